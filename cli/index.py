@@ -8,7 +8,7 @@ from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
 from .index_documents import export, fields, remove, sample, show
 from .index_enrich import enrich
-from .index_servers import alias, create, list_indices, migrate, stats
+from .index_servers import alias, create, list_indices, migrate
 from .opt import options
 
 SECTIONS = {
@@ -41,7 +41,7 @@ def index() -> None:
     """
 
 
-for command in (fields, show, sample, export, remove, create, stats, migrate, alias, enrich):
+for command in (fields, show, sample, export, remove, create, migrate, alias, enrich):
     index.add_command(command)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from ..core.errors import Incomplete, ServerError, UsageError
+from ..core.errors import Incomplete, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_json, replacements, settings_from
 from .opt import options
@@ -22,9 +20,7 @@ NAMED = 3
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
-    from ..pipeline.enrich import Enricher, EnrichReport
-
-EVERY = 60.0
+    from ..pipeline.enrich import EnrichReport
 
 
 @click.command()
@@ -36,14 +32,6 @@ EVERY = 60.0
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most documents to write per second."
 )
-@click.option(
-    "--watch",
-    type=click.FloatRange(0, min_open=True),
-    is_flag=False,
-    flag_value=EVERY,
-    metavar="[SECONDS]",
-    help=f"Keep running, and look for changes every SECONDS ({EVERY:g}).",
-)
 @click.option("--undo", is_flag=True, help="Delete the companion index.")
 @click.option("--yes", is_flag=True, help="Change or delete without asking.")
 @options(opt.rare(opt.replace, opt.device), opt.store, opt.model, opt.json, opt.quiet)
@@ -53,7 +41,6 @@ def enrich(
     recipe: str | None,
     in_place: bool,
     rate: float | None,
-    watch: float | None,
     undo: bool,
     yes: bool,
     replace: tuple[str, ...],
@@ -67,7 +54,6 @@ def enrich(
 
     \b
     ccheck index enrich https://host:9200/articles
-    ccheck index enrich https://host:9200/articles --watch 300
     ccheck index enrich https://host:9200/articles --undo
 
     Makes a companion: the index ccheck-companion-articles with the same ids and the vectors of the texts. The index
@@ -95,7 +81,7 @@ def enrich(
             notice("the companion was deleted" if agreed else "nothing was deleted")
         return
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
-    _enrich(settings, needed, in_place=in_place, rate=rate, watch=watch, yes=yes, as_json=as_json, quiet=quiet)
+    _enrich(settings, needed, in_place=in_place, rate=rate, yes=yes, as_json=as_json, quiet=quiet)
 
 
 def _enrich(
@@ -104,7 +90,6 @@ def _enrich(
     *,
     in_place: bool,
     rate: float | None,
-    watch: float | None,
     yes: bool,
     as_json: bool,
     quiet: bool,
@@ -122,37 +107,18 @@ def _enrich(
                 return
         embedding = enricher.layout.embedding if in_place else None
         model = embedding.model if embedding is not None else None
-        with closing(_reports(enricher, watch, quiet)) as reports:
-            for report in reports:
-                if as_json:
-                    print_json(asdict(report))
-                if not quiet:
-                    notice(*_said(report, model))
-                if watch is None and (report.failed or report.changed):
-                    raise Incomplete(_left(report))
-
-
-def _reports(enricher: Enricher, watch: float | None, quiet: bool) -> Generator[EnrichReport]:
-    """One report, or with `watch` one for each time that something was done, or failed for the first time."""
-    first = True
-    failures: Mapping[str, str] = {}
-    while True:
         try:
             with progress_bar("enriching", quiet, unit="documents") as update:
                 report = enricher.run(lambda done, total: update(done, max(done, total)))
-            if first or report.made or report.removed or report.failures != failures:
-                yield report
-            first, failures = False, report.failures
         except KeyboardInterrupt:
             notice(f"what was made stays in {enricher.target.name}. Run the same command again to continue")
             raise
-        except ServerError as error:
-            if watch is None:
-                raise
-            notice(f"{error}. Trying again in {watch:g} s")
-        if watch is None:
-            return
-        time.sleep(watch)
+        if as_json:
+            print_json(asdict(report))
+        if not quiet:
+            notice(*_said(report, model))
+        if report.failed or report.changed:
+            raise Incomplete(_left(report))
 
 
 def _store(index: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""`ccheck index create | stats | migrate | alias`: indices on an Elasticsearch server, for those who run it."""
+"""`ccheck index create | migrate | alias`: indices on an Elasticsearch server, for those who run it."""
 
 from __future__ import annotations
 
@@ -93,49 +93,6 @@ def create(
 
 
 @click.command()
-@options(opt.store, opt.json)
-def stats(*, store: str | None, as_json: bool) -> None:
-    """Show the indices of a store on a server: documents, bytes, vectors, shards.
-
-    \b
-    ccheck index stats --store https://host:9200/papers
-
-    Lists the index that the alias stands for, unfinished copies of a migration, and earlier indices that you can
-    return to.
-    """
-    from ..search import open_elastic_store
-    from ..search.elastic.statistics import statistics
-    from ..search.missing import no_store
-
-    with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
-        found = statistics(opened.client, opened.index)
-        if not found:
-            raise no_store(opened.name)
-    for one in found:
-        if as_json:
-            print_json(asdict(one))
-            continue
-        size = f"{one.bytes / 1e6:,.1f} MB" if one.bytes is not None else ""
-        vectors = f"{one.vector_bytes / 1e6:,.1f} MB in memory or page cache" if one.vector_bytes else ""
-        deleted = f" (and {one.deleted:,} deleted)" if one.deleted else ""
-        print_fields(
-            stdout(),
-            {
-                "index": f"{one.index}: {one.role}",
-                "documents": f"{one.documents:,}{deleted}",
-                "made with": f"{one.layout}, {one.index_type}",
-                "size": size,
-                "vectors": vectors,
-                "shards": f"{one.shards}, replicas: {one.replicas}",
-                "segments": str(one.segments),
-                "ILM policy": one.policy or "",
-            },
-        )
-        stdout().print()
-
-
-@click.command()
-@click.argument("files", nargs=-1, metavar="[FILE...]")
 @options(
     opt.store,
     index_type_option,
@@ -160,7 +117,6 @@ def stats(*, store: str | None, as_json: bool) -> None:
     opt.quiet,
 )
 def migrate(
-    files: tuple[str, ...],
     *,
     store: str | None,
     index_type: str | None,
@@ -184,11 +140,10 @@ def migrate(
     ccheck index migrate --store elasticsearch:papers --model e5-small-v2
     ccheck index migrate --store elasticsearch:papers --passage-tokens 128
 
-    Fills a new index (papers-000002) from the stored documents, or from FILEs, while the old one is searched and
-    written to. What is written in the meantime is copied too. If the counts are equal and the rankings agree, the
-    alias is switched in one step. Writes wait for a moment; searches never do. If this command is interrupted, run it
-    again and it continues. The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes
-    it.
+    Fills a new index (papers-000002) from the stored documents, while the old one is searched and written to. What is
+    written in the meantime is copied too. If the counts are equal and the rankings agree, the alias is switched in one
+    step. Writes wait for a moment; searches never do. If this command is interrupted, run it again and it continues.
+    The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes it.
     """
     from ..core.runtime import Runtime, silent
     from ..pipeline.ingest import recipe_to_ingest
@@ -199,10 +154,10 @@ def migrate(
     settings = settings_from(**changed)
     chosen = _options(index_type, shards, replicas)
     changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens, overlap)
-    if not changes.remakes and not files and chosen == _options(None, None, None):
+    if not changes.remakes and chosen == _options(None, None, None):
         raise UsageError(
             "nothing would change. Say what to change with --index-type, --shards, --replicas, --model, --recipe or "
-            "--passage-tokens, or give FILEs to fill the new index from"
+            "--passage-tokens"
         )
     asked = []
     if claims is not None:
@@ -222,7 +177,6 @@ def migrate(
             changes,
             check,
             claims=asked,
-            files=files,
             switch=not no_switch,
             on_documents=lambda some, total: update(some, total),
         )

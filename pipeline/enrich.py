@@ -71,21 +71,17 @@ class EnrichReport:
 
 
 class Enricher:
-    """An index, and what its documents get. Opened once, it can run any number of times."""
+    """An index, and what its documents get. It runs once."""
 
     def __init__(self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None) -> None:
         """`rate` is the most documents that are written per second."""
         self.target, self.encoders = target, encoders
         self.layout: Layout = layout_of(encoders)
         self.rate, self._settings = rate, settings
-        self._ran = False
 
     def run(self, on_progress: OnProgress | None = None) -> EnrichReport:
         """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays."""
         started = time.monotonic()
-        if self._ran:
-            self.target.reopen()  # the name may stand for another index by now
-        self._ran = True
         try:
             self.target.prepare(self.layout)
             with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:

@@ -14,7 +14,7 @@ from ..core.recipe import Recipe, load_recipe
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.types import Claim
-from ..ingest import Encoders, IngestOptions, ingest, layout_of
+from ..ingest import Encoders, layout_of
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import chunking_for, with_chunking
 from ..ingest.entries import EntryMaker
@@ -73,11 +73,10 @@ def migrate(
     check: Check,
     *,
     claims: Sequence[Claim] = (),
-    files: Sequence[str] = (),
     switch: bool = True,
     on_documents: Callable[[int, int], None] = lambda done, total: None,
 ) -> Migrated:
-    """Fill a new index from the store's documents, or from files; check it, and put the alias on it.
+    """Fill a new index from the store's documents, check it, and put the alias on it.
 
     Rankings are compared for `claims`; without any, for titles of stored documents. `on_documents` is told how many of
     how many were copied. A run that was interrupted continues. Raises UsageError for a local store, InvalidData if the
@@ -88,7 +87,7 @@ def migrate(
         store = stack.enter_context(open_elastic_store(settings, LOCAL))
         client, alias = store.client, store.index
         source = moving.in_use(client, alias)
-        encoders = _encoders(runtime, store, source.index.layout, changes) if changes.remakes or files else None
+        encoders = _encoders(runtime, store, source.index.layout, changes) if changes.remakes else None
         layout = layout_of(encoders) if encoders is not None else source.index.layout
         options = changes.options
         options = replace(options, index_type=options.index_type or source.index.meta.get("index_type"))
@@ -107,24 +106,12 @@ def migrate(
             done += documents
             on_documents(done, max(done, total))
 
-        if files:
-            assert encoders is not None
-            if not target.copied:
-                move.skip_to_now()
-            with ElasticStore(client.connection, target.name) as into:
-                made = IngestOptions(cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
-                ingest(list(files), into, encoders, made)
-            move.fill_gaps(operations, copied)
         for _ in range(ROUNDS):
             before = done
             move.catch_up(operations, copied)
             if done - before < FEW:
                 break
-        surplus = move.remove_surplus()
-        if files and surplus:
-            runtime.notify(
-                f"left out {surplus:,} of the files' documents, which the store does not have. Ingest them afterwards"
-            )
+        move.remove_surplus()
         said = _checked(settings, store, move, claims, check)
         if switch:
             move.switch(operations, copied)

@@ -107,11 +107,6 @@ def all_written(client: Client, name: str, source: Any) -> Iterator[list[Written
             yield _written(hits)
 
 
-def written_by_id(client: Client, name: str, ids: Sequence[str], source: Any) -> list[Written]:
-    """Those of the documents that are there."""
-    return _written(list(hits_by_id(client, name, ids, at_once=AT_ONCE, **_read(source))))
-
-
 def lacking(client: Client, name: str, other: str) -> Iterator[list[str]]:
     """The ids of documents in `name` that `other` lacks, some at a time, both as they were last refreshed."""
     for some in all_written(client, name, False):

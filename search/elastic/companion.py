@@ -45,7 +45,7 @@ Rankings: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 
 def may_have_one(name: str) -> bool:
     """Whether an index or alias of this name can have a companion: it is one name, on the server itself."""
-    return not set(name) & set("*,:") and not name.startswith((PREFIX, "."))
+    return not set(name) & set("*,") and not name.startswith((PREFIX, "."))
 
 
 class Companion(ElasticStore):

@@ -88,10 +88,6 @@ class Target(Protocol):
         """The name of the index that is written to, for messages."""
         ...
 
-    def reopen(self) -> None:
-        """Look at the index again, before a further run. Raises what opening it did."""
-        ...
-
     def prepare(self, layout: Layout) -> None:
         """Make it ready for what this layout needs, or raise InvalidData."""
         ...
@@ -163,13 +159,8 @@ class Beside:
     def name(self) -> str:
         return self.store.name
 
-    def reopen(self) -> None:
-        self.source = open_source(self.source.store)
-
     def prepare(self, layout: Layout) -> None:
         self.store.prepare(layout)
-        self._seen.clear()
-        self._stuck.clear()
         self._was_empty = self.store.count() == 0
         try:
             self._shards = changes.shards(self.source.client, self.source.index.concrete)

@@ -119,11 +119,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
-        if index and ":" in index:
-            return NotFound(f"there is no index {where}: {reason}")
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
-    if kind == "no_such_remote_cluster_exception":
-        return NotFound(f"{where}: {reason}. Put a cluster before the colon that GET _remote/info on this server lists")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
@@ -196,15 +192,6 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
     shards = answer.get("_shards", {})
     if answer.get("timed_out"):
         raise ServerError(f"{where} stopped the search early (timed_out): try again later")
-    clusters = answer.get("_clusters", {})
-    if missed := [name for name in ("skipped", "partial", "failed") if clusters.get(name)]:
-        details = clusters.get("details", {}).items()
-        bad = [(name, one) for name, one in details if one.get("status") != "successful"] or [("one", {})]
-        why = reason_of((bad[0][1].get("failures") or [{}])[0].get("reason", "no reason given"))[1]
-        raise ServerError(
-            f"{where} answered without another cluster, or without a part of it ({bad[0][0]} {missed[0]}: {why}). Look "
-            "at GET _remote/info on the server, then try again"
-        )
     if shards.get("failed"):
         failures = shards.get("failures") or [{}]
         _, reason = reason_of(failures[0].get("reason", "no reason given"))

@@ -265,7 +265,7 @@ def _why_not(name: str, one: Field) -> str:
     if one.type == CONFLICT:
         return one.why
     if one.type == "dense_vector":
-        return "" if one.indexed else "its vectors are not indexed, or on another cluster, which does not describe them"
+        return "" if one.indexed else "its vectors are not indexed"
     if one.type not in (*TEXT_TYPES, SEMANTIC) and not one.words:
         if _likely(name) and one.type not in VECTOR_TYPES:
             return f"it is {_described(one)}, in which BM25 finds no words"

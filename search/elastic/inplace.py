@@ -8,14 +8,14 @@ from typing import Any, Final, Self
 
 import orjson
 
-from ...core.errors import CcheckError, InvalidData, UsageError
+from ...core.errors import InvalidData, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
 from ...core.types import Entry
 from . import bound, bulk, changes, ingested
 from .bound import Bound
 from .changes import Written
-from .enrich import Page, Source, Wrote, open_source
+from .enrich import Page, Source, Wrote
 from .errors import refuse_parts
 from .schema import DIGEST_IN_PLACE
 
@@ -42,10 +42,6 @@ class InPlace:
         """Raises InvalidData for an index whose documents can't be updated, or would lose something."""
         refuse(source)
         return cls(source)
-
-    def reopen(self) -> None:
-        self.source = open_source(self.source.store)
-        refuse(self.source)
 
     @property
     def name(self) -> str:
@@ -182,7 +178,6 @@ def consequences(source: Source, embedding: Embedding, documents: int) -> Iterat
         f"{documents:,} documents are written again, with {counted(replicas, 'replica')}: about "
         f"{_bytes(gain)} for vectors, and up to {_bytes(size + gain)} more until old segments are merged"
     )
-    yield _room(source, size + gain)
 
 
 def _bytes(number: float) -> str:
@@ -190,34 +185,6 @@ def _bytes(number: float) -> str:
 
 
 _PIPELINES: Final = ("default_pipeline", "final_pipeline")
-
-
-def _room(source: Source, needed: float) -> str:
-    """How far the fullest node is from the watermark above which the server gives it no more shards."""
-    try:
-        stats = source.client.request("GET", "/_nodes/stats/fs", patient=False)
-        with source.client.understanding():
-            nodes = [node["fs"]["total"] for node in stats["nodes"].values() if "fs" in node]
-            used, total, free = min(
-                (
-                    (
-                        1 - one["available_in_bytes"] / one["total_in_bytes"],
-                        one["total_in_bytes"],
-                        one["available_in_bytes"],
-                    )
-                    for one in nodes
-                ),
-                key=lambda one: one[2],
-            )
-    except (CcheckError, ValueError):
-        return "the disks' free space is unknown, because the key or user lacks the privilege to see it"
-    low = 0.85
-    left = free - (1 - low) * total
-    said = f"the fullest node has {_bytes(free)} free ({used:.0%} used)"
-    if left > 0:
-        enough = "enough" if left > needed else "NOT enough"
-        return f"{said}, {_bytes(left)} below the default low watermark of {low:.0%}: {enough}"
-    return f"{said}, which is above the default low watermark of {low:.0%}: the cluster's own limits apply"
 
 
 def _mapping(embedding: Embedding) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -92,12 +91,6 @@ def _passages(embedding: Embedding, index_type: str | None) -> dict[str, Any]:
         rescored = {} if index_type in _FULL_VECTORS else {"rescore_vector": dict(OVERSAMPLE)}
         vector["index_options"] = {"type": index_type} | rescored
     return mapping
-
-
-def index_type_of(meta: Mapping[str, Any]) -> str:
-    """The index type of an index's passages, which its `_meta` remembers."""
-    default = es_mappings.vectors()["properties"][MAIN_VECTORS]["properties"]["vector"]["index_options"]["type"]
-    return str(meta.get(INDEX_TYPE) or default)
 
 
 def _units(field: UnitField) -> dict[str, Any]:

@@ -152,20 +152,6 @@ class Move:
         )
         self._remember()
 
-    def fill_gaps(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
-        """Copy the documents that only the source has, of an index that was filled from files."""
-        self.counts()
-        read = copying.all_of_source(self._client, self.source.name)
-        for ids in changes.lacking(self._client, self.source.name, self.target.name):
-            written = changes.written_by_id(self._client, self.source.name, ids, read)
-            copying.write(self._client, self._to, operations(written))
-            on_documents(len(written))
-
-    def skip_to_now(self) -> None:
-        """From here on only what is written to the source later is copied."""
-        self._copied = {shard.key: shard.last for shard in changes.shards(self._client, [self.source.name])}
-        self._remember()
-
     def remove_surplus(self) -> int:
         """Remove what was removed from the source meanwhile."""
         before, after = self.counts()

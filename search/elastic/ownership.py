@@ -13,7 +13,6 @@ from .bound import Bound, is_own
 from .client import Client
 from .errors import refuse_parts
 from .ingested import figures
-from .remote import is_remote
 from .schema import Index
 
 _HARMFUL = {"rollover", "delete", "shrink", "searchable_snapshot", "downsample"}
@@ -38,11 +37,6 @@ class Removal:
 
 def refuse_several(name: str) -> None:
     """Raise UsageError for a name that can stand for several indices, which can only be searched."""
-    if is_remote(name):
-        raise UsageError(
-            f"{name!r} is an index on another cluster, which ccheck only searches from here. To write or remove, name "
-            "that cluster's own address with --store"
-        )
     if "," in name or "*" in name:
         raise UsageError(
             f"{name!r} can stand for several indices, which ccheck only searches. To write or remove, name "

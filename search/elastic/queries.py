@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.analysis import clip, query_terms
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import analysis_key
-from ...core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ...core.stages import Bm25, Dense, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
 from ..missing import not_held
+from ..store import Search
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import SPARSE, TERMS
@@ -182,34 +183,26 @@ def _vectors(index: Index, retriever: Dense) -> str:
     raise NotFound(f"{index.name} has no {what}{known}: dense retrieval needs an indexed dense_vector field")
 
 
-def rrf(retrievers: Sequence[tuple[Body, Retriever]], fusion: Fusion) -> Body:
+def rrf(retrievers: Sequence[Body], search: Search) -> Body:
     """Reciprocal rank fusion on the server, which needs a licence."""
-    weighted = any(retriever.weight != 1 for _, retriever in retrievers)
-    return {
-        "rrf": {
-            "retrievers": [
-                {"retriever": body, "weight": retriever.weight} if weighted else body for body, retriever in retrievers
-            ],
-            "rank_constant": fusion.k,
-            "rank_window_size": _window(retriever for _, retriever in retrievers),
-        }
-    }
+    window = max(retriever.depth for retriever in search.retrievers.values())
+    return {"rrf": {"retrievers": retrievers, "rank_constant": search.fusion.k, "rank_window_size": window}}
 
 
-def fits_rrf(retrievers: Mapping[str, Retriever], fusion: Fusion, k: int) -> bool:
-    """Whether the server's `rrf` ranks as fusion here does.
+def fits_rrf(search: Search) -> bool:
+    """Whether the server's `rrf` ranks as fusion here does: with documents, without weights.
 
     It takes as many documents as its one window holds from each retriever; only a kNN search can return fewer.
     """
-    window = _window(retrievers.values())
-    if any(units.granularity_of(retriever) for retriever in retrievers.values()):
-        return False
-    equal = all(isinstance(retriever, Dense) or retriever.depth == window for retriever in retrievers.values())
-    return fusion.method == "rrf" and len(retrievers) >= 2 and equal and k <= window
-
-
-def _window(retrievers: Iterable[Retriever]) -> int:
-    return max(retriever.depth for retriever in retrievers)
+    stages = search.retrievers.values()
+    window = max(stage.depth for stage in stages)
+    return (
+        search.fusion.method == "rrf"
+        and len(stages) >= 2
+        and search.k <= window
+        and all(stage.weight == 1 and not units.granularity_of(stage) for stage in stages)
+        and all(isinstance(stage, Dense) or stage.depth == window for stage in stages)
+    )
 
 
 def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]:

@@ -22,10 +22,9 @@ from .errors import (
     Busy,
     TooManyClauses,
     busy_part,
-    from_response,
     is_licence,
+    part_error,
     refuse_parts,
-    too_many_clauses,
     translate,
 )
 from .papers import by_paper
@@ -60,11 +59,7 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse: its licence does not allow it, or, where `licensed`, it does not know weights."""
-
-    def __init__(self, licensed: bool) -> None:
-        super().__init__(licensed)
-        self.licensed = licensed
+    """The server does not fuse, because its licence does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +137,11 @@ class Searcher:
         k, whole_index = self.search.k, not (self.index.semantic or self.index.group)
         # Where each retriever's ranking is wanted, they are fused by ccheck, so that nothing is searched twice.
         wanted = self.search.details or self.search.whole or not k
-        fits = fits_rrf(self.search.retrievers, self.search.fusion, k) and whole_index
+        fits = fits_rrf(self.search) and whole_index
         native = self.native and not wanted and len(bodies) == len(self.search.retrievers) and fits
         source = (self.index.source or True) if k <= ALONG else False
         if native:
-            parts = [(bodies[name]["retriever"], retriever) for name, retriever in self.search.retrievers.items()]
-            joined = rrf(parts, self.search.fusion)
+            joined = rrf([body["retriever"] for body in bodies.values()], self.search)
             searches[NATIVE] = {"retriever": joined, "size": k, "_source": source, **ids_read(self.index)}
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
@@ -180,7 +174,7 @@ class Searcher:
         """The parts to read of an answer without documents (`filter_path`). Of 10,000 hits they are a small share."""
         parts = ["_id", "_score", "fields", "_index"]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
-        whole = ("status", "error", "timed_out", "_clusters", "_shards.total", "_shards.failed", "_shards.failures")
+        whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
 
     @property
@@ -191,10 +185,6 @@ class Searcher:
     def _depth(self, retriever: Retriever) -> int:
         """How many hits a retriever is asked for."""
         return min(retriever.depth * self.chunks, MAX_CANDIDATES)
-
-    @property
-    def weighted(self) -> bool:
-        return any(retriever.weight != 1 for retriever in self.search.retrievers.values())
 
     def _answer(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         try:
@@ -265,29 +255,21 @@ class Searcher:
         except Busy as error:
             found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         except (ApiError, TransportError) as error:
-            if isinstance(error, ApiError) and any(NATIVE in plan.searches for plan in plans):
-                self._check_native(error.meta.status, error.body)
+            if self.native and isinstance(error, ApiError) and is_licence(error.body):
+                raise NotNative from error
             if not found:
                 raise translate(error, self.client.connection, self.name) from error
             found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         return [found[place] for place in range(len(plans))]
-
-    def _check_native(self, status: int, body: Any) -> None:
-        """Raise NotNative where an error means that."""
-        if is_licence(body):
-            raise NotNative(licensed=False)
-        if status == 400 and self.weighted and not too_many_clauses(body):
-            raise NotNative(licensed=True)
 
     def _found(self, plan: Searches, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
         """Raises Moved if the alias of an index of ccheck's is on another one by now."""
         there = self.index.concrete[0]
         for response in responses.values():
             if "error" in response:
-                status = response.get("status", 500)
-                if NATIVE in responses:
-                    self._check_native(status, response)
-                return from_response(status, response, self.client.connection, self.name)
+                if NATIVE in responses and is_licence(response):
+                    raise NotNative
+                return part_error(response, self.client.connection, self.name)
             try:
                 refuse_parts(response, self.client.connection, self.name)
             except ServerError as error:

@@ -6,6 +6,7 @@ index that was checked before (`bound`), whatever becomes of the alias.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from ..answering import searched_units
 from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..store import Ranks, Search, StoreInfo
-from . import bound, bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
+from . import bound, bulk, ingested, mappings, nested, ownership, reading, schema, units
 from .client import Client, path_of
 from .comparable import field_kinds
 from .connection import Connection
@@ -67,7 +68,7 @@ class ElasticStore(Closing):
     ) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
         parts = index.split(",")
-        if any(not one or one[0] in "_-+" or any(character in one for character in '?"<>| \\/') for one in parts):
+        if any(not one or one[0] in "_-+" or any(character in one for character in '?"<>| \\/:') for one in parts):
             raise UsageError(
                 f"{index!r} does not name an index: use lower-case letters, digits, - and _, such as papers"
             )
@@ -78,7 +79,7 @@ class ElasticStore(Closing):
         self._client = client or Client(connection)
         self._known: Known | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
-        self._native = self._native_weights = True
+        self._native = True
         self._told: Layout | None = None
         """The layout of the store when it was last asked. Queries are made for this layout."""
         self._writer = Writer(self)
@@ -189,8 +190,6 @@ class ElasticStore(Closing):
         return field_kinds(self._client, self.index, self._index())
 
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
-        if remote.is_remote(self.index):
-            return remote.count(self._client, self.index, query)
         answer = self._client.on_index(
             "POST" if query else "GET", self.index, "_count", {"query": query} if query else None
         )
@@ -300,11 +299,11 @@ class ElasticStore(Closing):
         index = self._index_for(search.retrievers)
         searcher = Searcher(self._client, self.index, index, search, within, chunks=index.chunks_asked)
         try:
-            if self._native and (self._native_weights or not searcher.weighted):
+            if self._native:
                 try:
                     return dataclasses.replace(searcher, native=True).run()
-                except NotNative as error:
-                    self._native, self._native_weights = error.licensed, False
+                except NotNative:
+                    self._native = False
             return searcher.run()
         except CcheckError:
             self._known = None  # the index may have been made again
@@ -324,13 +323,8 @@ class ElasticStore(Closing):
     def _load(self) -> Known | None:
         """Ask for the current index; None if it does not exist."""
         described: Mapping[str, Any] = {}
-        try:
-            away = remote.is_remote(self.index)
-            look = remote.mappings if away else bound.described
-            described = look(self._client, self.index)
-        except NotFound:
-            if away:
-                raise
+        with contextlib.suppress(NotFound):
+            described = bound.described(self._client, self.index)
         if not described:  # a pattern that no index fits
             self._known = None
             return None

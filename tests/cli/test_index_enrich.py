@@ -58,52 +58,6 @@ def test_in_place_asks_first(papers_of_others: str) -> None:
     assert ran.code == 2 and "reindexed" in ran.err
 
 
-def test_watching_adds_what_is_written(
-    papers_of_others: str, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            raise KeyboardInterrupt
-        if len(waits) == 1:
-            path = f"{elasticsearch_url}/{papers_of_others}/_doc/c"
-            httpx.put(path, json={"abstract": "Methane stays in the air."}, timeout=60).raise_for_status()
-
-    monkeypatch.setattr("ccheck.cli.index_enrich.time.sleep", sleep)
-    ran = ccheck("index", "enrich", papers_of_others, "--watch", "5", "--json")
-    assert ran.code == 130 and waits == [5, 5, 5]
-    assert [one["made"] for one in ran.objects] == [2, 1]
-
-
-def test_failures_are_said_once_while_they_stay_the_same(
-    papers_of_others: str, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind the alias each of five ids is in two indices; one of them leaves it while ccheck watches."""
-    alias, twin = f"{papers_of_others}-all", f"{papers_of_others}-twin"
-    for id_ in "abcde":
-        for index in (papers_of_others, twin):
-            path = f"{elasticsearch_url}/{index}/_doc/{id_}?refresh=true"
-            httpx.put(path, json={"abstract": "Sea level has risen."}, timeout=60).raise_for_status()
-    actions = [{"add": {"index": index, "alias": alias}} for index in (papers_of_others, twin)]
-    httpx.post(f"{elasticsearch_url}/_aliases", json={"actions": actions}, timeout=60).raise_for_status()
-    waits: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            httpx.delete(f"{elasticsearch_url}/{twin}/_doc/e?refresh=true", timeout=60).raise_for_status()
-        if len(waits) == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("ccheck.cli.index_enrich.time.sleep", sleep)
-    ran = ccheck("index", "enrich", alias, "--watch", "5")
-    why = f": {papers_of_others} and {twin} both have this id"
-    said = [line for line in ran.err.splitlines() if why in line]
-    assert [line.partition(why)[0] for line in said] == ["ccheck: a, b, c and 2 more", "ccheck: a, b, c and 1 more"]
-
-
 def test_what_can_not_be_enriched_says_so(papers_of_others: str, tmp_path: object) -> None:
     ran = ccheck("index", "enrich", f"{papers_of_others}-absent")
     assert ran.code == 4 and "there is no index" in ran.err

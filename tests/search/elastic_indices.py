@@ -60,11 +60,6 @@ def filled(url: str, layout: Layout, entries: Sequence[Entry]) -> Iterator[Elast
     delete_indices(url, f"{index}*")
 
 
-def rrf_takes_weights(store: ElasticStore) -> bool:
-    """Whether its server is of version 9, whose `rrf` does. ELASTICSEARCH_URL can name one of 8.19, too."""
-    return not store._client.send("GET", "/")["version"]["number"].startswith("8.")
-
-
 def make(client: httpx.Client, index: str, properties: dict[str, Any] = FOREIGN, **more: Any) -> None:
     """An index of somebody else's."""
     routing = more.pop("mappings", {})

@@ -40,6 +40,7 @@ from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVe
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
 from ccheck.search.local import LocalStore
+from ccheck.search.store import Search
 
 VOCABULARY = 30_522
 DENSE = named_fields(
@@ -132,7 +133,7 @@ def claims(scifact: Path) -> list[Query]:
 THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidates=300), "sparse": Sparse()}
 
 
-@pytest.mark.parametrize("what", ["recipe", "three", "weighted", "minmax"])
+@pytest.mark.parametrize("what", ["recipe", "three", "minmax"])
 def test_native_and_own_fusion_rank_alike(
     scifact_store: ElasticStore, claims: list[Query], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,8 +142,6 @@ def test_native_and_own_fusion_rank_alike(
     retrievers, fusion = {"recipe": recipe.retrievers, "minmax": recipe.retrievers}.get(what, THREE), recipe.fusion
     if what == "minmax":
         fusion = Fusion(method="minmax")
-    if what == "weighted":
-        retrievers = {name: stage.model_copy(update={"weight": 0.5 + len(name)}) for name, stage in THREE.items()}
     sent: list[bytes] = []
     send = scifact_store._client.send
 
@@ -152,7 +151,6 @@ def test_native_and_own_fusion_rank_alike(
 
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(scifact_store, "_native", native)
-        monkeypatch.setattr(scifact_store, "_native_weights", native)
         sent.clear()
         rankings = answer_all(scifact_store, claims, retrievers, fusion, k=30, details=False)
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
@@ -160,10 +158,7 @@ def test_native_and_own_fusion_rank_alike(
 
     monkeypatch.setattr(scifact_store._client, "send", record)
     native = rank(True)
-    takes_weights = "8." not in str(send("GET", "/")["version"]["number"])[:2]
-    by_server = what in ("recipe", "three") or (what == "weighted" and takes_weights)
-    assert any(b'"rrf"' in body for body in sent if isinstance(body, bytes)) == (by_server or what == "weighted")
-    assert scifact_store._native_weights == (by_server or what == "minmax")
+    assert any(b'"rrf"' in body for body in sent if isinstance(body, bytes)) == (what != "minmax")
     own = rank(False)
     assert not any(b'"rrf"' in body for body in sent if isinstance(body, bytes))
     for mine, theirs in zip(own, native, strict=True):
@@ -181,11 +176,12 @@ def test_native_and_own_fusion_rank_alike(
         ({"a": Bm25(), "b": Dense(depth=10), "c": Sparse()}, 10, True),
         ({"a": Dense(depth=10), "b": Dense(depth=50)}, 50, True),
         ({"a": Bm25()}, 10, False),
+        ({"a": Bm25(weight=2.0), "b": Sparse()}, 10, False),
     ],
 )
 def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, fits: bool) -> None:
-    assert fits_rrf(retrievers, Fusion(), k) == fits
-    assert not fits_rrf(retrievers, Fusion(method="minmax"), k)
+    assert fits_rrf(Search([], retrievers, k=k)) == fits
+    assert not fits_rrf(Search([], retrievers, Fusion(method="minmax"), k))
 
 
 def test_both_kinds_of_store_rank_alike(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_indices import LAYOUT, entry, filled, rrf_takes_weights, vector_of
+from elastic_indices import LAYOUT, entry, filled, vector_of
 from searching import answer_all
 
 from ccheck.core.stages import Bm25, Dense, Retriever
@@ -31,16 +31,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
         yield store
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
-def test_the_servers_fusion_and_our_own_rank_alike(
-    store: ElasticStore, weights: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_servers_fusion_and_our_own_rank_alike(store: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
-    retrievers: dict[str, Retriever] = {
-        "bm25": Bm25(weight=weights[0], depth=DEPTH),
-        "dense": Dense(weight=weights[1], depth=DEPTH),
-    }
-    takes = weights == (1.0, 1.0) or rrf_takes_weights(store)
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=DEPTH), "dense": Dense(depth=DEPTH)}
     sent: list[bytes] = []
     send = store._client.send
 
@@ -52,12 +45,10 @@ def test_the_servers_fusion_and_our_own_rank_alike(
 
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(store, "_native", native)
-        monkeypatch.setattr(store, "_native_weights", native)
         sent.clear()
         rankings = answer_all(store, queries, retrievers, k=DEPTH, details=not native)
         assert any(b'"rrf"' in body for body in sent) is native
-        # 8.19 is asked, refuses weights, and then ccheck fuses.
-        assert store._native is native and store._native_weights is (native and takes)
+        assert store._native is native
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
@@ -72,4 +63,4 @@ def test_the_servers_fusion_and_our_own_rank_alike(
             assert hit.document.id in scores or hit.score == pytest.approx(lowest)
             assert hit.score == pytest.approx(scores.get(hit.document.id, lowest), rel=1e-5)
         for hit in mine.hits:
-            assert hit.score == pytest.approx(sum(retrievers[n].weight / (60 + r) for n, r in hit.ranks.items()))
+            assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))

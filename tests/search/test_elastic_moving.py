@@ -18,7 +18,7 @@ from elastic_indices import filled as indexed
 from filling import fill
 from searching import answer_all
 
-from ccheck.cli.index_servers import INDEX_TYPES
+from ccheck.cli.index_servers import INDEX_TYPES, _compared
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
 from ccheck.core.layout import Embedding, Layout
 from ccheck.core.runtime import Runtime
@@ -171,7 +171,7 @@ def test_who_knows_another_model_neither_searches_nor_writes(
     assert not isinstance(answer, CcheckError)
 
 
-def test_the_commands(filled: ElasticStore) -> None:
+def test_the_commands(filled: ElasticStore, tmp_path: Path) -> None:
     """Over the command line, with what the store of others puts beside it."""
     httpx.put(f"{filled.name}-archive").raise_for_status()
     ran = ccheck("index", "migrate", "--store", filled.name)
@@ -180,11 +180,9 @@ def test_the_commands(filled: ElasticStore) -> None:
     assert ran.code == 0 and ran.objects[0]["switched"] is False, ran.err
     listed = ccheck("index", "list", "--store", filled.name, "--json").objects
     assert [one["in_use"] for one in listed] == [True, False] and "unfinished copy" in listed[1]["role"]
-    ran = ccheck("index", "migrate", "--store", filled.name, "--index-type", "flat")
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "sea level"})
+    ran = ccheck("index", "migrate", "--store", filled.name, "--index-type", "flat", "--claims", claims)
     assert ran.code == 0 and "100% in common" in ran.err and f"{filled.index}-000002, with {DOCUMENTS}" in ran.err
-    figures = ccheck("index", "stats", "--store", filled.name, "--json").objects
-    assert [one["documents"] for one in figures] == [DOCUMENTS] * 2
-    assert [one["index_type"] for one in figures] == ["int8_hnsw", "flat"]
     # A rollover puts a second index behind the alias; the way out is one command.
     httpx.post(f"{filled.name}/_rollover").raise_for_status()
     assert "stands for 2 indices" in ccheck("query", "sea", "--store", filled.name).err
@@ -197,37 +195,10 @@ def test_the_commands(filled: ElasticStore) -> None:
     assert ran.code == 4 and "no index is left" in ran.err
 
 
-def test_files_as_the_source_and_claims_as_the_check(
-    elasticsearch_url: str, elasticsearch_index: str, tmp_path: Path
-) -> None:
-    store = f"{elasticsearch_url}/{elasticsearch_index}"
-    texts = {"sea": "Sea level rose by 20 cm.", "ice": "Glaciers melt.", "air": "Methane stays in the air."}
-    rows = [{"_id": id_, "title": id_, "text": text} for id_, text in texts.items()]
-    assert ccheck("ingest", jsonl(tmp_path / "old.jsonl", *rows), "--store", store, "--no-dense").code == 0
-    # The files have another text of `ice`, lack `air`, and have `new`, which the store lacks.
-    rows = [rows[0], rows[1] | {"text": "Glaciers shrink."}, {"_id": "new", "title": "new", "text": "Unknown."}]
-    files = jsonl(tmp_path / "new.jsonl", *rows)
-    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "sea level"}, {"_id": "2", "text": "glaciers melt"})
-    checked = ("--claims", claims)
-    ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *checked, "--no-switch")
-    assert ran.code == 0 and "100% in common" in ran.err, ran.err
-    assert "left out 1 of the files' documents" in ran.err
-    # What the files' ingest remembered in the new index did not replace what the migration did.
-    assert "unfinished copy" in ccheck("index", "list", "--store", store, "--json").objects[1]["role"]
-    assert ccheck("ingest", files, "--store", store, "--no-dense").code == 0  # written while it was being moved
-    ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *checked)
-    assert ran.code == 0 and "continuing with" in ran.err and "-000002, with 4 documents" in ran.err, ran.err
-    assert {one["layout"] for one in ccheck("index", "stats", "--store", store, "--json").objects} == {
-        "no embeddings (BM25 only)"
-    }
-    shown = ccheck("index", "show", "ice", "air", "new", "--store", store, "--json")
-    assert [one["text"] for one in shown.objects] == ["Glaciers shrink.", texts["air"], "Unknown."]
-    # A new index with other rankings does not get the alias.
-    rows = [rows[0] | {"text": "Nothing.", "title": "Nothing"}, rows[1]]
-    worse = jsonl(tmp_path / "worse.jsonl", *rows)
-    ran = ccheck("index", "migrate", worse, "--store", store, "--shards", 2, *checked)
-    assert ran.code == 5 and "the alias stays where it is" in ran.err
-    assert ccheck("index", "list", "--store", store, "--json").objects[1]["in_use"]
+def test_rankings_that_differ_leave_the_alias() -> None:
+    assert "50% in common" in _compared({"1": ["a", "b"]}, {"1": ["b", "c"]}, 0.5)
+    with pytest.raises(InvalidData, match=r"0% in common, less than 50%.*the alias stays where it is"):
+        _compared({"1": ["a"]}, {"1": ["b"]}, 0.5)
 
 
 def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from elastic_stub import WORDS, WRITES, Stub, mapping, searched
-from searching import answer_all, rank_all
+from searching import rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
@@ -26,9 +26,10 @@ from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import FieldNames
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
-from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader, search_part
+from ccheck.search.elastic.queries import check, filter_bodies, retriever_body, rrf, score_reader, search_part
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Searches, _chunks
+from ccheck.search.store import Search
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
 PROSE = "Mountain glaciers lose more ice each year than snow brings."
@@ -202,44 +203,8 @@ def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
 
 def test_the_servers_fusion_is_asked_for_with_its_window() -> None:
     one, two = {"standard": {}}, {"knn": {}}
-    plain = [(one, Bm25(depth=40)), (two, Dense(depth=30))]
-    assert rrf(plain, Fusion(k=20)) == {"rrf": {"retrievers": [one, two], "rank_constant": 20, "rank_window_size": 40}}
-    weighted = [(one, Bm25(weight=2.0)), (two, Dense())]
-    assert rrf(weighted, Fusion())["rrf"]["retrievers"] == [
-        {"retriever": one, "weight": 2.0},
-        {"retriever": two, "weight": 1.0},
-    ]
-    assert fits_rrf({"a": Bm25(depth=50), "b": Dense(depth=50)}, Fusion(), 50)
-    assert not fits_rrf({"a": Bm25(depth=50), "b": Dense(depth=50)}, Fusion(), 51)
-
-
-def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
-    fields = {"title": {"type": "text"}, "body": {"type": "text"}}
-    stub.answers["GET", "/papers"] = [(200, {"papers": {"mappings": {"properties": fields}}})]
-
-    def answer(sent: bytes) -> tuple[int, Any]:
-        if b'"weight"' in sent:
-            return 400, {"error": {"type": "parsing_exception", "reason": "unknown field [retriever]"}, "status": 400}
-        whole = {
-            "status": 200,
-            "hits": {"hits": [{"_index": "papers", "_id": "p", "_score": 1, "_source": {"body": PROSE}}]},
-        }
-        return 200, {"responses": [whole] * (len(sent.splitlines()) // 2)}
-
-    stub.answers["POST", "/papers/_msearch"] = [answer]
-    two: dict[str, Retriever] = {"a": Bm25(weight=2.0), "b": Bm25()}
-    stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
-    with ElasticStore(Connection(stub.url), "papers") as store:
-        before = len(stub.bodies("/papers/_msearch")) + 1  # one looks at documents
-        for _ in range(2):
-            answer_all(store, [Query("sea")], two, k=1, details=False)
-        asked = [b'"rrf"' in sent for sent in stub.bodies("/papers/_msearch")[before:]]
-        assert asked == [True, False, False]
-        same: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
-        answer_all(store, [Query("sea")], same, k=1, details=False)
-        assert b'"rrf"' in stub.bodies("/papers/_msearch")[-1]  # without weights it still fuses
-        answer_all(store, [Query("sea")], same, k=1)
-        assert b'"rrf"' not in stub.bodies("/papers/_msearch")[-1]  # its scores would be searched for twice
+    search = Search([], {"a": Bm25(depth=40), "b": Dense(depth=30)}, Fusion(k=20))
+    assert rrf([one, two], search) == {"rrf": {"retrievers": [one, two], "rank_constant": 20, "rank_window_size": 40}}
 
 
 # -- filters

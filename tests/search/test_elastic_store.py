@@ -23,7 +23,6 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
     filled,
     ids,
     node_store,
-    rrf_takes_weights,
     vector_of,
 )
 from elasticsearch_nodes import start_node
@@ -66,21 +65,18 @@ def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) 
         yield store
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
 def test_the_servers_fusion_and_our_own_rank_alike(
     request: pytest.FixtureRequest,
     scifact_store: ElasticStore,
     scifact: Path,
-    weights: tuple[float, float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The test nodes' fusion is a stand-in for `rrf`; the one with a basic licence refuses it, as real ones do."""
     lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:200]
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in map(json.loads, lines)]
-    retrievers: dict[str, Retriever] = {"bm25": Bm25(weight=weights[0]), "dense": Dense(weight=weights[1])}
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
     basic = request.node.callspec.params["scifact_store"] == "elasticsearch_basic_url"
-    takes = not basic and (weights == (1.0, 1.0) or rrf_takes_weights(scifact_store))
     answered: list[tuple[bool, bool]] = []
     send = scifact_store._client.send
 
@@ -94,12 +90,11 @@ def test_the_servers_fusion_and_our_own_rank_alike(
 
     def rank(native: bool, **options: Any) -> list[Ranking]:
         monkeypatch.setattr(scifact_store, "_native", native)
-        monkeypatch.setattr(scifact_store, "_native_weights", native)
         answered.clear()
         rankings = answer_all(scifact_store, queries, retrievers, k=25, **options)
         # Who fused: the server in answers without an error, or ccheck after it refused.
-        assert ((True, True) in answered) is (native and takes)
-        assert (scifact_store._native and scifact_store._native_weights) is (native and takes)
+        assert ((True, True) in answered) is (native and not basic)
+        assert scifact_store._native is (native and not basic)
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
@@ -108,7 +103,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         assert_equal_but_for_ties(mine, theirs)
     for ranking in own[:20]:
         for hit in ranking.hits:
-            expected = sum(retrievers[name].weight / (60 + rank) for name, rank in hit.ranks.items())
+            expected = sum(1 / (60 + rank) for rank in hit.ranks.values())
             assert hit.score == pytest.approx(expected)
 
 
