@@ -227,9 +227,8 @@ def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) 
 
 def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: JoinedStore) -> None:
     embedder = TinyEmbedder()
-    enricher = beside(theirs, embedder)
-    enricher.run()
-    again = enricher.run()
+    beside(theirs, embedder).run()
+    again = beside(theirs, embedder).run()
     assert (again.read, again.made, again.removed) == (0, 0, 0) and len(embedder.embedded) == 4
 
     put(client, theirs.index, "b", {"headline": "Title b", "body": "Glaciers grew."})  # another text
@@ -243,13 +242,13 @@ def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: Jo
     (early,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
     assert sorted(ids(early)) == ["b", "c", "d"]
 
-    report = enricher.run()
+    report = beside(theirs, embedder).run()
     assert (report.read, report.made, report.unchanged, report.removed) == (3, 2, 1, 1)
     assert sorted(embedder.embedded[4:]) == ["New\nPermafrost thaws.", "Title b\nGlaciers grew."]
     (late,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
     assert sorted(ids(late)) == ["b", "c", "d", "e"]
     client.delete(f"/{theirs.index}/_doc/d", params={"refresh": "true"}).raise_for_status()
-    assert enricher.run().removed == 1
+    assert beside(theirs, embedder).run().removed == 1
 
 
 def test_a_new_index_of_the_same_name_is_read_anew(client: httpx.Client, theirs: JoinedStore) -> None:
