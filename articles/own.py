@@ -43,11 +43,7 @@ class _OwnArticle(_Strict):
 
 
 def is_own(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("sections"), list)
-
-
-def is_own_beyond_doubt(value: Mapping[str, Any]) -> bool:
-    """The same among records of any kind, which have a text and may list the titles of its sections."""
+    """Whether it is one, among records of any kind, which have a text and may list the titles of its sections."""
     sections = value.get("sections")
     return (
         isinstance(sections, list)

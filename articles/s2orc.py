@@ -18,16 +18,23 @@ from ..core.types import Value
 from .builder import ArticleBuilder, Line
 from .types import Article
 
+AUTHORS = 50
+"""How many names are kept."""
 _LABEL = re.compile(
     r"^\s*((?:supplementary\s+)?(?:fig(?:ure)?|tab(?:le)?)s?\.?\s*S?\d+[A-Za-z]?)\s*[.:|]?\s*", re.IGNORECASE
 )
 
 
 def is_s2orc(value: Mapping[str, Any]) -> bool:
+    """Whether it is one, among records of any kind."""
+    if "text" in value:
+        return False
     if any(isinstance(value.get(name), dict) for name in ("pdf_parse", "latex_parse")):
         return True
-    content = value.get("content")
-    return isinstance(value.get("body_text"), list) or (isinstance(content, dict) and "annotations" in content)
+    content, body = value.get("content"), value.get("body_text")
+    if isinstance(content, dict):
+        return "annotations" in content
+    return isinstance(body, list) and all(isinstance(one, dict) for one in body)
 
 
 def read_s2orc(value: Mapping[str, Any], identifier: str) -> Article:
@@ -50,12 +57,19 @@ def _metadata(value: Mapping[str, Any]) -> dict[str, Value]:
         data["doi"] = doi
     if (year := whole_number(str(value.get("year") or ""))) is not None:
         data["year"] = year
+    people = value.get("authors") or _of(value.get("metadata"), "authors") or []
+    names = [" ".join(filter(None, (one.get("name"), one.get("first"), one.get("last")))) for one in people]
+    if names:
+        data["authors"] = list(names[:AUTHORS])
     return data
 
 
-def _title(value: Mapping[str, Any]) -> str:
-    meta = value.get("metadata")
-    return str(value.get("title") or (meta.get("title") if isinstance(meta, dict) else "") or "")
+def _of(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _title(value: Mapping[str, Any], marked: str = "") -> str:
+    return str(value.get("title") or _of(value.get("metadata"), "title") or marked)
 
 
 def _of_paragraphs(value: Mapping[str, Any], parse: Mapping[str, Any], identifier: str) -> Article:
@@ -123,6 +137,8 @@ def _of_annotations(value: Mapping[str, Any], content: Mapping[str, Any], identi
     headings = [("Abstract", one) for one in spans.get("abstract", [])]
     marks = [(int(one["start"]), "section", one) for one in spans.get("sectionheader", spans.get("section_header", []))]
     marks += [(int(one["start"]), "paragraph", one) for one in spans.get("paragraph", [])]
+    if not marks:
+        marks = [(0, "paragraph", {"start": 0, "end": len(text)})]
     abstracts = [(int(one["start"]), int(one["end"])) for _, one in headings]
     opened = False
     for position, kind, one in sorted(marks, key=lambda mark: mark[0]):
@@ -156,4 +172,5 @@ def _of_annotations(value: Mapping[str, Any], content: Mapping[str, Any], identi
                 key, "table" if kind == "table" else "figure", match[1] if match else f"{kind.capitalize()} {number}",
                 said[match.end() :] if match else said, floating=True,
             )  # fmt: skip
-    return builder.article(identifier, _title(value), _metadata(value))
+    title = "".join(text[int(one["start"]) : int(one["end"])] for one in spans.get("title", [])[:1])
+    return builder.article(identifier, _title(value, title), _metadata(value))

@@ -20,12 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ccheck.articles import Article, iter_articles
+from ccheck.articles import Article
 from ccheck.articles.builder import ArticleBuilder
 from ccheck.articles.figures import FigureRanker
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
+from ccheck.ingest import full_texts
 from ccheck.lab.measure.context24 import figure_scores, read_gold
 from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 
@@ -49,7 +50,7 @@ def intervals(values: np.ndarray, articles: Sequence[str]) -> tuple[np.ndarray, 
 
 
 def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
-    articles = [one for one in iter_articles(folder / "articles.zip") if isinstance(one, Article)]
+    articles = [one for one in full_texts(folder / "articles.zip") if isinstance(one, Article)]
     gold = read_gold(claims)
     runtime = Runtime(resolve({}).settings)
     names = [*WAYS, "the recipe"]

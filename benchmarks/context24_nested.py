@@ -18,13 +18,14 @@ import numpy as np
 from context24 import METRICS, intervals
 from numpy.typing import NDArray
 
-from ccheck.articles import Article, iter_articles
+from ccheck.articles import Article
 from ccheck.articles.expressions import Expressions, learn, packaged
 from ccheck.articles.figures import FigureRanker
 from ccheck.articles.passages import PassageRanker
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
+from ccheck.ingest import full_texts
 from ccheck.lab.measure.context24 import ROUGE, GoldClaim, figure_scores, passage_scores, read_gold
 from ccheck.pipeline.grounding import open_figures
 
@@ -84,7 +85,7 @@ def report(values: Mapping[str, Values], articles: Sequence[str], names: Sequenc
 
 
 def figures(folder: Path) -> None:
-    articles = [one for one in iter_articles(folder / "articles.zip") if isinstance(one, Article)]
+    articles = [one for one in full_texts(folder / "articles.zip") if isinstance(one, Article)]
     gold = read_gold(folder / "claims.jsonl")
     runtime = Runtime(resolve({}).settings)
 
@@ -122,7 +123,7 @@ def passages(folder: Path) -> None:
     """Expressions are those that come with ccheck, none, or learned from the passages of all other articles."""
     gold = read_gold(Path(__file__).with_name("context24-passages.jsonl"))
     wanted = frozenset(one.article for one in gold)
-    articles = {one.id: one for one in iter_articles(folder / "articles.zip", wanted) if isinstance(one, Article)}
+    articles = {one.id: one for one in full_texts(folder / "articles.zip", wanted) if isinstance(one, Article)}
     others = {
         article: learn([(one.article, text) for one in gold if one.article != article for text in one.passages])
         for article in wanted

@@ -146,13 +146,13 @@ def read_asked(
 
 
 def _of_files(source: str, only: frozenset[str] | None) -> tuple[list[Article], list[str]]:
-    from ..articles.reading import Unread, iter_articles
+    from ..ingest import Reject, full_texts
 
     articles: dict[str, Article] = {}
     unread: list[str] = []
-    for one in iter_articles(source, only):
-        if isinstance(one, Unread):
-            unread.append(one.reason)
+    for one in full_texts(source, only):
+        if isinstance(one, Reject):
+            unread.append(f"{one.file}: {one.reason}")
         elif one.id in articles:
             unread.append(f"two files have the article {one.id!r}. The first was kept")
         else:

@@ -2,6 +2,7 @@
 
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
 from .fields import Fields
+from .full_texts import full_texts
 from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
 from .part import Part
 from .preview import dry_run, planned_questions
@@ -27,6 +28,7 @@ __all__ = [
     "default_chunking",
     "dry_run",
     "encoders_of",
+    "full_texts",
     "ingest",
     "layout_of",
     "planned_questions",

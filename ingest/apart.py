@@ -19,7 +19,7 @@ from typing import Any
 from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, why_unread
 from ..core.extras import require
-from .lines import CHUNK, decompressed, raw_chunks, read_lines
+from .lines import CHUNK, decompressed, read_lines
 from .office import DOCUMENTS
 from .records import LINE_BYTES, Record, Reject
 from .sources import REJECTS_SUFFIX, Source, source_of
@@ -139,13 +139,13 @@ def _parsed(source: Source, count: Callable[[int], None]) -> Iterator[Record | R
     elif source.format == "html":
         yield from read_html(source, count)
     elif source.format == "xml":
-        yield from read_xml(source, raw_chunks(source, count))
+        yield from read_xml(source, count)
     else:
         yield from read_references(source, read_lines(source, count, LINE_BYTES))
 
 
-def members(source: Source, file: Path) -> Iterator[Source | Reject]:
-    """The papers in a ZIP archive, each as a file that is there until the next is asked for.
+def members(source: Source, file: Path, wants: Callable[[str], bool]) -> Iterator[Source | Reject]:
+    """The papers in a ZIP archive whose name is wanted, each as a file that is there until the next is asked for.
 
     The sizes in an archive are claims: no more than a limit is ever unpacked.
     """
@@ -163,7 +163,7 @@ def members(source: Source, file: Path) -> Iterator[Source | Reject]:
         for one in found:
             way = PurePosixPath(one.filename.replace("\\", "/"))
             hidden = any(part.startswith((".", "__MACOSX")) for part in way.parts)
-            if hidden or way.name.endswith(REJECTS_SUFFIX) or not way.name:
+            if hidden or way.name.endswith(REJECTS_SUFFIX) or not way.name or not wants(way.name):
                 continue
             name, path = f"{source.name}/{one.filename}", Path(folder, f"paper{''.join(way.suffixes[-2:])}")
             try:

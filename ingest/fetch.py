@@ -2,12 +2,13 @@
 
 The APIs: docs.openalex.org (works, cursor paging), ncbi.nlm.nih.gov/books/NBK25501 (E-utilities: esearch with history,
 efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says about a paper,
-or of PubMed's XML the plain record (see `shapes.py`). A file that is not complete has another beside it,
+or of PubMed's XML the plain record (see `plain.py`). A file that is not complete has another beside it,
 FILE.state.json, from which the next run continues.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -216,9 +217,9 @@ def _europe_pmc(client: _Client, topic: str, state: State, count: int) -> _Page:
 
 
 def _pubmed(client: _Client, topic: str, state: State, count: int) -> _Page:
-    from .pubmed import read_pubmed
     from .records import Record
     from .sources import Source
+    from .xml_files import read_pubmed
 
     start = int(state.cursor)
     asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start, "retmax": count}
@@ -229,7 +230,7 @@ def _pubmed(client: _Client, topic: str, state: State, count: int) -> _Page:
     if not ids:
         return [], None, total
     xml = client.get("/entrez/eutils/efetch.fcgi", {"db": "pubmed", "id": ",".join(ids), "retmode": "xml"})
-    read = list(read_pubmed(Source("PubMed", None, "xml"), [xml]))
+    read = list(read_pubmed(Source("PubMed", None, "xml"), io.BytesIO(xml)))
     papers = [one.data for one in read if isinstance(one, Record)]
     if len(papers) < len(read):
         raise InvalidData(f"{client.base} sent XML that can't be read")

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..articles.own import is_own_beyond_doubt
+from ..articles.reading import article_id, article_of_json
+from ..articles.stored import record_of
 from ..core.child import Child
 from ..core.errors import MissingExtra, UsageError, why_unread
 from ..core.text import is_unicode
@@ -23,7 +24,7 @@ from .fields import Fields
 from .kinds import LINES, TABLES
 from .lines import Line, decompressed, raw_chunks, read_lines
 from .pages import knowledge_row
-from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
+from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
 from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
 from .sources import Given, Source, find_sources
 from .tables import read_table
@@ -52,16 +53,18 @@ def read_sources(
     on_bytes: Callable[[int], None] | None = None,
     line_bytes: int = LINE_BYTES,
     on_notice: Callable[[str], None] | None = None,
+    wants: Callable[[str], bool] = lambda name: True,
 ) -> Iterator[Record | Reject]:
-    """The records of files, as they have them; rows of AVeriTeC's knowledge store are pages, ccheck's JSON full texts.
+    """The records of files, as they have them; rows of AVeriTeC's knowledge store are pages, articles full texts.
 
-    `on_notice` is told what was assumed about a file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
-    without what reads them.
+    `on_notice` is told what was assumed about a file. `wants`: whether to read a file or a member of an archive, by its
+    name. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel without what reads them.
     """
     with Child(FUNCTION) as child:
-        reading = _Reading(child, line_bytes, on_notice or (lambda said: None))
+        reading = _Reading(child, line_bytes, on_notice or (lambda said: None), wants)
         for source in sources:
-            yield from _read_source(source, reading, on_bytes or (lambda size: None))
+            if source.format == "zip" or wants(source.name):
+                yield from _read_source(source, reading, on_bytes or (lambda size: None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class _Reading:
     child: Child
     line_bytes: int
     notice: Callable[[str], None]
+    wants: Callable[[str], bool]
 
 
 def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]) -> Iterator[Record | Reject]:
@@ -90,8 +94,11 @@ def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]
 
 def _known(record: Record, source: Source) -> Record | Reject:
     try:
-        if is_own_beyond_doubt(record.data):
-            return _own_full_text(record, source)
+        own = record.data.get("paper_id") or record.data.get("corpusid")  # of S2ORC
+        identifier = own or article_id(source.name) + (f"-{record.line}" if record.line > 1 else "")
+        article = None if record.kind else article_of_json(record.data, str(identifier))
+        if article is not None:
+            return replace(record, data=record_of(article), kind=FULL_TEXTS)
         return replace(record, data=knowledge_row(record.data))
     except Exception as error:  # noqa: BLE001 - of this record alone
         return reject_of(record, why_unread(error))
@@ -103,7 +110,7 @@ def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]
         source, chunks = _told_by_start(source, chunks)
     if source.format == "zip":
         with unpacked(source, chunks, count) as file:
-            for one in members(source, file):
+            for one in members(source, file, reading.wants):
                 if isinstance(one, Reject):
                     yield one
                 elif one.format == "zip":
@@ -206,16 +213,6 @@ def _read_txt(source: Source, lines: Iterable[Line]) -> Iterator[Record | Reject
         titled = len(first) <= 300 and rest.strip() != ""
         data = {"_id": source.label, "title": first.strip() if titled else "", "text": rest.strip() if titled else text}
         yield Record(source.name, 1, data, kind="text files")
-
-
-def _own_full_text(record: Record, source: Source) -> Record:
-    """The same for ccheck's own JSON. An article without an id has the file's name, with the line after the first."""
-    from ..articles.own import read_own
-    from ..articles.reading import article_id
-    from ..articles.stored import record_of
-
-    identifier = article_id(source.name) + (f"-{record.line}" if record.line > 1 else "")
-    return replace(record, data=record_of(read_own(record.data, identifier)), kind="full texts")
 
 
 # NaN and Infinity are not JSON, but Python writes them for missing numbers: they count as absent.

@@ -11,6 +11,8 @@ LINE_BYTES = 64 << 20
 RECORD_CHARS = 1000
 """How much of a rejected record is kept."""
 NOT_UTF8 = "not valid UTF-8"
+FULL_TEXTS = "full texts"
+"""The kind of records of articles (`articles/stored.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,59 +1,158 @@
-"""XML by its root element: PubMed's, EndNote's, JATS and TEI. Only the other process of `apart.py` reads it."""
+"""XML by its root element: full texts (JATS, TEI), and PubMed's and EndNote's references, one by one.
+
+Only the other process of `apart.py` reads it. See https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/ for PubMed's
+elements (efetch and the yearly baseline). EndNote documents none for its export.
+"""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
+from xml.etree.ElementTree import ParseError
 
-from ..core.errors import InvalidData
-from .pubmed import read_endnote, read_pubmed
-from .records import Record, Reject
+from ..articles.reading import FILE_BYTES, parse_article
+from ..articles.stored import record_of
+from ..core.citation import normal_doi
+from ..core.errors import InvalidData, why_unread
+from .plain import Plain, iso_date, plain, plain_record
+from .records import FULL_TEXTS, Record, Reject
 from .sniff import sniff_unicode
 from .sources import Source
 
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+_PUBMED, _ENDNOTE = "PubMed articles", "EndNote records"
+_HEAD = 1 << 14
 _ROOT = re.compile(r"<\s*(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
 _BEFORE_ROOT = re.compile(r"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
-_PUBMED = ("PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation", "PubmedBookArticleSet")
-_FULL_TEXTS = ("article", "pmc-articleset", "OAI-PMH", "TEI", "teiCorpus")
-_ENDNOTE = re.compile(r"<xml>\s*<records>")
+_OF_PUBMED = ("PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation", "PubmedBookArticleSet")
+_OF_FULL_TEXTS = ("article", "pmc-articleset", "OAI-PMH", "TEI", "teiCorpus")
+_OF_ENDNOTE = re.compile(r"<xml>\s*<records>")
 
 
-def read_xml(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
+def read_xml(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The articles of a file; UTF-16 is read, too."""
-    chunks = iter(chunks)
-    start = b""
-    for chunk in chunks:
-        start += chunk
-        if len(start) >= 1 << 14:
-            break
-    head = _BEFORE_ROOT.sub("", start[: 1 << 14].decode(sniff_unicode(start) or "utf-8", "replace"))
-    match = _ROOT.search(head)
-    root = match[1] if match else ""
-    everything = itertools.chain([start], chunks)
-    if root in _PUBMED:
-        yield from read_pubmed(source, everything)
-    elif _ENDNOTE.search(head):
-        yield from read_endnote(source, everything)
-    elif root in _FULL_TEXTS:
-        yield _full_text(source, everything)
-    else:
-        what = f"its root is <{root}>" if root else "it has no root element"
-        why = f"ccheck does not read this kind of XML ({what}). It reads PubMed's, EndNote's, JATS and GROBID's TEI"
-        yield Reject(source.name, 1, why)
+    assert source.path is not None
+    with source.path.open("rb") as stream:
+        start = stream.read(_HEAD)
+        stream.seek(0)
+        head = _BEFORE_ROOT.sub("", start.decode(sniff_unicode(start) or "utf-8", "replace"))
+        match = _ROOT.search(head)
+        root = match[1] if match else ""
+        if root in _OF_PUBMED:
+            yield from read_pubmed(source, stream, on_bytes)
+        elif _OF_ENDNOTE.search(head):
+            yield from _read(source, stream, on_bytes, {"record": _endnote})
+        elif root in _OF_FULL_TEXTS:
+            try:
+                article = parse_article(stream.read(FILE_BYTES + 1), source.name)
+                yield Record(source.name, 1, record_of(article), kind=FULL_TEXTS)
+            except InvalidData as error:
+                yield Reject(source.name, 1, str(error))
+        else:
+            what = f"its root is <{root}>" if root else "it has no root element"
+            why = f"ccheck does not read this kind of XML ({what}). It reads PubMed's, EndNote's, JATS and GROBID's TEI"
+            yield Reject(source.name, 1, why)
 
 
-def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
-    """An article with its figures and tables, which a store keeps for `ccheck figures` and `ccheck query --deep`."""
-    from ..articles.reading import FILE_BYTES, parse_article
-    from ..articles.stored import record_of
+def read_pubmed(
+    source: Source, stream: IO[bytes], on_bytes: Callable[[int], None] = lambda size: None
+) -> Iterator[Record | Reject]:
+    """The articles as records; `line` is the number of the article. Entities are refused, nothing is fetched."""
+    return _read(source, stream, on_bytes, {"PubmedArticle": _article, "MedlineCitation": _article})
 
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > FILE_BYTES:
-            return Reject(source.name, 1, f"the file is too large: more than {FILE_BYTES:,} bytes")
+
+def _read(
+    source: Source,
+    stream: IO[bytes],
+    on_bytes: Callable[[int], None],
+    converts: Mapping[str, Callable[[Element], Plain]],
+) -> Iterator[Record | Reject]:
+    """The outermost elements with these names, each forgotten before the next is read."""
+    from defusedxml.ElementTree import iterparse
+
+    number = told = 0
+    outer: Element | None = None
+    kind = _ENDNOTE if "record" in converts else _PUBMED
     try:
-        return Record(source.name, 1, record_of(parse_article(bytes(data), source.name)), kind="full texts")
-    except InvalidData as error:
-        return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
+        for event, element in iterparse(stream, events=("start", "end"), forbid_entities=True):
+            if event == "start" and outer is None and element.tag in converts:
+                outer = element
+            if event == "start" or element is not outer:
+                continue
+            number, outer = number + 1, None
+            on_bytes(stream.tell() - told)
+            told = stream.tell()
+            try:
+                yield Record(source.name, number, converts[element.tag](element), kind=kind)
+            except Exception as error:  # noqa: BLE001 - whatever one article does, the others are read
+                yield Reject(source.name, number, f"the article can't be read: {why_unread(error)}")
+            element.clear()
+    except (ParseError, ValueError) as error:  # of defusedxml, too
+        why = f"not valid XML ({error}). The rest of the file was skipped"
+        yield Reject(source.name, number + 1, why)
+
+
+def _inside(element: Element) -> Callable[[str], list[Any]]:
+    return lambda place: [_text(one) for one in element.iterfind(place)]
+
+
+def _article(element: Element) -> Plain:
+    """The plain record of a `PubmedArticle` or `MedlineCitation`."""
+    citation = element if element.tag == "MedlineCitation" else element.find("MedlineCitation")
+    if citation is None:
+        return {}
+    dates = (_date(citation.find(way)) for way in ("Article/Journal/JournalIssue/PubDate", "Article/ArticleDate"))
+    ways = ("KeywordList/Keyword", "MeshHeadingList/MeshHeading/DescriptorName")
+    ids = {one.get("IdType"): _text(one) for one in element.iterfind("PubmedData/ArticleIdList/ArticleId")}
+    locations = _inside(citation)("Article/ELocationID[@EIdType='doi']")
+    made = plain_record(
+        _PUBMED,
+        _inside(citation),
+        text=_abstract(citation.find("Article/Abstract")) or _abstract(citation.find("OtherAbstract")),
+        date=next(filter(None, dates), None),
+        doi=next(filter(None, map(normal_doi, (ids.get("doi"), *locations))), None),
+        authors=[name for one in citation.iterfind("Article/AuthorList/Author") if (name := _author(one))],
+        keywords=[keyword for way in ways for keyword in _inside(citation)(way)],
+        pmcid=ids.get("pmc"),
+    )
+    made["title"] = made.get("title", "").strip("[]").removesuffix(".").removesuffix("]")
+    if citation.find("CommentsCorrectionsList/CommentsCorrections[@RefType='RetractionIn']") is not None:
+        made["retracted"] = True
+    return {name: value for name, value in made.items() if value}
+
+
+def _endnote(element: Element) -> Plain:
+    kind = element.find("ref-type")
+    return plain_record(_ENDNOTE, _inside(element), type=[kind.get("name")] if kind is not None else None)
+
+
+def _text(element: Element | None) -> str:
+    """All text inside an element, of `<i>` and the like too."""
+    return "" if element is None else plain(" ".join("".join(element.itertext()).split()))
+
+
+def _abstract(element: Element | None) -> str:
+    """The parts of an abstract, with their labels, one a line."""
+    if element is None:
+        return ""
+    parts = []
+    for one in element.iterfind("AbstractText"):
+        label, text = one.get("Label"), _text(one)
+        parts.append(f"{label}: {text}" if label and label != "UNLABELLED" and text else text)
+    return "\n".join(part for part in parts if part)
+
+
+def _author(element: Element) -> str:
+    family, given = _text(element.find("LastName")), _text(element.find("ForeName")) or _text(element.find("Initials"))
+    return f"{family}, {given}" if family and given else family or _text(element.find("CollectiveName"))
+
+
+def _date(element: Element | None) -> str:
+    """`PubDate` or `ArticleDate` in ISO 8601, as far as it goes; of a `MedlineDate` the year."""
+    if element is None:
+        return ""
+    parts = [_text(element.find(name)) for name in ("Year", "Month", "Day")]
+    return iso_date(*parts) or iso_date(_text(element.find("MedlineDate")))

@@ -10,13 +10,11 @@ import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore
 
-from ccheck.articles.reading import Unread, iter_articles
 from ccheck.articles.s2orc import read_s2orc
-from ccheck.core.errors import InvalidData
-from ccheck.ingest import Fields, IngestOptions, Record, Reject, ingest, read
+from ccheck.ingest import Fields, IngestOptions, Record, Reject, full_texts, ingest, read
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.lines import read_lines
-from ccheck.ingest.references import _bibtex, read_references
+from ccheck.ingest.references import read_references
 from ccheck.ingest.sources import Source
 
 JATS = (
@@ -138,8 +136,8 @@ def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int
     start = data.index(b"b.xml") + 5
     data[start + 10 : start + 60] = bytes(range(50, 100))
     file.write_bytes(data)
-    found = list(iter_articles(file))
-    assert [one.file if isinstance(one, Unread) else one.id for one in found] == ["a", f"{file}/b.xml", "c"]
+    found = list(full_texts(file))
+    assert [one.file if isinstance(one, Reject) else one.id for one in found] == ["a", f"{file}/b.xml", "c"]
 
 
 def test_a_file_of_another_kind_of_error_is_unread(tmp_path: Path) -> None:
@@ -148,8 +146,8 @@ def test_a_file_of_another_kind_of_error_is_unread(tmp_path: Path) -> None:
                        "c.json": '{"content": {"text": "x", "annotations": {"title": "["}}}',
                        "d.xml": JATS.replace("YEAR", "²")}.items():  # fmt: skip
         (tmp_path / name).write_text(data)
-    found = list(iter_articles(tmp_path))
-    assert [isinstance(one, Unread) for one in found][1:] == [True, True, False]
+    found = list(full_texts(tmp_path))
+    assert [isinstance(one, Reject) for one in found][1:] == [True, True, False]
 
 
 def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +162,3 @@ def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: p
     documents = [make_document(good.data).document, make_document(forged("Sea level rose.")).document]
     articles, unread = stored.articles_of(documents)
     assert [one.id for one in articles] == ["good"] and "forged" in unread[0]
-
-
-def test_unknown_bibtex_raises_for_its_entry_alone() -> None:
-    with pytest.raises(InvalidData, match="braces"):
-        _bibtex("@article{a, title")

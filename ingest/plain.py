@@ -1,0 +1,129 @@
+"""Plain records: what a paper is cited with and filtered by, under the same names whatever its source is.
+
+A plain record has `_id`, `title`, `text`, `date`, `doi`, `authors`, `year`, `journal`, `volume`, `issue`, `pages`,
+`type`, `keywords`, `language`, `url`, `pmid`, `pmcid` and `retracted`, as far as they are known. `places.toml` says
+where each source has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+from ..core.citation import authors_of, normal_doi
+from ..core.text import whole_number
+
+Plain: TypeAlias = dict[str, Any]
+At: TypeAlias = Callable[[str], list[Any]]
+"""The values at a place of a source's record."""
+
+_ONE = ("_id", "title", "text", "journal", "volume", "issue", "language", "url", "pmid", "pmcid", "corpusid")
+_ONE += ("cited_by_count", "source")
+_RETRACTED_TITLE = re.compile(r"^\W*retracted(?:\s+(?:article|paper|chapter))?\s*:", re.IGNORECASE)
+"""As publishers mark the titles of papers that they retract."""
+_YEAR = re.compile(r"(?<![0-9])([0-9]{4})(?:[0-9]{4})?(?![0-9])")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+_BLOCK = re.compile(r"</?(?:jats:)?(?:p|h[1-6]|title|sec|br|div|li|list|list-item)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][\w:.-]*(?:\s[^<>]*)?/?>")
+_SPACES = re.compile(r"[^\S\n]+")
+_LINES = re.compile(r"\s*\n\s*")
+_HEADING = re.compile(r"^\s*(?:abstract|summary)\s*[:.]?\s*\n", re.IGNORECASE)
+
+
+@functools.cache
+def places() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """The table `places.toml`: the places of each field, by kind of record; the first that has a value counts."""
+    table = tomllib.loads((files(f"{__package__}") / "places.toml").read_text(encoding="utf-8"))
+    return {
+        kind: {field: tuple(place.strip() for place in given.split("|")) for field, given in fields.items()}
+        for kind, fields in table.items()
+    }
+
+
+def plain_record(kind: str, at: At, **known: Any) -> Plain:
+    """The plain record of a source's record; `known` are fields that are not just somewhere in it."""
+    own = places()[kind]
+
+    def values(name: str) -> list[Any]:
+        found = (
+            [value for one in at(place) if (value := _value(one)) not in (None, "")] for place in own.get(name, ())
+        )
+        return next(filter(None, found), [])
+
+    def parts(name: str) -> list[str]:
+        return [part.strip() for value in values(name) for part in str(value).split(";") if part.strip()]
+
+    made: Plain = {name: next(iter(values(name)), None) for name in _ONE}
+    made |= {
+        "doi": next((doi for place in own.get("doi", ()) for one in at(place) if (doi := normal_doi(one))), None),
+        "authors": [str(one) for one in values("authors")] or list(authors_of("; ".join(map(str, values("byline"))))),
+        "date": next((one for one in values("date") if year_of(one)), None),
+        "keywords": parts("keywords"),
+        "pages": "-".join(dict.fromkeys(map(str, (*values("first")[:1], *values("last")[:1])))) or None,
+        "type": parts("type"),
+    }
+    made |= {name: value for name, value in known.items() if value not in (None, "", [])}
+    made["title"] = " ".join(str(made["title"] or "").split())
+    if str(made["text"]).lower().strip("[]. ") == "no abstract available":
+        made["text"] = None
+    made["year"] = year_of(next(iter(values("year")), made["date"]))
+    made["pages"] = made["pages"] or next(iter(values("pages")), None)
+    retracted = any("retracted" in one.lower() for one in made["type"]) or _RETRACTED_TITLE.match(made["title"])
+    if retracted or any(one is True or str(one).lower() == "retraction" for one in values("notice")):
+        made["retracted"] = True
+    if len(made["type"]) == 1:
+        [made["type"]] = made["type"]
+    return {name: value for name, value in made.items() if value not in (None, "", [])}
+
+
+def _value(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
+
+
+def inside(data: Mapping[str, Any]) -> At:
+    """The values in an object: a dot leads into the objects in it, also into those of a list."""
+
+    def at(place: str) -> list[Any]:
+        found: list[Any] = [data]
+        for name in place.split("."):
+            inner = [one.get(name) for one in found if isinstance(one, Mapping)]
+            found = [value for one in inner for value in (one if isinstance(one, list) else [one])]
+        return found
+
+    return at
+
+
+def year_of(date: Any) -> int | None:
+    """The first year in a date; None if there is none."""
+    match = _YEAR.search(str(date))
+    return int(match[1]) if match else None
+
+
+def iso_date(year: Any = "", month: Any = "", day: Any = "", *_: Any) -> str:
+    """The date in ISO 8601, as far as its parts are known; a month can have a name. Empty without a year."""
+    known = year_of(year)
+    if known is None:
+        return ""
+    name = str(month).strip().lower()
+    number = _MONTHS.index(name[:3]) + 1 if name.isalpha() and name[:3] in _MONTHS else whole_number(name)
+    of_month = whole_number(str(day).strip())
+    parts = [known] if number is None else [known, number] if of_month is None else [known, number, of_month]
+    return "-".join(f"{part:0{4 if place == 0 else 2}}" for place, part in enumerate(parts))
+
+
+def plain(text: str) -> str:
+    """A text without tags and entities; blocks end lines. "p<0.05" is not a tag and stays.
+
+    So titles and abstracts lose the markup of Crossref (JATS), Europe PMC and OpenAlex (HTML).
+    """
+    if "<" not in text and "&" not in text:
+        return text.strip()
+    text = _TAG.sub("", _BLOCK.sub("\n", text))
+    text = _LINES.sub("\n", _SPACES.sub(" ", html.unescape(text))).strip()
+    return _HEADING.sub("", text, count=1)
