@@ -22,8 +22,11 @@ Plain: TypeAlias = dict[str, Any]
 At: TypeAlias = Callable[[str], list[Any]]
 """The values at a place of a source's record."""
 
-_ONE = ("_id", "title", "text", "journal", "volume", "issue", "language", "url", "pmid", "pmcid", "corpusid")
-_ONE += ("cited_by_count", "source")
+_ONE = (
+    *("_id", "title", "text", "journal", "volume", "issue", "language", "url", "pmid", "pmcid", "corpusid"),
+    *("cited_by_count", "source"),
+)
+"""The fields that have one value."""
 _RETRACTED_TITLE = re.compile(r"^\W*retracted(?:\s+(?:article|paper|chapter))?\s*:", re.IGNORECASE)
 """As publishers mark the titles of papers that they retract."""
 _YEAR = re.compile(r"(?<![0-9])([0-9]{4})(?:[0-9]{4})?(?![0-9])")

@@ -80,7 +80,7 @@ def _read(
         for event, element in iterparse(stream, events=("start", "end"), forbid_entities=True):
             if event == "start" and outer is None and element.tag in converts:
                 outer = element
-            if event == "start" or element is not outer:
+            if event == "start" or element is not outer or outer is None:
                 continue
             number, outer = number + 1, None
             on_bytes(stream.tell() - told)
