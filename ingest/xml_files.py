@@ -78,9 +78,10 @@ def _read(
     kind = _ENDNOTE if "record" in converts else _PUBMED
     try:
         for event, element in iterparse(stream, events=("start", "end"), forbid_entities=True):
-            if event == "start" and outer is None and element.tag in converts:
-                outer = element
-            if event == "start" or element is not outer or outer is None:
+            if event == "start":
+                outer = element if outer is None and element.tag in converts else outer
+                continue
+            if outer is None or element is not outer:
                 continue
             number, outer = number + 1, None
             on_bytes(stream.tell() - told)
