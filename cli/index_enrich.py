@@ -105,8 +105,6 @@ def _enrich(
             if not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
                 notice("nothing was changed")
                 return
-        embedding = enricher.layout.embedding if in_place else None
-        model = embedding.model if embedding is not None else None
         try:
             with progress_bar("enriching", quiet, unit="documents") as update:
                 report = enricher.run(lambda done, total: update(done, max(done, total)))
@@ -116,7 +114,7 @@ def _enrich(
         if as_json:
             print_json(asdict(report))
         if not quiet:
-            notice(*_said(report, model))
+            notice(*_said(report))
         if report.failed or report.changed:
             raise Incomplete(_left(report))
 
@@ -126,8 +124,8 @@ def _store(index: str | None) -> str | None:
     return index if index is None or ":" in index or "/" in index else f"elasticsearch:{index}"
 
 
-def _said(report: EnrichReport, model: str | None) -> Iterator[str]:
-    """Yields a report of a few lines. `model`: the one whose vectors are in the documents themselves."""
+def _said(report: EnrichReport) -> Iterator[str]:
+    """Yields a report of a few lines."""
     yield from report.notices
     counts = {
         "made": report.made,
@@ -146,11 +144,6 @@ def _said(report: EnrichReport, model: str | None) -> Iterator[str]:
         yield f"{', '.join(ids[:NAMED])}{others}: {why}"
     if (more := report.failed - len(report.failures)) > 0:
         yield f"and {more:,} more"
-    if model is not None and report.made:
-        yield (
-            "to search the vectors, name their model once: ccheck doctor "
-            f"--store {report.store} --model {model} --write-profile"
-        )
 
 
 def _by_reason(failures: Mapping[str, str]) -> dict[str, list[str]]:

@@ -47,10 +47,15 @@ class StoreProfile(BaseModel):
 
     @field_validator("title", "text")
     @classmethod
-    def _weighs(cls, value: object) -> object:
-        for one in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
-            weighted(one)
-        return value
+    def _weigh(cls, value: str | tuple[str, ...] | None) -> object:
+        return check_weights(value)
+
+
+def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    """The same field or fields. Raises ValueError for one with a weight that is not one."""
+    for one in (fields,) if isinstance(fields, str) else fields or ():
+        weighted(one)
+    return fields
 
 
 def weighted(field: str) -> tuple[str, float]:

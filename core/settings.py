@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 
 from .errors import InvalidData, NotFound, UsageError
 from .files import write_text
-from .profiles import StoreProfile, as_toml, names_models
+from .profiles import StoreProfile, as_toml, check_weights, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
 from .text import did_you_mean, printable, shortened
 from .trust import VARIABLE, digest, distrust, is_trusted, trust
@@ -224,6 +224,11 @@ class Settings(BaseModel):
     @classmethod
     def _split(cls, value: object) -> object:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("elasticsearch_title_field", "elasticsearch_text_fields")
+    @classmethod
+    def _weigh(cls, value: str | tuple[str, ...] | None) -> object:
+        return check_weights(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,8 @@ def _problem(claim: Claim) -> CcheckError | None:
     """Why a claim can't be checked."""
     if not claim.text.strip():
         return InvalidData("the claim is empty")
+    if not any(map(str.isalnum, claim.text)):
+        return InvalidData(f"the claim has no word, only marks: {claim.text[:80]!r}")
     if len(claim.text) > MAX_CLAIM_CHARS:
         return InvalidData(f"the claim has {len(claim.text):,} characters. The limit is {MAX_CLAIM_CHARS:,}")
     return None

@@ -200,7 +200,9 @@ def _mapping(embedding: Embedding) -> dict[str, Any]:
 
 
 def _meta(embedding: Embedding) -> dict[str, str]:
-    return {"model": embedding.model[-_LONGEST:], "weights": embedding.fingerprint[:_LONGEST]}
+    """A part of a long name could be another model's, and the field names none then."""
+    name = {"model": embedding.model} if len(embedding.model) <= _LONGEST else {}
+    return {**name, "weights": embedding.fingerprint[:_LONGEST]}
 
 
 def _update(entry: Entry, written: Written) -> bulk.Operation:

@@ -197,8 +197,10 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
         "\n\n".join(map(str, value)) if isinstance(value, list) and index.fields[name].nested else text_of(value)
         for name, value in zip(index.text, texts, strict=True)
     ]
-    # A copy of a text, such as the one that the server itself embeds, is not read twice.
-    text = "\n\n".join({words_of(part): part for part in reversed(parts) if part}.values().__reversed__())
+    # A copy of a text, such as the one that the server itself embeds, is neither read twice nor metadata.
+    different = {words_of(part): part for part in reversed(parts) if part}
+    text = "\n\n".join(reversed(different.values()))
+    values = {name: value for name, value in values.items() if words_of(text_of(value)) not in different}
     values.pop(DIGEST_IN_PLACE, None)
     published = values.get(index.published) if index.published else None
     return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)

@@ -172,9 +172,9 @@ def test_profiles_of_stores_come_from_both_files():
 @pytest.mark.parametrize(
     "text",
     ['[stores.papers]\ntitel = "a"', '[stores.papers]\ntitle = "a^b"', '[stores.papers]\ntext = "a^-1"', "stores = 1",
-     '[stores]\npapers = "x"'],
+     '[stores]\npapers = "x"', 'elasticsearch_text_fields = ["a", "b^inf"]', 'elasticsearch_title_field = "a^-1"'],
 )  # fmt: skip
-def test_a_profile_with_a_mistake_is_refused(text: str):
+def test_fields_with_a_mistake_are_refused(text: str):
     write(text)
-    with pytest.raises((UsageError, InvalidData), match="stores"):
+    with pytest.raises((UsageError, InvalidData), match=r"stores|_field"):
         resolve({}, {}, trust_folder=True)

@@ -16,7 +16,7 @@ from searching import answer_all, rank_all
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.layout import Chunking, SparseField
+from ccheck.core.layout import Chunking, Embedding, SparseField
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis, Bm25, Dense, Sparse
 from ccheck.core.types import Query, SparseVector
@@ -24,7 +24,7 @@ from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search import parse_filter
-from ccheck.search.elastic import Connection, JoinedStore
+from ccheck.search.elastic import Connection, JoinedStore, inplace
 from ccheck.search.elastic.companion import PREFIX, Companion
 from ccheck.search.elastic.enrich import Beside, open_source
 from ccheck.search.elastic.errors import Denied
@@ -477,6 +477,11 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
             assert "different routings" in report.failures["a"]
         finally:
             Companion(store).drop()
+
+
+def test_a_model_whose_name_is_too_long_for_the_field_is_not_named_as_another() -> None:
+    assert "model" not in inplace._meta(Embedding(f"/models/{'x' * 50}", 8, "f" * 64, 32))
+    assert inplace._meta(Embedding("tiny", 8, "f" * 64, 32))["model"] == "tiny"
 
 
 def test_another_model_is_refused(theirs: JoinedStore) -> None:
