@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import importlib
 import io
 import os
 import sys
@@ -17,6 +16,7 @@ import click
 from .. import __version__
 from ..core.errors import CcheckError, Incomplete, NotFound, UsageError
 from ..core.redaction import Redacting
+from . import opt
 from .common import notice, printable, warnings_said
 
 SECTIONS = {
@@ -46,8 +46,8 @@ SECTIONS = {
     "Servers": {"serve": "Serve models over HTTP."},
 }
 """Every command with its line in `ccheck --help`, which is the first sentence of its own help, by heading."""
-LABORATORY = SECTIONS["Laboratory"].keys()
-"""Those whose modules are in `lab/`, which alone may import the laboratory."""
+MODULES = {name: f"lab.{name}" for name in SECTIONS["Laboratory"]} | {"passages": "grounding", "figures": "grounding"}
+"""Where commands are that have no module of their own name. Only those in `lab/` may import the laboratory."""
 COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 SYNONYMS = {
     "query": ("ask", "check", "claim", "fact-check", "factcheck", "search", "verify"),
@@ -66,19 +66,8 @@ COMPLETE = "_CCHECK_COMPLETE"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class LazyGroup(click.Group):
-    """Knows its commands' names and help lines without importing them."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        folder = ".lab" if name in LABORATORY else ""
-        command = getattr(importlib.import_module(f"{folder}.{name}", __name__), name)
-        assert isinstance(command, click.Command)
-        return command
+class Commands(opt.LazyGroup):
+    """All commands. A word that is none names the one that it may stand for."""
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -90,11 +79,6 @@ class LazyGroup(click.Group):
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(context, formatter)
         click.Command.format_options(self, context, formatter)
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, commands in SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl(list(commands.items()), col_max=12)
 
 
 def _meant(word: str) -> str | None:
@@ -108,7 +92,7 @@ def _meant(word: str) -> str | None:
     return None if near is None else repr(known[near])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, sections=SECTIONS, modules=MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ccheck", help="Show the version and exit.")
 @click.option(
     "--trust-folder",
@@ -132,9 +116,9 @@ def cli(trust_folder: bool) -> None:
 def main() -> NoReturn:
     """The `ccheck` program."""
     if instruction := os.environ.get(COMPLETE):
-        from .completion import complete
+        from click.shell_completion import shell_complete
 
-        sys.exit(complete(cli, "ccheck", COMPLETE, instruction))
+        sys.exit(shell_complete(cli, {}, "ccheck", COMPLETE, instruction))
     _make_streams_safe()
     # Nearly all that a short command makes lives as long as it does. Looking for garbage among it again and again took
     # 4% of the first answer's time.

@@ -187,7 +187,7 @@ def print_hanging(console: Console, first: str | Text, text: str | Text, indent:
         console.print(whole, soft_wrap=True)
 
 
-def print_fields(console: Console, fields: dict[str, str]) -> None:
+def print_fields(console: Console, fields: Mapping[str, str]) -> None:
     """Names and values under each other; fields without a value are left out."""
     from rich.text import Text
 
@@ -195,3 +195,11 @@ def print_fields(console: Console, fields: dict[str, str]) -> None:
     for name, value in fields.items():
         if value:
             print_hanging(console, Text(f"{printable(name):<{width}}", "bold"), printable(value), width)
+
+
+def print_answer(as_json: bool, data: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+    """An answer as one object of JSON, or as fields for people to read."""
+    if as_json:
+        print_json(data)
+    else:
+        print_fields(stdout(), fields)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..core.settings import shown
-from . import opt
 from .common import notice, print_hanging, print_json, printable, resolved_from, stdout
 
 DESCRIPTION_WIDTH = 30
@@ -13,7 +12,7 @@ DESCRIPTION_WIDTH = 30
 
 
 @click.group(invoke_without_command=True)
-@opt.json
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines: one object per line.")
 @click.pass_context
 def config(context: click.Context, *, as_json: bool) -> None:
     """Show the settings and where each one comes from.

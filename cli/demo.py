@@ -9,11 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from . import opt
 from .common import argument_text, notice, settings_from, stdout
-from .opt import completed, options
 from .progress import checker, ingest_progress
 
 if TYPE_CHECKING:
@@ -24,22 +21,14 @@ ANOTHER = "ivermectin prevents hospital admission"
 """A claim that the sample papers refute."""
 
 
-@click.command()
-@click.argument("claim", required=False)
-@options(
-    opt.number("-k", least=1, most=100, default=3, help="Number of documents to show."),
-    click.option(
-        "--store",
-        shell_complete=completed("stores"),
-        default=STORE,
-        show_default=True,
-        metavar="STORE",
-        help=f"Store for the corpus: {opt.STORE_FORMS}.",
-    ),
-    opt.device,
-    opt.quiet,
-)
-def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bool) -> None:
+@opt.command
+def demo(
+    claim: str | None = opt.argument("[CLAIM]", required=False),
+    *,
+    k: int = opt.option("Number of documents to show.", least=1, most=100, default=3),
+    store: str = opt.option(f"Store for the corpus: {opt.STORE_FORMS}.", "STORE", default=STORE, complete="stores"),
+    quiet: bool = opt.quiet,
+) -> None:
     """Ingest the sample corpus and check a claim against it.
 
     \b
@@ -52,7 +41,7 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
     from .show import show_result
 
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    settings = settings_from(store=store, device=device)
+    settings = settings_from(store=store)
     with checker(settings, quiet=quiet) as checked:
         with ingest_progress(quiet) as on_progress:
             report = checked.ingest(str(CORPUS), on_progress=on_progress)

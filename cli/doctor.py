@@ -8,13 +8,17 @@ import click
 
 from . import opt
 from .common import print_hanging, print_json, printable, resolved_from, stdout
-from .opt import options
 
 
-@click.command()
-@options(opt.store, opt.model, opt.device, opt.json)
-@click.option("--write-profile", is_flag=True, help="Add the fields found in the store to your settings file.")
-def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool, write_profile: bool) -> None:
+@opt.command
+def doctor(
+    *,
+    store: str | None = opt.store,
+    model: str | None = opt.model,
+    device: str | None = opt.device,
+    as_json: bool = opt.as_json,
+    write_profile: bool = opt.option("Add the fields found in the store to your settings file."),
+) -> None:
     """Check the installation and say how to fix what does not work.
 
     \b

@@ -5,26 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
-
+from ..core.errors import UsageError
 from ..ingest.fetch import SERVICES, Service
 from . import opt
 from .common import counted, notice
-from .opt import options
+from .progress import progress_bar
 
 
-@click.command()
-@click.argument("service", type=click.Choice(SERVICES), metavar=f"{'|'.join(SERVICES)}")
-@click.argument("topic")
-@options(
-    opt.number("--limit", least=1, default=1_000, help="Most papers to fetch."),
-    opt.file("--output", "-o", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
-    click.option("--email", metavar="ADDRESS", help="Your address. With it, the services answer faster."),
-    click.option("--server", metavar="URL", help="Server to ask instead, with the same API."),
-    opt.quiet,
-)
+@opt.command
 def fetch(
-    service: Service, topic: str, *, limit: int, output: str | None, email: str | None, server: str | None, quiet: bool
+    service: Service = opt.argument("|".join(SERVICES)),  # noqa: B008 - it declares
+    topic: str = opt.argument("TOPIC"),
+    *,
+    limit: int = opt.option("Most papers to fetch.", least=1, default=1_000),
+    output: str | None = opt.output("File to write.  [default: TOPIC.SERVICE.jsonl]"),
+    email: str | None = opt.option("Your address. With it, the services answer faster.", "ADDRESS"),
+    server: str | None = opt.option("Server to ask instead, with the same API.", "URL"),
+    quiet: bool = opt.quiet,
 ) -> None:
     """Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.
 
@@ -35,9 +32,7 @@ def fetch(
     Writes a JSON Lines file that ccheck ingest reads. If it is interrupted, run it again and it continues. Keys in
     OPENALEX_API_KEY and NCBI_API_KEY are used.
     """
-    from ..core.errors import UsageError
     from ..ingest.fetch import fetch as run
-    from .progress import progress_bar
 
     topic = topic.strip()
     if not topic:

@@ -1,31 +1,41 @@
-"""Shared by `ccheck figures` and `ccheck passages`: options, where articles and claims come from, and answers."""
+"""`ccheck figures` and `ccheck passages`: what in an article grounds a claim."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
 from . import opt
-from .common import argument_text, counted, notice, print_json, replacements, resolved_from
-from .opt import given
+from .common import (
+    argument_text,
+    counted,
+    notice,
+    print_hanging,
+    print_json,
+    printable,
+    replacements,
+    settings_from,
+    stdout,
+)
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
     from ..articles import Article
+    from ..articles.figures import RankedElement
+    from ..articles.passages import GroundingPassage
     from ..core.recipe import Recipe
-    from ..core.runtime import Runtime
     from ..core.settings import Settings
-
-Stage = TypeVar("Stage")
 
 FOUND = 20
 """How many articles of a store are searched for a claim that names none."""
+MOST_UNREAD = 10
+"""How many files that can't be read are named."""
 CLAIM_IDS = ("claim_id", "id", "_id")
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
 CLAIMS = ("claim", "text", "query")
@@ -35,30 +45,112 @@ CLAIMS = ("claim", "text", "query")
 class Given:
     """The arguments and options that both commands have."""
 
-    arguments: tuple[str, ...] = given(click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"))
-    k: int | None = given(
-        "-k", by=opt.number, least=1, help="How many to show.  [default: all]", heading="Everyday options"
+    arguments: tuple[str, ...] = opt.argument("[ARTICLE|FOLDER|ZIP] [CLAIM]", required=False)
+    k: int | None = opt.option("How many to show.  [default: all]", least=1, heading=opt.EVERYDAY)
+    claims: str | None = opt.option(
+        "Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.", "FILE"
     )
-    claims: str | None = given(
-        "--claims",
-        by=opt.file,
-        help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
+    article: tuple[str, ...] = opt.option(
+        "Look only in this article of the folder, archive or store. Repeatable.", "ID"
     )
-    only: tuple[str, ...] = given(
-        "--article",
-        "only",
-        multiple=True,
-        metavar="ID",
-        help="Look only in this article of the folder, archive or store. Repeatable.",
-    )
-    store: str | None = given(opt.store)
-    as_json: bool = given(opt.json)
-    quiet: bool = given(opt.quiet)
+    store: str | None = opt.store
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
     recipe: str
-    llm: str | None = given(opt.llm, heading="Advanced")
-    model: str | None = given(opt.model)
-    device: str | None = given(opt.device, hidden=True)
-    replace: tuple[str, ...] = given(opt.replace, hidden=True)
+    llm: str | None = opt.under(opt.ADVANCED, opt.llm)
+    model: str | None = opt.model
+    replace: tuple[str, ...] = opt.replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Given):
+    """What `ccheck figures` is asked."""
+
+    recipe: str = opt.recipe("Recipe with a table [figures].", default="context24-figures")
+    images: str | None = opt.option(
+        "Folder with the articles' images, for recipes that read them.  [default: the folder of the articles]",
+        "FOLDER",
+        type=click.Path(file_okay=False),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passages(Given):
+    """What `ccheck passages` is asked."""
+
+    recipe: str = opt.recipe("Recipe with a table [passages].", default="context24-passages")
+    expressions: str | None = opt.option(
+        "Expressions that passages must contain: a file from ccheck train expressions.", "FILE|none"
+    )
+
+
+@opt.command
+def figures(asked_for: Figures) -> None:
+    """Rank the figures and tables of an article for a claim.
+
+    \b
+    ccheck figures paper.xml "the slope of the regression line was the worst"
+    ccheck figures papers.zip --claims claims.jsonl --json > figures.jsonl
+    ccheck figures --store local:papers --article pone.0058242 "the slope fell"
+
+    ARTICLE is JATS XML (PubMed Central, PLOS), GROBID's TEI XML, S2ORC JSON or ccheck's own JSON. With a folder or a
+    ZIP archive, all its articles are searched. With --claims, each row names its article by file name without
+    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
+    """
+    from ..pipeline.grounding import figures_stage, open_figures
+
+    recipe, settings = _resolved(asked_for)
+    stage = figures_stage(recipe)
+    asked = read_asked(asked_for, settings)
+    with runtime(settings, asked_for.quiet) as models:
+        ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
+        if not asked_for.quiet:
+            notice(*warnings)
+        answer_all(asked_for, asked, "elements", ranker.rank, _figure, "there are no figures or tables")
+
+
+@opt.command
+def passages(asked_for: Passages) -> None:
+    """Find the passages of an article that show how it arrived at a claim.
+
+    \b
+    ccheck passages paper.xml "the slope of the regression line was the worst"
+    ccheck passages papers.zip --claims claims.jsonl --json > passages.jsonl
+
+    ARTICLE and --claims are as for ccheck figures.
+    """
+    from ..pipeline.grounding import open_passages, passages_stage
+
+    recipe, settings = _resolved(asked_for)
+    stage = passages_stage(recipe)
+    if asked_for.expressions is not None:
+        stage = stage.model_copy(update={"expressions": asked_for.expressions})
+    asked = read_asked(asked_for, settings)
+    with runtime(settings, asked_for.quiet) as models:
+        ranker = open_passages(asked.articles, stage, models)
+        answer_all(asked_for, asked, "passages", ranker.find, _passage, "no sentence shares a word with the claim")
+
+
+def _resolved(asked_for: Given) -> tuple[Recipe, Settings]:
+    from ..core.adjust import Changes, resolved
+    from ..core.recipe import load_recipe
+
+    settings = settings_from(store=asked_for.store, embedding_model=asked_for.model, llm_model=asked_for.llm)
+    recipe = load_recipe(asked_for.recipe, replacements(asked_for.replace))
+    return resolved(settings, Changes(llm=asked_for.llm), recipe), settings
+
+
+def _folders(asked_for: Figures) -> list[str]:
+    """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
+    if asked_for.images is not None:
+        return [asked_for.images]
+    if asked_for.store is not None or not asked_for.arguments:
+        return []
+    path = Path(asked_for.arguments[0]).expanduser()
+    return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
+
+
+# -- what is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,55 +185,34 @@ class Asked:
         return [found]
 
 
-@contextmanager
-def opened(asked_for: Given, stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Runtime]]:
-    """Yields the command's input, the recipe's stage, and the models, which it closes.
-
-    Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
-    """
-    from ..core.adjust import Changes, resolved
-    from ..core.recipe import load_recipe
-
-    settings = resolved_from(
-        store=asked_for.store, embedding_model=asked_for.model, device=asked_for.device, llm_model=asked_for.llm
-    ).settings
-    recipe = load_recipe(asked_for.recipe, replacements(asked_for.replace))
-    recipe = resolved(settings, Changes(llm=asked_for.llm), recipe)
-    stage = stage_of(recipe)
-    asked = read_asked(asked_for.arguments, asked_for.claims, asked_for.only, settings, asked_for.store is not None)
-    if not asked_for.quiet:
-        _say_unread(asked.unread)
-    with runtime(settings, asked_for.quiet) as models:
-        yield asked, stage, models
-
-
-def read_asked(
-    arguments: Sequence[str], claims: str | None, only: Sequence[str], settings: Settings, from_store: bool
-) -> Asked:
+def read_asked(given: Given, settings: Settings) -> Asked:
     """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
 
     Raises UsageError if there are too few or too many, NotFound or InvalidData for what can't be read.
     """
-    expected = (not from_store) + (claims is None)
-    if len(arguments) != expected:
-        parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (claims is None)
-        raise click.UsageError(
-            f"give {' and '.join(parts) or 'no further arguments'} (got {counted(len(arguments), 'argument')})"
-        )
+    from_store, claims = given.store is not None, given.claims
+    parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (claims is None)
+    if len(given.arguments) != len(parts):
+        expected = " and ".join(parts) or "no further arguments"
+        raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
     rows = list(_rows(claims)) if claims is not None else []
-    text = argument_text(arguments[-1]).strip() if claims is None else None
+    text = argument_text(given.arguments[-1]).strip() if claims is None else None
     if text == "":
         raise UsageError("the claim is empty")
-    wanted = frozenset(only) or None
+    wanted = frozenset(given.article) or None
     if from_store:
         articles, unread, found = _of_store(settings, wanted, rows, text)
     else:
-        (articles, unread), found = _of_files(arguments[0], wanted), None
+        (articles, unread), found = _of_files(given.arguments[0], wanted), None
     missing = sorted((wanted or frozenset()) - {one.id for one in articles})
     if missing:
         raise NotFound(f"there is no article {missing[0]!r}" + (f": {unread[0]}" if unread else ""))
     if not articles:
         raise InvalidData(unread[0] if unread else "there are no articles")
+    if not given.quiet:
+        notice(*(f"skipped {reason}" for reason in unread[:MOST_UNREAD]))
+        if len(unread) > MOST_UNREAD:
+            notice(f"skipped {len(unread) - MOST_UNREAD:,} more files")
     return Asked(articles, unread, text, rows, found)
 
 
@@ -222,33 +293,85 @@ def _rows(file: str) -> Iterator[AskedClaim]:
         yield AskedClaim(str(identifier), text.strip(), None if article is None else str(article))
 
 
-def _say_unread(reasons: Sequence[str]) -> None:
-    for reason in reasons[:10]:
-        notice(f"skipped {reason}")
-    if len(reasons) > 10:
-        notice(f"skipped {len(reasons) - 10:,} more files")
+# -- answers
 
 
-def answer_rows(
-    asked: Asked, key: str, answer: Callable[[AskedClaim], list[dict[str, Any]]], nothing: str, quiet: bool
+def answer_all(
+    given: Given,
+    asked: Asked,
+    key: str,
+    find: Callable[[str, list[str]], Sequence[Any]],
+    told: Callable[[Any], Told],
+    nothing: str,
 ) -> None:
-    """Print an object for each claim of the file, with what `answer` gives under `key`, else the reason.
+    """Print what `find` gives for the claim, or an object for each claim of the file with it under `key`.
 
-    Raises Incomplete if some could not be answered.
+    `told` puts one thing found into words, and `nothing` says why there is none. Raises Incomplete if some claims could
+    not be answered.
     """
+    if asked.claim is not None:
+        found = [(one, told(one)) for one in find(asked.claim, [one.id for one in asked.articles])[: given.k]]
+        several = len(asked.articles) > 1
+        if given.as_json:
+            print_json([one.alone | ({"article": raw.article} if several else {}) for raw, one in found])
+        else:
+            for number, (raw, one) in enumerate(found, 1):
+                one.show(number, raw.article if several else "")
+        if not found and not given.quiet:
+            notice(nothing)
+        return
     errors: list[CcheckError] = []
-    with progress_bar("reading articles", quiet or sys.stdout.isatty(), unit="claims") as update:
+    with progress_bar("reading articles", given.quiet or sys.stdout.isatty(), unit="claims") as update:
         for done, claim in enumerate(asked.claims, 1):
-            row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article}
+            row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article, key: []}
             try:
-                found = answer(claim)
-                print_json({**row, key: found} if found else {**row, key: found, "reason": nothing})
+                for one in find(claim.text, asked.scope(claim))[: given.k]:
+                    row[key].append(told(one).in_row | ({"article": one.article} if claim.article is None else {}))
+                print_json(row if row[key] else row | {"reason": nothing})
             except CcheckError as error:
                 errors.append(error)
-                print_json({**row, key: [], "error": str(error)})
+                print_json(row | {"error": str(error)})
             update(done, len(asked.claims))
-    if not asked.claims and not quiet:
+    if not asked.claims and not given.quiet:
         notice("the file has no claims")
     if errors:
         said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
         raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing found: as an object of the answer to a single claim, to a claim of a file, and for people to read."""
+
+    alone: dict[str, Any]
+    in_row: dict[str, Any]
+    show: Callable[[int, str], None]
+
+
+def _figure(one: RankedElement) -> Told:
+    from rich.text import Text
+
+    element = one.element
+    why = {"why": [why.to_dict() for why in one.why]}
+    task = {"id": element.task_id, "rank": one.rank, "score": one.score} | why
+
+    def show(number: int, article: str) -> None:
+        where = f"  {printable(article)}" if article else ""
+        stdout().print(Text.assemble(f"{number:>3}  ", (printable(element.label), "bold"), f"  {one.score:.3f}{where}"))
+        print_hanging(stdout(), "     ", printable(element.caption[:300]), 5)
+        if element.image:
+            stdout().print(Text(f"     image: {printable(element.image)}"), soft_wrap=True)
+        for reason in one.why:
+            print_hanging(stdout(), f"     {reason.granularity}: ", printable(reason.text), 7)
+
+    own = {"id": element.id, "task_id": element.task_id, "label": element.label, "rank": one.rank, "score": one.score}
+    return Told(task, own | why, show)
+
+
+def _passage(one: GroundingPassage) -> Told:
+    def show(number: int, article: str) -> None:
+        where = " · ".join(filter(None, [article, one.section]))
+        stdout().print(f"{number:>3}  {one.score:.3f}  {where}", markup=False)
+        print_hanging(stdout(), "     ", one.text, 5)
+
+    return Told(one.to_dict(), one.to_dict(), show)

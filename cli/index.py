@@ -5,29 +5,41 @@ from __future__ import annotations
 import click
 
 from . import opt
-from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
-from .index_documents import export, fields, remove, sample, show
-from .index_enrich import enrich
-from .index_servers import alias, create, list_indices, migrate
-from .opt import options
+from .common import confirmed, counted, notice, print_answer, print_fields, print_json, settings_from, stdout
+from .index_documents import opened_store
 
 SECTIONS = {
-    "Documents": ("fields", "show", "sample", "export", "remove"),
-    "Stores": ("info", "list", "check", "rebuild", "delete"),
+    "Documents": {
+        "fields": "List the fields to filter on, with examples of their values.",
+        "show": "Show documents as they are stored.",
+        "sample": "Show some documents, chosen at random.",
+        "export": "Write all documents as JSON Lines, for ccheck ingest.",
+        "remove": "Remove documents by id, by a filter, or if a source lacks them.",
+    },
+    "Stores": {
+        "info": "Show what a store contains and how it was made.",
+        "list": "List the local stores in the data folder, or a store's indices on a server.",
+        "check": "Check all files of a local store for damage.",
+        "rebuild": "Rebuild the search index of a local store.",
+        "delete": "Delete a store with everything in it.",
+    },
+    "Elasticsearch": {
+        "create": "Create an empty index with your own index type, shards and replicas.",
+        "migrate": "Move a store to another model, chunking or index type, without downtime.",
+        "alias": "Put a store's alias on another index.",
+        "enrich": "Add vectors to an index in Elasticsearch that others use.",
+    },
 }
-"""The commands under each heading of the help; all others are for servers."""
+"""The commands under each heading of the help."""
+MODULES = {
+    **dict.fromkeys(SECTIONS["Documents"], "index_documents"),
+    **dict.fromkeys(SECTIONS["Stores"], "index"),
+    **dict.fromkeys(SECTIONS["Elasticsearch"], "index_servers"),
+    "enrich": "index_enrich",
+}
 
 
-class Grouped(click.Group):
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        named = {name for names in SECTIONS.values() for name in names}
-        others = tuple(name for name in self.commands if name not in named)
-        for heading, names in {**SECTIONS, "Elasticsearch": others}.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(100)) for name in names])
-
-
-@click.group(cls=Grouped)
+@click.group(cls=opt.LazyGroup, sections=SECTIONS, modules=MODULES)
 def index() -> None:
     """Inspect, repair, move, empty or delete stores and their documents.
 
@@ -41,68 +53,60 @@ def index() -> None:
     """
 
 
-for command in (fields, show, sample, export, remove, create, migrate, alias, enrich):
-    index.add_command(command)
-
-
-@index.command()
-@options(opt.store, opt.json)
-def info(*, store: str | None, as_json: bool) -> None:
+@opt.command
+def info(*, store: str | None = opt.store, as_json: bool = opt.as_json) -> None:
     """Show what a store contains and how it was made.
 
     \b
     ccheck index info --store https://host:9200/papers
     """
-    from ..search import open_store
-    from ..search.missing import no_store
-
-    with open_store(settings_from(store=store)) as opened:
+    with opened_store(store) as opened:
         found = opened.info()
-        if found is None:
-            raise no_store(opened.name)
-    if as_json:
-        print_json(
-            {
-                "store": found.name,
-                "documents": found.documents,
-                "passages": found.passages,
-                "dimensions": found.dimensions,
-                "layout": found.layout.to_dict(),
-                "bytes": found.bytes,
-                "pending": found.pending,
-                "details": dict(found.details),
-            }
-        )
-        return
-    print_fields(
-        stdout(),
-        {
-            "store": found.name,
-            "documents": f"{found.documents:,}",
-            "passages": f"{found.passages:,}",
-            "made with": found.made_with,
-            "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
-            "not yet searchable": f"{found.pending:,}: an ingest is running, or must be run again"
-            if found.pending
-            else "",
-            **found.details,
-        },
-    )
+    assert found is not None
+    facts = {
+        "store": found.name,
+        "documents": found.documents,
+        "passages": found.passages,
+        "dimensions": found.dimensions,
+        "layout": found.layout.to_dict(),
+        "bytes": found.bytes,
+        "pending": found.pending,
+        "details": dict(found.details),
+    }
+    waiting = f"{found.pending:,}: an ingest is running, or must be run again" if found.pending else ""
+    said = {
+        "store": found.name,
+        "documents": f"{found.documents:,}",
+        "passages": f"{found.passages:,}",
+        "made with": found.made_with,
+        "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
+        "not yet searchable": waiting,
+        **found.details,
+    }
+    print_answer(as_json, facts, said)
 
 
-@index.command("list")
-@options(click.option("--store", metavar="STORE", help="List the indices of this store on a server instead."), opt.json)
-def list_(*, store: str | None, as_json: bool) -> None:
+@opt.command(name="list")
+def list_(
+    *,
+    store: str | None = opt.option("List the indices of this store on a server instead.", "STORE"),
+    as_json: bool = opt.as_json,
+) -> None:
     """List the local stores in the data folder, or a store's indices on a server.
 
     \b
     ccheck index list
     ccheck index list --store https://host:9200/papers
+
+    On a server, lists the index that the alias stands for, unfinished copies of a migration, and earlier indices that
+    you can return to.
     """
     from ..search.local.listing import local_stores
 
     if store is not None:
-        list_indices(store, as_json=as_json)
+        from .index_servers import list_indices
+
+        list_indices(store, as_json)
         return
     data_dir = settings_from().data_dir
     rows = {}
@@ -116,9 +120,8 @@ def list_(*, store: str | None, as_json: bool) -> None:
         notice(f"no stores in {data_dir} yet. Make one with ccheck ingest FILE")
 
 
-@index.command()
-@options(opt.store, opt.json, opt.quiet)
-def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
+@opt.command
+def check(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet: bool = opt.quiet) -> None:
     """Check all files of a local store for damage.
 
     \b
@@ -146,9 +149,8 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
         raise min(found, key=lambda damage: damage.derived).in_store(opened.name)
 
 
-@index.command()
-@options(opt.store, opt.quiet)
-def rebuild(*, store: str | None, quiet: bool) -> None:
+@opt.command
+def rebuild(*, store: str | None = opt.store, quiet: bool = opt.quiet) -> None:
     """Rebuild the search index of a local store.
 
     \b
@@ -164,10 +166,8 @@ def rebuild(*, store: str | None, quiet: bool) -> None:
             notice(f"{opened.name} was rebuilt: {counted(opened.count(), 'document')}")
 
 
-@index.command()
-@click.option("--yes", is_flag=True, help="Delete without asking.")
-@options(opt.store, opt.quiet)
-def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
+@opt.command
+def delete(*, store: str | None = opt.store, yes: bool = opt.yes, quiet: bool = opt.quiet) -> None:
     """Delete a store with everything in it.
 
     \b

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
 from more_itertools import chunked
 
 from ..core.errors import NotFound, UsageError
@@ -16,7 +16,6 @@ from ..core.files import writing
 from ..core.text import json_line
 from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
-from .opt import options
 
 if TYPE_CHECKING:
     from ..core.types import Document
@@ -27,18 +26,17 @@ SAMPLED = 2_000
 """How many documents are read for examples of values."""
 AT_ONCE = 500
 
-filter_option = opt.filters("Only documents whose metadata match: 'year>=2010'.")
+only = opt.filters("Only documents whose metadata match: 'year>=2010'.")
 
 
-@click.command()
-@options(opt.store, opt.json)
-def fields(*, store: str | None, as_json: bool) -> None:
+@opt.command
+def fields(*, store: str | None = opt.store, as_json: bool = opt.as_json) -> None:
     """List the fields to filter on, with examples of their values.
 
     \b
     ccheck index fields
     """
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         kinds = opened.fields()
         seen: dict[str, Counter[str]] = {name: Counter() for name in kinds}
         for document in itertools.islice(opened.scan(), SAMPLED):
@@ -47,29 +45,26 @@ def fields(*, store: str | None, as_json: bool) -> None:
                     if one is not None and name in seen:
                         text = str(one).lower() if isinstance(one, bool) else str(one)
                         seen[name][text[:60]] += 1
-    for name in sorted(kinds):
-        examples = [value for value, _ in seen[name].most_common(EXAMPLES)]
-        if as_json:
-            print_json({"field": name, "kind": kinds[name], "examples": examples})
-    if kinds and not as_json:
-        rows = {
-            name: f"{kinds[name]:<10} {', '.join(v for v, _ in seen[name].most_common(EXAMPLES))}" for name in kinds
-        }
-        print_fields(stdout(), dict(sorted(rows.items())))
+    examples = {name: [value for value, _ in seen[name].most_common(EXAMPLES)] for name in sorted(kinds)}
+    if as_json:
+        for name, values in examples.items():
+            print_json({"field": name, "kind": kinds[name], "examples": values})
+    elif kinds:
+        print_fields(stdout(), {name: f"{kinds[name]:<10} {', '.join(values)}" for name, values in examples.items()})
     if not kinds and not as_json:
         notice("the documents have no metadata to filter on")
 
 
-@click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@options(opt.store, opt.json)
-def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
+@opt.command
+def show(
+    ids: tuple[str, ...] = opt.argument("ID..."), *, store: str | None = opt.store, as_json: bool = opt.as_json
+) -> None:
     """Show documents as they are stored.
 
     \b
     ccheck index show 10.1007/s10712-011-9119-1
     """
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         found = opened.get(list(ids))
         name = opened.name
     for id_ in ids:
@@ -80,10 +75,14 @@ def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
         raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index sample shows some ids")
 
 
-@click.command()
-@opt.number("-n", "count", least=1, most=10_000, default=5, help="Number of documents to show.")
-@options(filter_option, opt.store, opt.json)
-def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: bool) -> None:
+@opt.command
+def sample(
+    *,
+    n: int = opt.option("Number of documents to show.", least=1, most=10_000, default=5),
+    filters: tuple[str, ...] = only,
+    store: str | None = opt.store,
+    as_json: bool = opt.as_json,
+) -> None:
     """Show some documents, chosen at random.
 
     \b
@@ -91,13 +90,13 @@ def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: 
     """
     import random
 
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         kept: list[Document] = []
         # Reservoir sampling (Vitter 1985, algorithm R): each document is as likely as any other.
         for number, document in enumerate(opened.scan(_conditions(opened, filters))):
-            if len(kept) < count:
+            if len(kept) < n:
                 kept.append(document)
-            elif (place := random.randrange(number + 1)) < count:  # noqa: S311
+            elif (place := random.randrange(number + 1)) < n:  # noqa: S311
                 kept[place] = document
     for document in kept:
         _print(document, as_json)
@@ -105,10 +104,14 @@ def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: 
         notice("no document matches the filters" if filters else "the store is empty")
 
 
-@click.command()
-@click.argument("file", required=False)
-@options(filter_option, opt.store, opt.quiet)
-def export(file: str | None, *, filters: tuple[str, ...], store: str | None, quiet: bool) -> None:
+@opt.command
+def export(
+    file: str = opt.argument("[FILE]", required=False, default="-"),
+    *,
+    filters: tuple[str, ...] = only,
+    store: str | None = opt.store,
+    quiet: bool = opt.quiet,
+) -> None:
     """Write all documents as JSON Lines, for ccheck ingest.
 
     \b
@@ -117,37 +120,28 @@ def export(file: str | None, *, filters: tuple[str, ...], store: str | None, qui
 
     Without FILE, or with -, they go to standard output.
     """
-    with _opened(store) as opened:
-        found = opened.scan(_conditions(opened, filters))
-        done = 0
-        if file in (None, "-"):
-            for document in found:
-                print_json(exported(document))
-                done += 1
-        else:
-            with writing(str(file), "the export") as stream:
-                for document in found:
-                    stream.write(json_line(exported(document)))
-                    done += 1
+    done = 0
+    with (
+        opened_store(store) as opened,
+        contextlib.nullcontext(sys.stdout) if file == "-" else writing(file, "the export") as stream,
+    ):
+        for document in opened.scan(_conditions(opened, filters)):
+            stream.write(json_line(exported(document)))
+            done += 1
     if not quiet:
-        notice(f"{counted(done, 'document')} written" + (f" to {file}" if file not in (None, "-") else ""))
+        notice(f"{counted(done, 'document')} written" + (f" to {file}" if file != "-" else ""))
 
 
-@click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@opt.file("--not-in", "not_in", help="Remove the documents that are not in this file or folder.")
-@opt.rare(click.option("--id-field", metavar="NAME", help="With --not-in: the field with the id, as at ingest."))
-@click.option("--yes", is_flag=True, help="Remove without asking.")
-@options(filter_option, opt.store, opt.quiet)
+@opt.command
 def remove(
-    ids: tuple[str, ...],
+    ids: tuple[str, ...] = opt.argument("[ID]...", required=False),
     *,
-    not_in: str | None,
-    id_field: str | None,
-    yes: bool,
-    filters: tuple[str, ...],
-    store: str | None,
-    quiet: bool,
+    not_in: str | None = opt.option("Remove the documents that are not in this file or folder.", "FILE"),
+    id_field: str | None = opt.option("With --not-in: the field with the id, as at ingest.", "NAME"),
+    yes: bool = opt.yes,
+    filters: tuple[str, ...] = only,
+    store: str | None = opt.store,
+    quiet: bool = opt.quiet,
 ) -> None:
     """Remove documents by id, by a filter, or if a source lacks them.
 
@@ -160,7 +154,7 @@ def remove(
         raise UsageError(
             "name what to remove: ids, a condition (--filter), or a file with the documents to keep (--not-in)"
         )
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         info = opened.info()
         assert info is not None
         # From here on this is one index: what is shown is what goes, even if the name is given to another meanwhile.
@@ -194,8 +188,9 @@ def exported(document: Document) -> dict[str, Any]:
     return {"_id": document.id, "title": document.title, "text": document.text, "metadata": metadata}
 
 
-@contextmanager
-def _opened(store: str | None) -> Iterator[Store]:
+@contextlib.contextmanager
+def opened_store(store: str | None) -> Iterator[Store]:
+    """The store that is named, or the settings'. Raises NotFound if there is none."""
     from ..search import open_store
     from ..search.missing import no_store
 

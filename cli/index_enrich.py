@@ -6,49 +6,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import click
-
 from ..core.errors import Incomplete, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_json, replacements, settings_from
-from .opt import options
 from .progress import progress_bar, runtime
 
 NAMED = 3
 """How many documents are named that failed for one reason."""
 
 if TYPE_CHECKING:
-    from ..core.recipe import Recipe
-    from ..core.settings import Settings
     from ..pipeline.enrich import EnrichReport
 
 
-@click.command()
-@click.argument("index", required=False)
-@click.option(
-    "--recipe", metavar="NAME", help="Add everything that this recipe searches, such as sparse vectors and terms."
-)
-@click.option("--in-place", is_flag=True, help="Change the documents themselves. Asks first, and can't be undone.")
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most documents to write per second."
-)
-@click.option("--undo", is_flag=True, help="Delete the companion index.")
-@click.option("--yes", is_flag=True, help="Change or delete without asking.")
-@options(opt.rare(opt.replace, opt.device), opt.store, opt.model, opt.json, opt.quiet)
+@opt.command
 def enrich(
-    index: str | None,
+    index: str | None = opt.argument("[INDEX]", required=False),
     *,
-    recipe: str | None,
-    in_place: bool,
-    rate: float | None,
-    undo: bool,
-    yes: bool,
-    replace: tuple[str, ...],
-    store: str | None,
-    model: str | None,
-    device: str | None,
-    as_json: bool,
-    quiet: bool,
+    recipe: str | None = opt.recipe("Add everything that this recipe searches, such as sparse vectors and terms."),
+    replace: tuple[str, ...] = opt.replace,
+    in_place: bool = opt.option("Change the documents themselves. Asks first, and can't be undone."),
+    rate: float | None = opt.option("Most documents to write per second.", "N", least=0.001),
+    undo: bool = opt.option("Delete the companion index."),
+    yes: bool = opt.yes,
+    store: str | None = opt.store,
+    model: str | None = opt.model,
+    as_json: bool = opt.as_json,
+    quiet: bool = opt.quiet,
 ) -> None:
     """Add vectors to an index in Elasticsearch that others use.
 
@@ -62,6 +45,7 @@ def enrich(
 
     With --in-place there is no companion. The documents get a field ccheck.vector, which any search can use.
     """
+    from ..pipeline.enrich import open_enricher
     from ..pipeline.enrich import undo as run_undo
     from ..pipeline.ingest import recipe_to_ingest
 
@@ -69,7 +53,7 @@ def enrich(
         raise UsageError(f"name one index: {index} or --store {store}")
     if replace and recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
-    settings = settings_from(store=_store(index) or store, embedding_model=model, device=device)
+    settings = settings_from(store=_store(index) or store, embedding_model=model)
     if undo:
         if in_place:
             raise UsageError(
@@ -81,24 +65,9 @@ def enrich(
             notice("the companion was deleted" if agreed else "nothing was deleted")
         return
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
-    _enrich(settings, needed, in_place=in_place, rate=rate, yes=yes, as_json=as_json, quiet=quiet)
-
-
-def _enrich(
-    settings: Settings,
-    recipe: Recipe | None,
-    *,
-    in_place: bool,
-    rate: float | None,
-    yes: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    from ..pipeline.enrich import open_enricher
-
     with (
         runtime(settings, quiet) as models,
-        open_enricher(models, recipe, in_place=in_place, rate=rate) as enricher,
+        open_enricher(models, needed, in_place=in_place, rate=rate) as enricher,
     ):
         if said := enricher.consequences():
             notice(*said)

@@ -10,7 +10,6 @@ import click
 from ..core.errors import InvalidData, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
-from .opt import options
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -21,47 +20,29 @@ if TYPE_CHECKING:
 INDEX_TYPES = ("int8_hnsw", "bbq_hnsw", "int4_hnsw", "hnsw", "bbq_disk", "int8_flat", "bbq_flat", "flat")
 SERVER_ONLY = "This command is for Elasticsearch: --store https://host:9200/INDEX"
 
-index_type_option = click.option(
-    "--index-type",
+index_type_option = opt.option(
+    f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw; migrate keeps the index's]",
+    "TYPE",
     type=click.Choice(INDEX_TYPES),
-    metavar="TYPE",
-    help=f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw; migrate keeps the index's]",
 )
-shards_option = opt.number("--shards", least=1, most=1024, help="Number of primary shards.  [default: 1]")
-replicas_option = opt.number(
-    "--replicas", least=0, most=16, help="Number of copies of each shard.  [default: 1 if there is a second node]"
+shards_option = opt.option("Number of primary shards.  [default: 1]", least=1, most=1024)
+replicas_option = opt.option(
+    "Number of copies of each shard.  [default: 1 if there is a second node]", least=0, most=16
 )
-recipe_option = click.option("--recipe", metavar="NAME|FILE", help="Also add the fields that this recipe searches.")
-passage_option = opt.number("--passage-tokens", least=16, help="Longest passage, in tokens.")
+recipe_option = opt.recipe("Also add the fields that this recipe searches.")
 
 
-@click.command()
-@options(
-    opt.store,
-    index_type_option,
-    shards_option,
-    recipe_option,
-    opt.model,
-    opt.rare(
-        replicas_option,
-        click.option("--no-dense", is_flag=True, help="Store no vectors. Only BM25 can search."),
-        opt.device,
-        passage_option,
-    ),
-    opt.quiet,
-)
+@opt.command
 def create(
     *,
-    store: str | None,
-    index_type: str | None,
-    shards: int | None,
-    replicas: int | None,
-    no_dense: bool,
-    recipe: str | None,
-    model: str | None,
-    device: str | None,
-    passage_tokens: int | None,
-    quiet: bool,
+    store: str | None = opt.store,
+    index_type: str | None = index_type_option,
+    shards: int | None = shards_option,
+    replicas: int | None = replicas_option,
+    recipe: str | None = recipe_option,
+    model: str | None = opt.model,
+    no_dense: bool = opt.option("Store no vectors. Only BM25 can search."),
+    quiet: bool = opt.quiet,
 ) -> None:
     """Create an empty index with your own index type, shards and replicas.
 
@@ -70,20 +51,19 @@ def create(
 
     ccheck ingest creates an index too, with the defaults. Use this command to choose.
     """
-    from ..ingest.encoders import chunking_for, layout_of, with_chunking
+    from ..ingest.encoders import layout_of
     from ..pipeline.encoders import open_encoders
     from ..pipeline.ingest import recipe_to_ingest
     from ..search import open_elastic_store
     from ..search.elastic import moving
 
-    settings = settings_from(store=store, embedding_model=model, device=device)
+    settings = settings_from(store=store, embedding_model=model)
     with open_elastic_store(settings, SERVER_ONLY) as opened:
         if opened.info() is not None:
             raise InvalidData(f"{opened.name} exists. To change it, run ccheck index migrate --store {opened.name}")
         dense = False if no_dense else True if model is not None else None
         with runtime(settings, quiet) as models:
             encoders = open_encoders(models, None, recipe_to_ingest(settings, recipe), dense)
-            encoders = with_chunking(encoders, chunking_for(encoders, passage_tokens, None))
         layout = layout_of(encoders)
         made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
         opened.prepare(layout)  # says at once if nothing could be written to it
@@ -92,46 +72,23 @@ def create(
             notice(f"{opened.name} was created: the index {made}, for {layout.describe()}")
 
 
-@click.command()
-@options(
-    opt.store,
-    index_type_option,
-    shards_option,
-    recipe_option,
-    click.option("--model", metavar="NAME", help="New embedding model: a folder or a name."),
-    opt.file("--claims", help="Claims to compare rankings with.  [default: titles of stored documents]"),
-    opt.rare(
-        replicas_option,
-        opt.device,
-        passage_option,
-        opt.number("--overlap", least=0, help="Number of tokens that a passage shares with the one before."),
-        opt.decimal(
-            "--agree",
-            least=0,
-            most=1,
-            help="Minimum overlap of the two top-10 lists.  [default: 0.8; 0.3 with other vectors]",
-        ),
-    ),
-    click.option("--no-switch", is_flag=True, help="Fill and check the new index, but leave the alias where it is."),
-    opt.json,
-    opt.quiet,
-)
+@opt.command
 def migrate(
     *,
-    store: str | None,
-    index_type: str | None,
-    shards: int | None,
-    replicas: int | None,
-    recipe: str | None,
-    model: str | None,
-    device: str | None,
-    passage_tokens: int | None,
-    overlap: int | None,
-    claims: str | None,
-    agree: float | None,
-    no_switch: bool,
-    as_json: bool,
-    quiet: bool,
+    store: str | None = opt.store,
+    index_type: str | None = index_type_option,
+    shards: int | None = shards_option,
+    replicas: int | None = replicas_option,
+    recipe: str | None = recipe_option,
+    model: str | None = opt.option("New embedding model: a folder or a name.", "NAME"),
+    passage_tokens: int | None = opt.option("Longest passage, in tokens.", least=16),
+    claims: str | None = opt.option("Claims to compare rankings with.  [default: titles of stored documents]", "FILE"),
+    agree: float | None = opt.option(
+        "Minimum overlap of the two top-10 lists.  [default: 0.8; 0.3 with other vectors]", least=0, most=1
+    ),
+    no_switch: bool = opt.option("Fill and check the new index, but leave the alias where it is."),
+    as_json: bool = opt.as_json,
+    quiet: bool = opt.quiet,
 ) -> None:
     """Move a store to another model, chunking or index type, without downtime.
 
@@ -150,10 +107,9 @@ def migrate(
     from ..pipeline.migrate import Changes
     from ..pipeline.migrate import migrate as run
 
-    changed = {"store": store, "device": device} | ({"embedding_model": model} if model is not None else {})
-    settings = settings_from(**changed)
+    settings = settings_from(store=store, embedding_model=model)
     chosen = _options(index_type, shards, replicas)
-    changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens, overlap)
+    changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens)
     if not changes.remakes and chosen == _options(None, None, None):
         raise UsageError(
             "nothing would change. Say what to change with --index-type, --shards, --replicas, --model, --recipe or "
@@ -180,68 +136,65 @@ def migrate(
             switch=not no_switch,
             on_documents=lambda some, total: update(some, total),
         )
-    _say(done, settings.store, as_json=as_json, quiet=quiet)
+    _say(done, settings.store, as_json, quiet)
 
 
-@click.command()
-@options(
-    opt.store,
-    click.option("--back", is_flag=True, help="Return to the index from before the last migration."),
-    click.option("--to", metavar="INDEX", help="Put the alias on this index alone, and copy nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
-    opt.json,
-    opt.quiet,
-)
-def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: bool, quiet: bool) -> None:
-    """Show which index a store's alias stands for, or put it on another one.
+@opt.command
+def alias(
+    *,
+    store: str | None = opt.store,
+    back: bool = opt.option("Return to the index from before the last migration."),
+    to: str | None = opt.option("Put the alias on this index alone, and copy nothing.", "INDEX"),
+    yes: bool = opt.yes,
+    as_json: bool = opt.as_json,
+    quiet: bool = opt.quiet,
+) -> None:
+    """Put a store's alias on another index.
 
     \b
-    ccheck index alias --store https://host:9200/papers
     ccheck index alias --store https://host:9200/papers --back
     ccheck index alias --store https://host:9200/papers --to papers-000001
 
     --back first copies what was written since the migration, so nothing is lost. --to only moves the alias, for example
-    after a rollover put a second index behind it.
+    after a rollover put a second index behind it. ccheck index list shows the indices.
     """
     from ..pipeline.migrate import go_back
     from ..search import open_elastic_store
     from ..search.elastic import moving
 
-    if back and to is not None:
-        raise UsageError("--back and --to exclude each other")
+    if back == (to is not None):
+        raise UsageError("say where to put the alias: --back or --to INDEX")
     settings = settings_from(store=store)
-    if back:
+    if to is None:
         with runtime(settings, quiet) as models:
             done = go_back(models)
-        _say(done, settings.store, as_json=as_json, quiet=quiet)
+        _say(done, settings.store, as_json, quiet)
         return
     with open_elastic_store(settings, SERVER_ONLY) as opened:
-        if to is not None:
-            warning = (
-                f"Put the alias {opened.name} on {to} alone? Searches will no longer see documents of other indices"
-            )
-            if not confirmed(warning, yes=yes):
-                notice("nothing was changed")
-                return
-            moving.point(opened.client, opened.index, to)
-    list_indices(store, as_json=as_json)
+        warning = f"Put the alias {opened.name} on {to} alone? Searches will no longer see documents of other indices"
+        if not confirmed(warning, yes=yes):
+            notice("nothing was changed")
+            return
+        moving.point(opened.client, opened.index, to)
+    if not quiet:
+        notice(f"{opened.name} is now {to}")
 
 
-def list_indices(store: str | None, *, as_json: bool) -> None:
+def list_indices(store: str, as_json: bool) -> None:
     """Print the numbered indices of a store, with what each is to it."""
     from ..search import open_elastic_store
     from ..search.elastic import moving
+    from ..search.missing import no_store
 
     with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
         found = moving.numbered(opened.client, opened.index)
+        if not found:
+            raise no_store(opened.name)
     rows = {one.name: moving.role(one) for one in found}
-    if as_json:
-        for one in found:
-            print_json({"index": one.name, "in_use": one.in_use, "role": rows[one.name]})
-    elif rows:
+    if not as_json:
         print_fields(stdout(), rows)
-    else:
-        notice(f"there is no store {opened.name}. Create it with ccheck index create or ccheck ingest")
+    for one in found if as_json else ():
+        print_json({"index": one.name, "in_use": one.in_use, "role": rows[one.name]})
 
 
 def _options(index_type: str | None, shards: int | None, replicas: int | None) -> IndexOptions:
@@ -264,7 +217,7 @@ def _compared(before: Rankings, after: Rankings, least: float) -> str:
     return said
 
 
-def _say(done: Migrated, store: str, *, as_json: bool, quiet: bool) -> None:
+def _say(done: Migrated, store: str, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json(asdict(done))
     if quiet:

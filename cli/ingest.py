@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
-
-import click
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..core.errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..core.files import check_output
@@ -24,7 +22,6 @@ from .common import (
     stdout,
     usage_said,
 )
-from .opt import given
 from .progress import ingest_progress, runtime
 
 if TYPE_CHECKING:
@@ -34,92 +31,51 @@ if TYPE_CHECKING:
     from ..search import Store
 
 
-EVERYDAY, FILES, ADVANCED = "Everyday options", "Files", "Advanced"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What to read, how, and where to."""
 
-    sources: tuple[str, ...] = given(click.argument("sources", nargs=-1, required=True, metavar="FILE|FOLDER|GLOB..."))
-    store: str | None = given(opt.store, heading=EVERYDAY)
-    dedupe: str | None = given(
-        "--dedupe",
-        type=click.Choice(["doi"]),
-        help="Keep only the first paper with each DOI, across all ingests.",
+    sources: tuple[str, ...] = opt.argument("FILE|FOLDER|GLOB...")
+    store: str | None = opt.under(opt.EVERYDAY, opt.store)
+    dedupe: Literal["doi"] | None = opt.option("Keep only the first paper with each DOI, across all ingests.")
+    rejects: str | None = opt.option("File that lists the rejected records.  [default: next to the input]", "FILE")
+    dry_run: bool = opt.option(
+        "Show how the first documents would be stored, and what a language model would be asked. Store nothing."
     )
-    rejects: str | None = given(
-        "--rejects", by=opt.file, help="File that lists the rejected records.  [default: next to the input]"
+    force: bool = opt.option("Read files again even if they are already stored.")
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
+    format_: Format | None = opt.option(  # noqa: RUF009 - it declares
+        f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
+        "NAME",
+        heading="Files",
     )
-    dry_run: bool = given(
-        "--dry-run",
-        is_flag=True,
-        help="Show how the first documents would be stored, and what a language model would be asked. Store nothing.",
+    delimiter: str | None = opt.option(
+        "Separator of the cells in CSV files, such as ';' or tab.  [default: detected from the first lines]", "CHAR"
     )
-    force: bool = given("--force", is_flag=True, help="Read files again even if they are already stored.")
-    as_json: bool = given(opt.json)
-    quiet: bool = given(opt.quiet)
-    format_: Format | None = given(  # noqa: RUF009 - it makes a field
-        "--format",
-        "format_",
-        type=click.Choice(get_args(Format)),
-        metavar="NAME",
-        help=f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
-        heading=FILES,
+    encoding: str | None = opt.option(
+        "Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]", "NAME"
     )
-    delimiter: str | None = given(
-        "--delimiter",
-        metavar="CHAR",
-        help="Separator of the cells in CSV files, such as ';' or tab.  [default: detected from the first lines]",
+    id_field: str | None = opt.option("Field with the id, instead of _id.", "NAME")
+    title_field: str | None = opt.option("Field with the title, instead of title.", "NAME")
+    text_field: str | None = opt.option("Field with the text, instead of text.", "NAME")
+    date_field: str | None = opt.option("Field with the date or year of publication.", "NAME")
+    recipe: str | None = opt.recipe(
+        "Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
+        heading=opt.ADVANCED,
     )
-    encoding: str | None = given(
-        "--encoding",
-        metavar="NAME",
-        help="Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]",
+    replace: tuple[str, ...] = opt.replace
+    model: str | None = opt.model
+    no_dense: bool = opt.option("Compute no embeddings. Only BM25 can search the documents.")
+    passage_tokens: int | None = opt.option(
+        "Longest passage, in tokens. Longer documents are split.  [default: what the model can read]", least=16
     )
-    id_field: str | None = given("--id-field", metavar="NAME", help="Field with the id, instead of _id.")
-    title_field: str | None = given("--title-field", metavar="NAME", help="Field with the title, instead of title.")
-    text_field: str | None = given("--text-field", metavar="NAME", help="Field with the text, instead of text.")
-    date_field: str | None = given("--date-field", metavar="NAME", help="Field with the date or year of publication.")
-    recipe: str | None = given(
-        opt.recipe(
-            "Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts."
-        ),
-        heading=ADVANCED,
+    part: str | None = opt.option(
+        "Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.", "I/N"
     )
-    model: str | None = given(opt.model)
-    device: str | None = given(opt.device, hidden=True)
-    no_dense: bool = given(
-        "--no-dense", is_flag=True, help="Compute no embeddings. Only BM25 can search the documents."
-    )
-    replace: tuple[str, ...] = given(opt.replace, hidden=True)
-    llm: str | None = given(opt.llm, hidden=True)
-    max_calls: int | None = given(opt.max_calls, hidden=True)
-    max_cost: float | None = given(opt.max_cost, hidden=True)
-    passage_tokens: int | None = given(
-        "--passage-tokens",
-        by=opt.number,
-        least=16,
-        help="Longest passage, in tokens. Longer documents are split.  [default: what the model can read]",
-        hidden=True,
-    )
-    overlap: int | None = given(
-        "--overlap",
-        by=opt.number,
-        least=0,
-        help="Number of tokens that a passage shares with the one before.  [default: an eighth]",
-        hidden=True,
-    )
-    part: str | None = given(
-        "--part",
-        metavar="I/N",
-        help="Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.",
-        hidden=True,
-    )
-    strict: bool = given("--strict", is_flag=True, help="Stop at the first record that is rejected.", hidden=True)
 
 
-@opt.command(Asked)
+@opt.command
 def ingest(asked: Asked) -> None:
     """Read papers into a store.
 
@@ -151,15 +107,8 @@ def ingest(asked: Asked) -> None:
     found = find_sources(asked.sources, reading)  # what is not there says so before a model is loaded
     if asked.rejects is not None:
         check_output(asked.rejects, "the rejects", [*(source.path for source in found), asked.recipe])
-    settings = settings_from(
-        store=asked.store,
-        embedding_model=asked.model,
-        device=asked.device,
-        llm_model=asked.llm,
-        llm_max_calls=asked.max_calls,
-        llm_max_cost=asked.max_cost,
-    )
-    needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace), asked.llm)
+    settings = settings_from(store=asked.store, embedding_model=asked.model)
+    needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
     dense = False if asked.no_dense else True if asked.model is not None else None
     with runtime(settings, asked.quiet) as models, open_ingest(models, needed, dense) as ingesting:
         opened, encoders = ingesting.store, ingesting.encoders
@@ -170,11 +119,10 @@ def ingest(asked: Asked) -> None:
             dedupe_doi=asked.dedupe is not None,
             part=own_part,
             rejects=Path(asked.rejects) if asked.rejects else None,
-            strict=asked.strict,
             force=asked.force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
-            chunking=chunking_for(encoders, asked.passage_tokens, asked.overlap),
+            chunking=chunking_for(encoders, asked.passage_tokens),
         )
         if asked.dry_run:
             _preview(asked, opened, encoders, made_options, settings)

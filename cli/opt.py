@@ -1,74 +1,166 @@
-"""Options that several commands share (`opt.store`), and short forms for others (`opt.number("--depth", least=1)`)."""
+"""Commands from declarations: the parameters of a function, or the fields of one dataclass, have options as defaults.
+
+The name and the type of an option are those of the parameter: `rerank_depth: int | None` is `--rerank-depth N`, a
+`bool` is a flag, a `Literal` a choice, a `tuple` can be given several times. The options that several commands share
+stand below (`opt.store`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
+import inspect
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
 import click
-
-Option = Callable[[Any], Any]
-Command = TypeVar("Command", bound=Callable[..., Any])
-Declared = TypeVar("Declared")
 
 LOG = "ccheck"
 """The logger above those of all modules."""
 
 
-def options(*decorators: Option) -> Callable[[Command], Command]:
-    """Several click options as one decorator, shown in this order."""
-    return lambda command: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Declared:
+    """An option or argument, but for what its parameter says."""
+
+    kind: type[click.Parameter]
+    names: tuple[str, ...]
+    least: float | None
+    most: float | None
+    heading: str | None
+    more: Mapping[str, Any]
 
 
-def rare(*decorators: Option) -> Option:
-    """Options that work and are not in `--help`: nearly nobody needs them. docs/cli.md lists them."""
+def option(
+    help: str,  # noqa: A002 - click's name for it
+    metavar: str | None = None,
+    *,
+    names: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    heading: str | None = None,
+    complete: str | None = None,
+    **more: Any,
+) -> Any:
+    """An option. `names` if it is not called like its parameter; `least` and `most` are limits of a number.
 
-    def decorate(command: Any) -> Any:
-        before = {id(one) for one in getattr(command, "__click_params__", ())}
-        decorated = options(*decorators)(command)
-        for option in decorated.__click_params__:
-            option.hidden = option.hidden or id(option) not in before
-        return decorated
-
-    return decorate
-
-
-def completed(what: str) -> Callable[..., list[Any]]:
-    """An option's `shell_complete`: a function of `completion.py`, which nothing else needs to import."""
-    return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)
-
-
-def file(*names: str, **given: Any) -> Option:
-    """An option that takes the name of a file."""
-    return click.option(*names, metavar="FILE", **given)
+    It stands in `--help` under its heading, or under that of the option before. `complete` names a function of
+    `completion.py`. `more` is for `click.Option`.
+    """
+    shared = _named(metavar, complete) | {"help": help} | more
+    return _Declared(click.Option, names, least, most, heading, shared)
 
 
-def number(*names: str, least: int, most: int | None = None, **given: Any) -> Option:
-    """An option that takes a whole number within limits; the help has its default."""
-    return click.option(*names, type=click.IntRange(least, most), metavar="N", show_default=True, **given)
+def argument(metavar: str, *, complete: str | None = None, required: bool = True, **more: Any) -> Any:
+    """An argument; a parameter that is a `tuple` takes any number of them."""
+    return _Declared(click.Argument, (), None, None, None, _named(metavar, complete) | {"required": required} | more)
 
 
-def decimal(*names: str, least: float, most: float | None = None, **given: Any) -> Option:
-    """The same for any number."""
-    return click.option(*names, type=click.FloatRange(least, most), metavar="X", show_default=True, **given)
+def under(heading: str, shared: Any) -> Any:
+    """A shared option, as the first one under a heading."""
+    return dataclasses.replace(shared, heading=heading)
 
 
-def recipe(help: str, **given: Any) -> Option:  # noqa: A002 - click's name for it
-    """`--recipe`, which means something else in each command."""
-    return click.option(
-        "--recipe", shell_complete=completed("recipes"), metavar="NAME|FILE", show_default=True, help=help, **given
-    )
+def _named(metavar: str | None, complete: str | None) -> dict[str, Any]:
+    # A function of completion.py is needed by nobody but a shell, so it is imported when it is called.
+    completion = lambda *given: getattr(importlib.import_module(".completion", __package__), str(complete))(*given)  # noqa: E731
+    return {"metavar": metavar} | ({"shell_complete": completion} if complete else {})
 
 
-def filters(help: str) -> Option:  # noqa: A002 - click's name for it
-    """`--filter`, which can be given several times."""
-    return click.option(
-        "--filter", "filters", shell_complete=completed("conditions"), multiple=True, metavar="COND", help=help
-    )
+def _parameter(name: str, hint: Any, declared: _Declared) -> click.Parameter:
+    types_ = [one for one in get_args(hint) if one is not types.NoneType] if _is_union(hint) else [hint]
+    several = get_origin(types_[0]) is tuple
+    kind = get_args(types_[0])[0] if several else types_[0]
+    how = dict(declared.more)
+    if kind is bool:
+        how |= {"is_flag": True, "default": None if _is_union(hint) else False}
+    elif get_origin(kind) is Literal:
+        how.setdefault("type", click.Choice(get_args(kind)))
+    elif kind is int:
+        how |= {"type": click.IntRange(declared.least, declared.most), "metavar": how["metavar"] or "N"}  # type: ignore[arg-type]
+    elif kind is float:
+        how |= {"type": click.FloatRange(declared.least, declared.most), "metavar": how["metavar"] or "X"}
+    elif str(how["metavar"]).startswith("FILE"):
+        how["type"] = click.Path(readable=False)  # so that shells complete names of files
+    if declared.kind is click.Argument:
+        return click.Argument([name], nargs=-1 if several else 1, **how)
+    words = declared.names or (f"-{name}" if len(name) == 1 else f"--{name.rstrip('_').replace('_', '-')}",)
+    made = click.Option([name, *words], multiple=several, show_default=how.get("default") is not None, **how)
+    made.heading = declared.heading  # type: ignore[attr-defined]
+    return made
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+Function = Callable[..., None]
+
+
+@overload
+def command(function: Function, /) -> click.Command: ...
+@overload
+def command(*, name: str | None = ..., **more: Any) -> Callable[[Function], click.Command]: ...
+def command(function: Function | None = None, /, *, name: str | None = None, **more: Any) -> Any:
+    """Make a command of a function: of its parameters, or of the fields of the dataclass that is its only one."""
+
+    def decorate(function: Function) -> click.Command:
+        hints = get_type_hints(function)
+        (first, *_), declared = hints.values(), None
+        if dataclasses.is_dataclass(first):
+            declared, hints = first, get_type_hints(first)
+        fields = inspect.signature(declared or function).parameters
+        params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
+        callback = (lambda **given: function(declared(**given))) if declared is not None else function
+        own = name or function.__name__.rstrip("_").replace("_", "-")
+        return Command(own, params=params, callback=callback, help=inspect.getdoc(function), **more)
+
+    return decorate if function is None else decorate(function)
+
+
+class Command(click.Command):
+    """A command whose help has a list for each heading."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        lists: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(context):
+            if isinstance(one, click.Option) and (record := one.get_help_record(context)) is not None:
+                heading = getattr(one, "heading", None) or (list(lists)[-1] if lists else "Options")
+                lists.setdefault(heading, []).append(record)
+        for heading, records in lists.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class LazyGroup(click.Group):
+    """Commands under headings, each imported when it is called. `sections` has their lines of help.
+
+    `modules` has the module of each command that does not have the command's own name, relative to this package.
+    """
+
+    def __init__(
+        self, *given: Any, sections: Mapping[str, Mapping[str, str]], modules: Mapping[str, str], **more: Any
+    ) -> None:
+        super().__init__(*given, **more)
+        self.sections, self.modules = sections, modules
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [name for commands in self.sections.values() for name in commands]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        found = importlib.import_module(f".{self.modules.get(name, name)}", __package__)
+        made = getattr(found, name.replace("-", "_"), None) or getattr(found, f"{name}_")
+        assert isinstance(made, click.Command)
+        return made
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, commands in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
 
 def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bool:
@@ -80,102 +172,68 @@ def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bo
     return quiet
 
 
-quiet = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="Show no progress and no notices.")
-json = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines: one object per line.")
+EVERYDAY, ADVANCED = "Everyday options", "Advanced"
+"""Headings of several commands."""
+quiet = option("Show no progress and no notices.", names=("--quiet", "-q"), callback=_quieted)
+as_json = option("Print JSON Lines: one object per line.", names=("--json",))
 
 # -- where to look, and the models
 
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
-store = click.option(
-    "--store",
-    metavar="STORE",
-    shell_complete=completed("stores"),
-    help=f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
+store = option(
+    f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]", "STORE", complete="stores"
 )
-model = click.option(
-    "--model",
-    metavar="NAME",
-    help="Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, "
-    "else all-MiniLM-L6-v2]",
+model = option(
+    "Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, else all-MiniLM-L6-v2]",
+    "NAME",
 )
-device = click.option(
-    "--device", metavar="NAME", help="Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVICE]"
+device = option("Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVICE]", "NAME")
+llm = option("Language model, on the server at OPENAI_BASE_URL.  [env: CCHECK_LLM_MODEL]", "MODEL")
+stance = option("Stance classifier: a folder or a name.  [env: CCHECK_STANCE_MODEL]", "MODEL")
+rerank = option(
+    "Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
+    "[env: CCHECK_RERANK; default: the recipe's]",
+    "MODEL|URL|late|none",
 )
-llm = click.option(
-    "--llm", metavar="MODEL", help="Language model, on the server at OPENAI_BASE_URL.  [env: CCHECK_LLM_MODEL]"
+replace = option("Use OTHER wherever the recipe names MODEL. The output says so. Repeatable.", "MODEL=OTHER")
+trust_remote_code = option(
+    "Let models run the Python code that comes with their weights. That code can do anything you can do."
 )
-stance = click.option(
-    "--stance", metavar="MODEL", help="Stance classifier: a folder or a name.  [env: CCHECK_STANCE_MODEL]"
-)
-strategy = click.option(
-    "--strategy",
-    type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
-    help="Prompting strategy for the language model.",
-)
-replace = click.option(
-    "--replace",
-    multiple=True,
-    metavar="MODEL=OTHER",
-    help="Use OTHER wherever the recipe names MODEL. The output says so. Repeatable.",
-)
-remote_code = click.option(
-    "--trust-remote-code",
-    is_flag=True,
-    default=None,
-    help="Let models run the Python code that comes with their weights. That code can do anything you can do.",
-)
-max_calls = number("--max-calls", least=0, help="Largest number of calls to the language model.")
-max_cost = decimal(
-    "--max-cost",
-    least=0,
-    help="Most to spend on the language model, at the prices in the settings llm_prompt_price and "
-    "llm_completion_price.",
-)
+yes = option("Do not ask for confirmation.")
+
+
+def recipe(help: str, **more: Any) -> Any:  # noqa: A002 - click's name for it
+    """`--recipe`, which means something else in each command."""
+    return option(help, "NAME|FILE", complete="recipes", **more)
+
+
+def filters(help: str) -> Any:  # noqa: A002 - click's name for it
+    """`--filter`, which can be given several times."""
+    return option(help, "COND", names=("--filter",))
+
+
+def output(help: str, metavar: str = "FILE", **more: Any) -> Any:  # noqa: A002 - click's name for it
+    """`--output`, which is `-o` too."""
+    return option(help, metavar, names=("--output", "-o"), **more)
+
 
 # -- claims with judgements
 
 CLAIMS_HELP = "Claims: BEIR's queries, TREC topics, or a data set's own file."
 QRELS_HELP = "Relevance judgements: which documents are relevant to which claim."
-claims = file("--claims", required=True, help=CLAIMS_HELP)
-qrels = file("--qrels", required=True, help=QRELS_HELP)
-metrics = click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="M",
-    help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  [default: nDCG@10, R@100]",
+claims = option(CLAIMS_HELP, "FILE", required=True)
+qrels = option(QRELS_HELP, "FILE", required=True)
+metrics = option(
+    "Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  [default: nDCG@10, R@100]",
+    "M",
+    names=("--metric",),
 )
-depth = number(
-    "--depth",
-    least=1,
-    most=10_000,
-    help="Number of documents to rank for each claim.  [default: 100, or as many as the metrics need]",
+depth = option(
+    "Number of documents to rank for each claim.  [default: 100, or as many as the metrics need]", least=1, most=10_000
 )
-limit = number("--limit", least=1, help="Use only the first N claims.")
-sample = number("--sample", least=1, help="Use only N random claims.")
-seed = click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
-fresh = click.option("--fresh", is_flag=True, help="Compute everything again, and ignore what earlier runs computed.")
-
-
-# -- a command's options as one typed value
-
-
-def given(
-    *declared: str | Option,
-    by: Callable[..., Option] = click.option,
-    heading: str | None = None,
-    hidden: bool = False,
-    **settings: Any,
-) -> Any:
-    """A field of the dataclass that declares a command's options: the names and settings of an option, or a made one.
-
-    The field has the name that click gives the option. It stands in the command's `--help` under its heading, or under
-    that of the field before. A hidden option works and is not in `--help`: for those that nearly nobody needs, and
-    that a recipe or a setting can say too.
-    """
-    option = declared[0] if callable(declared[0]) else by(*declared, **settings)
-    return dataclasses.field(metadata={"option": option, "heading": heading, "hidden": hidden})
-
+limit = option("Use only the first N claims.", least=1)
+seed = option("Random seed.", least=0, default=0)
+fresh = option("Compute everything again, and ignore what earlier runs computed.")
 
 SETTINGS = {
     "device": "device",
@@ -196,37 +254,3 @@ def settings_of(declared: Any) -> dict[str, Any]:
     """The settings that a command's options name; None for those that were not given."""
     fields = {field.name for field in dataclasses.fields(declared)}
     return {setting: getattr(declared, name) for name, setting in SETTINGS.items() if name in fields}
-
-
-def command(
-    declared: type[Declared], name: str | None = None, group: click.Group | None = None
-) -> Callable[[Callable[[Declared], None]], click.Command]:
-    """Make a command of a function whose one argument holds what was given: a dataclass, with `given` fields."""
-
-    def decorate(function: Callable[[Declared], None]) -> click.Command:
-        fields = dataclasses.fields(declared)  # type: ignore[arg-type]
-        callback = functools.wraps(function)(lambda **values: function(declared(**values)))
-        decorated = options(*(field.metadata["option"] for field in fields))(callback)
-        made = (group or click).command(name, cls=GroupedCommand)(decorated)
-        for field, one in zip(fields, made.params, strict=True):
-            assert one.name == field.name
-            if isinstance(one, click.Option):
-                one.heading = field.metadata["heading"]  # type: ignore[attr-defined]
-                one.hidden = one.hidden or field.metadata["hidden"]
-        return made
-
-    return decorate
-
-
-class GroupedCommand(click.Command):
-    """A command whose help has a list for each heading."""
-
-    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        lists: dict[str, list[tuple[str, str]]] = {}
-        for option in self.get_params(context):
-            if isinstance(option, click.Option) and (record := option.get_help_record(context)) is not None:
-                heading = getattr(option, "heading", None) or (list(lists)[-1] if lists else "Options")
-                lists.setdefault(heading, []).append(record)
-        for heading, records in lists.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -29,7 +29,6 @@ from .common import (
     stdout,
     usage_said,
 )
-from .opt import given
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
@@ -42,139 +41,79 @@ if TYPE_CHECKING:
     from ..search import Filter
     from .report import About
 
-
 MOST_WARNINGS = 5
 """How many different warnings of a file's claims are said."""
-EVERYDAY, JUDGE, OUTPUT, ADVANCED = "Everyday options", "Verdict", "Output", "Advanced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What was asked, and how."""
 
-    claim: str | None = given(click.argument("claim", required=False))
-    claims: str | None = given(
-        "--claims",
-        by=opt.file,
-        help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
-        heading=EVERYDAY,
+    claim: str | None = opt.argument("[CLAIM]", required=False)
+    claims: str | None = opt.option(
+        "Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+        "FILE",
+        heading=opt.EVERYDAY,
     )
-    store: str | None = given(opt.store)
-    filters: tuple[str, ...] = given(
-        opt.filters("Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.")
+    store: str | None = opt.store
+    filters: tuple[str, ...] = opt.filters(
+        "Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable."
     )
-    before: str | None = given(
-        "--before",
-        metavar="DATE",
-        help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
-        "that ask questions, the claim's own date, if it has one]",
+    before: str | None = opt.option(
+        "Search only documents published before this day, month or year, such as 2015.  [default: for recipes that "
+        "ask questions, the claim's own date, if it has one]",
+        "DATE",
     )
-    after: str | None = given(
-        "--after",
-        metavar="DATE",
-        help="Search only documents published after this day, month or year, such as 2009.",
+    after: str | None = opt.option(
+        "Search only documents published after this day, month or year, such as 2009.", "DATE"
     )
-    k: int = given("-k", by=opt.number, least=1, most=10_000, default=10, help="Number of documents to show.")
-    explain: bool = given("--explain", is_flag=True, help="Show how each stage ranked each document.")
-    deep: bool = given(
-        "--deep",
-        is_flag=True,
-        help="For each paper whose full text is in the store, also show the figures and passages that ground its "
-        "stance.",
+    k: int = opt.option("Number of documents to show.", least=1, most=10_000, default=10)
+    explain: bool = opt.option("Show how each stage ranked each document.")
+    deep: bool = opt.option(
+        "For each paper whose full text is in the store, also show the figures and passages that ground its stance."
     )
-    verdict: str | None = given(
-        "--verdict",
-        type=click.Choice(["auto", "llm", "stance", "none"]),
-        help="Verdict method: a language model on a server (llm), a stance classifier, or none.  [default: the "
-        "recipe's, auto]",
-        heading=JUDGE,
+    verdict: Literal["auto", "llm", "stance", "none"] | None = opt.option(
+        "Verdict method: a language model on a server (llm), a stance classifier, or none.  [default: the recipe's, "
+        "auto]",
+        heading="Verdict",
     )
-    llm: str | None = given(opt.llm)
-    stance: str | None = given(opt.stance)
-    max_calls: int | None = given(opt.max_calls)
-    max_cost: float | None = given(opt.max_cost)
-    dry_run: bool = given(
-        "--dry-run",
-        is_flag=True,
-        help="Print the prompts and estimate their tokens, without sending them.",
+    llm: str | None = opt.llm
+    stance: str | None = opt.stance
+    max_calls: int | None = opt.option("Largest number of calls to the language model.", least=0)
+    max_cost: float | None = opt.option(
+        "Most to spend on the language model, at the prices in the settings llm_prompt_price and llm_completion_price.",
+        least=0,
     )
-    strategy: str | None = given(opt.strategy, hidden=True)
-    examples: str | None = given(
-        "--examples",
-        by=opt.file,
-        help="Examples to show the language model: JSON Lines with claim, evidence and label.",
-        hidden=True,
+    dry_run: bool = opt.option("Print the prompts and estimate their tokens, without sending them.")
+    deadline: float | None = opt.option(
+        "With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, and names "
+        "what is not.",
+        "SECONDS",
+        least=0.001,
     )
-    deadline: float | None = given(
-        "--deadline",
-        type=click.FloatRange(0, min_open=True),
-        metavar="SECONDS",
-        help="With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, "
-        "and names what is not.",
-        hidden=True,
+    as_json: bool = opt.under("Output", opt.as_json)
+    format_: Literal["bibtex", "csv", "md"] | None = opt.option(
+        "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
     )
-    as_json: bool = given(opt.json, heading=OUTPUT)
-    format_: str | None = given(
-        "--format",
-        "format_",
-        type=click.Choice(["bibtex", "csv", "md"]),
-        help="Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown.",
+    report: str | None = opt.option("Also write an HTML report to FILE.", "FILE")
+    resume: str | None = opt.option(
+        "With --claims, keep the answers in FILE from an earlier run of the same command, and check only the claims "
+        "that are missing or failed.",
+        "FILE",
     )
-    report: str | None = given("--report", by=opt.file, help="Also write an HTML report to FILE.")
-    resume: str | None = given(
-        "--resume",
-        by=opt.file,
-        help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
-        "claims that are missing or failed.",
+    run: str | None = opt.option("Also write the rankings to FILE as a TREC run.", "FILE")
+    quiet: bool = opt.quiet
+    recipe: str | None = opt.recipe(
+        "Recipe to run. ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]", heading=opt.ADVANCED
     )
-    run_file: str | None = given(
-        "--run", "run_file", by=opt.file, help="Also write the rankings to FILE as a TREC run."
-    )
-    quiet: bool = given(opt.quiet)
-    recipe: str | None = given(
-        opt.recipe("Recipe to run. ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]"),
-        heading=ADVANCED,
-    )
-    rerank: str | None = given(
-        "--rerank",
-        metavar="MODEL|URL|late|none",
-        help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
-        "[env: CCHECK_RERANK; default: the recipe's]",
-    )
-    model: str | None = given(opt.model)
-    device: str | None = given(opt.device, hidden=True)
-    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
-    replace: tuple[str, ...] = given(opt.replace, hidden=True)
-    no_dense: bool = given(
-        "--no-dense",
-        is_flag=True,
-        help="Search with BM25 only, without embeddings.",
-        hidden=True,
-    )
-    fields: str | None = given(
-        "--fields",
-        metavar="FIELDS",
-        help="Text fields for BM25 to search, with boosts: title^2,text.",
-        hidden=True,
-    )
-    rerank_depth: int | None = given(
-        "--rerank-depth", by=opt.number, least=1, most=10_000, help="Number of documents to rerank.", hidden=True
-    )
-    all_pages: bool = given(
-        "--all-pages",
-        is_flag=True,
-        help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
-        hidden=True,
-    )
-    strict: bool = given(
-        "--strict",
-        is_flag=True,
-        help="Treat a reranker that fails as an error, not as a warning.",
-        hidden=True,
-    )
+    replace: tuple[str, ...] = opt.replace
+    rerank: str | None = opt.rerank
+    rerank_depth: int | None = opt.option("Number of documents to rerank.", least=1, most=10_000)
+    model: str | None = opt.model
+    trust_remote_code: bool | None = opt.trust_remote_code
 
 
-@opt.command(Asked)
+@opt.command
 def query(asked: Asked) -> None:
     """Check a claim against the papers of a store.
 
@@ -199,37 +138,21 @@ def query(asked: Asked) -> None:
     if asked.format_ is not None and (asked.as_json or asked.resume is not None):
         raise click.UsageError("--format prints no JSON: leave out --json and --resume")
     found = resolved_from(**opt.settings_of(asked))
-    pipeline = resolved(found.settings, _changes(asked))
+    shared = ("llm", "stance", "rerank", "rerank_depth", "verdict", "deadline")
+    changes = Changes(**{name: getattr(asked, name) for name in shared}, replace=replacements(asked.replace))
+    pipeline = resolved(found.settings, changes)
     filters = _conditions(asked)
     claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
     if not asked.dry_run:
-        reads = (asked.claims, asked.examples, asked.resume, found.settings.recipe)
-        check_outputs([(asked.run_file, RUN), (asked.report, REPORT)], reads)
-    parts = {"recipe": pipeline, "strict": asked.strict, "deep": asked.deep}
-    with checker(found.settings, quiet=asked.quiet, **parts) as checked:
-        key = settings_key(found.settings, checked.recipe, checked.store.name, asked.k, filters, asked.strict)
+        reads = (asked.claims, asked.resume, found.settings.recipe)
+        check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
+    with checker(found.settings, quiet=asked.quiet, recipe=pipeline, deep=asked.deep) as checked:
+        key = settings_key(found.settings, checked.recipe, checked.store.name, asked.k, filters, strict=False)
         key = f"{key}-deep" if asked.deep else key
         if asked.dry_run:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
         else:
             _check(checked, asked, filters, claims, functools.partial(_about, found, checked), key)
-
-
-def _changes(asked: Asked) -> Changes:
-    return Changes(
-        llm=asked.llm,
-        stance=asked.stance,
-        rerank=asked.rerank,
-        fields=asked.fields,
-        no_dense=asked.no_dense,
-        rerank_depth=asked.rerank_depth,
-        verdict=asked.verdict,
-        strategy=asked.strategy,
-        examples=asked.examples,
-        replace=replacements(asked.replace),
-        deadline=asked.deadline,
-        all_pages=asked.all_pages,
-    )
 
 
 def _conditions(asked: Asked) -> list[Filter]:
@@ -272,7 +195,7 @@ def _check(
         claims = list(claims)
         _refuse_own_output(asked.resume)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
-    with outputs(asked.run_file, asked.report, about) as write:
+    with outputs(asked.run, asked.report, about) as write:
         answers = check_batch(checked, claims, k=asked.k, filters=filters, key=key, earlier=earlier)
         for one in _with_progress(answers, asked):
             if asked.claims is None and one.result.error is not None:

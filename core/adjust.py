@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import NotFound, UsageError
+from .errors import UsageError
 from .grounding_stages import FiguresStage
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import DEFAULT, Settings
-from .stages import LEAST_WEIGHT, MOST_WEIGHT, Bm25, Dense, ModelStage, QuestionsStage, Stage, VerdictStage
+from .stages import ModelStage, QuestionsStage, Stage, VerdictStage
 
 S = TypeVar("S", bound=Stage)
 
@@ -30,15 +29,10 @@ class Changes:
     llm: str | None = None
     stance: str | None = None
     rerank: str | None = None
-    fields: str | None = None
-    no_dense: bool = False
     rerank_depth: int | None = None
     verdict: str | None = None
-    strategy: str | None = None
-    examples: str | None = None
     replace: Mapping[str, str] | None = None
     deadline: float | None = None
-    all_pages: bool = False
 
 
 _NONE = Changes()
@@ -52,12 +46,11 @@ def resolved(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None
     recipe = recipe or load_recipe(settings.recipe, changes.replace)
     rerank = changes.rerank or settings.rerank
     update: dict[str, Any] = {
-        "retrievers": _retrievers(recipe, changes),
         "rerankers": _rerankers(recipe, rerank, settings.trust_remote_code, changes.rerank_depth),
         "verdict": _verdict(recipe, changes),
         "questions": _questions(recipe, changes),
     }
-    if problem := name_clash(update["retrievers"], update["rerankers"]):
+    if problem := name_clash(recipe.retrievers, update["rerankers"]):
         raise UsageError(f"the recipe {recipe.name} with the reranker {rerank}: {problem}")
     if changes.llm is not None:
         update |= {name: with_llm(stage, changes.llm) for name, stage in _inside(recipe).items()}
@@ -115,18 +108,16 @@ def in_place_of_rerankers(settings: Settings) -> str | None:
 
 def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
     stage = recipe.questions
-    flag = "--deadline" if changes.deadline is not None else "--all-pages" if changes.all_pages else None
     if stage is None:
-        if flag is not None:
+        if changes.deadline is not None:
             raise UsageError(
-                f"{flag} is for recipes that check with questions, and {recipe.name} does not: use --recipe "
+                f"--deadline is for recipes that check with questions, and {recipe.name} does not: use --recipe "
                 "averitec-questions"
             )
         return None
-    if changes.strategy is not None or changes.examples is not None or changes.verdict == "stance":
+    if changes.verdict == "stance":
         raise UsageError(
-            f"the recipe {recipe.name} judges by the answers to questions. Leave out --strategy, --examples and "
-            "--verdict, or use --verdict none"
+            f"the recipe {recipe.name} judges by the answers to questions. Leave out --verdict, or use --verdict none"
         )
     if changes.rerank not in (None, "none"):
         raise UsageError(f"the recipe {recipe.name} searches for questions without a reranker. Leave out --rerank")
@@ -135,42 +126,7 @@ def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
         update["llm"] = changes.llm
     if changes.deadline is not None:
         update["deadline"] = changes.deadline
-    if changes.all_pages:
-        update["collection"] = None
     return stage.model_copy(update=update)
-
-
-def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
-    stages = dict(recipe.retrievers)
-    if changes.no_dense:
-        stages = {key: stage for key, stage in stages.items() if not isinstance(stage, Dense)}
-        if not stages:
-            raise UsageError(f"the recipe {recipe.name} has only dense retrievers. Leave out --no-dense")
-    if changes.fields is not None:
-        wanted = _fields(changes.fields)
-        stages = {
-            key: stage.model_copy(update={"fields": wanted}) if isinstance(stage, Bm25) else stage
-            for key, stage in stages.items()
-        }
-    return stages
-
-
-def _fields(text: str) -> dict[str, float]:
-    fields = {}
-    for part in text.split(","):
-        name, caret, boost = part.strip().partition("^")
-        try:
-            fields[name] = float(boost) if caret else 1.0
-        except ValueError as error:
-            raise UsageError(
-                f"the boost of {part.strip()!r} is not a number. Write for example title^2,text"
-            ) from error
-        if not name or not LEAST_WEIGHT <= fields[name] <= MOST_WEIGHT:
-            raise UsageError(
-                f"{part.strip()!r} in --fields is neither FIELD nor FIELD^BOOST with a boost from {LEAST_WEIGHT:g} to "
-                f"{MOST_WEIGHT:g}"
-            )
-    return fields
 
 
 def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:
@@ -204,19 +160,10 @@ def _verdict(recipe: Recipe, changes: Changes) -> VerdictStage:
             raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
     elif method is None and stance is not None:
         method = "stance"
-    elif method is None and (llm is not None or changes.strategy is not None or changes.examples is not None):
+    elif method is None and llm is not None:
         method = "llm"
     if method is not None:
         update["method"] = method
-    if changes.strategy is not None:
-        update["strategy"] = changes.strategy
-    elif changes.examples is not None and recipe.verdict.strategy == "one-step":
-        update["strategy"] = "few-shot"
-    if changes.examples is not None:
-        path = Path(changes.examples)
-        if not path.is_file():
-            raise NotFound(f"the file of examples {changes.examples} does not exist")
-        update["examples"] = path
     # A model that a flag names takes the place of the recipe's.
     named = stance if method == "stance" else llm if method == "llm" else None
     if named is not None:

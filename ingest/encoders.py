@@ -91,21 +91,16 @@ def default_chunking(embedding: Embedding) -> Chunking:
     return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)
 
 
-def chunking_for(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
-    """Passages of `passage_tokens` tokens that repeat `overlap` of the one before; None if neither is given.
+def chunking_for(encoders: Encoders, passage_tokens: int | None) -> Chunking | None:
+    """Passages of `passage_tokens` tokens that repeat an eighth of the one before; None if it is not given.
 
-    By default a passage is as long as the model reads, and repeats an eighth. Raises UsageError if it does not fit.
+    By default a passage is as long as the model reads. Raises UsageError if it does not fit.
     """
-    if passage_tokens is None and overlap is None:
+    if passage_tokens is None:
         return None
     if not encoders.dense:
-        raise UsageError("--passage-tokens and --overlap need embeddings, and none are made here")
+        raise UsageError("--passage-tokens needs embeddings, and none are made here")
     spec = encoders.dense[0].embedder.spec
-    default = default_chunking(spec)
-    size = passage_tokens or default.max_tokens
-    if size > default.max_tokens:
-        raise UsageError(f"--passage-tokens {size} is too many: {spec.model} reads at most {default.max_tokens} tokens")
-    repeated = size // 8 if overlap is None else overlap
-    if repeated >= size:
-        raise UsageError(f"--overlap {repeated} must be less than the {size} tokens of a passage")
-    return Chunking(size, size, repeated)
+    if passage_tokens > (most := default_chunking(spec).max_tokens):
+        raise UsageError(f"--passage-tokens {passage_tokens} is too many: {spec.model} reads at most {most} tokens")
+    return Chunking(passage_tokens, passage_tokens, passage_tokens // 8)

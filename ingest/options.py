@@ -29,7 +29,7 @@ class IngestOptions:
     default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
     ingests. `part`: store only the documents of this part, while other processes store the others. `chunking`: that of
     the main vectors, by default their encoder's. `rejects`: the file that lists rejects, by default next to the input.
-    `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder
+    `force`: read files again that are known to be stored. `cache_dir`: the folder
     of cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
 
@@ -39,7 +39,6 @@ class IngestOptions:
     part: Part | None = None
     chunking: Chunking | None = None
     rejects: Path | None = None
-    strict: bool = False
     force: bool = False
     cache_dir: Path | None = None
     cache_bytes: int = MAX_BYTES

@@ -22,7 +22,7 @@ from more_itertools import chunked, constrained_batches
 
 from ..articles.stored import article_of, is_article
 from ..core.citation import doi_of, is_retracted
-from ..core.errors import CcheckError, InvalidData, why_unread
+from ..core.errors import CcheckError, why_unread
 from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
@@ -69,7 +69,7 @@ def ingest(
     everything else, `store.upserts_at_once` of them. An interrupt leaves what was stored searchable.
 
     Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
-    otherwise, no record has a text, or with `strict` at the first reject; BudgetSpent or ServerError where no more
+    otherwise, or if no record has a text; BudgetSpent or ServerError where no more
     additional texts can be written, after what was done is stored; what the store raises.
     """
     started = time.monotonic()
@@ -166,7 +166,7 @@ class _Run:
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
         self.stopped: CcheckError | None = None
-        """Raised once everything before it is stored: a strict run's error, or that no more texts can be written."""
+        """Raised once everything before it is stored: no more texts can be written."""
         sizes = [source.size for source in sources]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
         self._bytes_read = self._bytes_done = 0
@@ -379,10 +379,7 @@ class _Run:
     def _reject(self, reject: Reject) -> None:
         self._counts["rejected"] += 1
         self.rejecting.add(reject.file)
-        if not self._options.strict:
-            self._rejects.write(reject)
-        elif self.stopped is None:
-            self.stopped = InvalidData(f"{reject.file}:{reject.line}: {reject.reason}")
+        self._rejects.write(reject)
 
     def progress(self, phase: Phase) -> None:
         if self._on_progress is not None:

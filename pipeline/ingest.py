@@ -27,22 +27,17 @@ class OpenedIngest:
 
 
 def recipe_to_ingest(
-    settings: Settings, name: str | None = None, replace: Mapping[str, str] | None = None, llm: str | None = None
+    settings: Settings, name: str | None = None, replace: Mapping[str, str] | None = None
 ) -> Recipe | None:
     """The recipe whose fields an ingest adds to the store; None if a plain store has everything.
 
-    Without a name it is the settings' recipe, but only if that searches what a plain store lacks. `llm` replaces the
-    language model that writes the additional texts of the named recipe. Raises as `load_recipe` does.
+    Without a name it is the settings' recipe, but only if that searches what a plain store lacks. Raises as
+    `load_recipe` does.
     """
     if name is None:
         recipe = resolved(settings)
         return recipe if needs_of(recipe).own or not recipe.ingest.titles else None
-    recipe = load_recipe(name, replace or {})
-    stage = recipe.ingest.additional
-    if llm is None or stage is None or stage.llm in (None, llm):
-        return recipe
-    own = next((old for old, new in recipe.replace.items() if new == stage.llm), stage.llm)
-    return load_recipe(name, {**(replace or {}), own: llm})
+    return load_recipe(name, replace or {})
 
 
 @contextmanager

@@ -47,11 +47,10 @@ class Changes:
     recipe: Recipe | None = None
     model: str | None = None
     passage_tokens: int | None = None
-    overlap: int | None = None
 
     @property
     def remakes(self) -> bool:
-        return any(one is not None for one in (self.recipe, self.model, self.passage_tokens, self.overlap))
+        return any(one is not None for one in (self.recipe, self.model, self.passage_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Ch
             "a migration asks no language model, so it can't write additional texts. Ingest the files with this "
             "recipe into another store (--store)"
         )
-    return with_chunking(encoders, chunking_for(encoders, changes.passage_tokens, changes.overlap))
+    return with_chunking(encoders, chunking_for(encoders, changes.passage_tokens))
 
 
 def _refuse_other(begun: moving.Numbered, layout: Layout, options: IndexOptions) -> None:

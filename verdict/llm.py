@@ -143,8 +143,8 @@ class LlmStances:
                 self._chooser = ExampleChooser(self._pairs, embed)
         elif stage.strategy == "few-shot":
             raise UsageError(
-                "the strategy few-shot needs examples. Name a JSON Lines file of claim, evidence and label with "
-                "--examples or in the recipe (verdict.examples), or use the strategy one-step"
+                "the strategy few-shot needs examples. Name a JSON Lines file of claim, evidence and label in the "
+                "recipe (verdict.examples), or use the strategy one-step"
             )
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:

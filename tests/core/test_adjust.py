@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccheck.core.adjust import Changes, filled, resolved
-from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.errors import UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
@@ -81,16 +81,6 @@ def test_where_a_setting_comes_from_changes_nothing(tmp_path: Path, monkeypatch:
 def test_naming_a_judge_chooses_the_method():
     assert change(llm="gpt").verdict.method == "llm" and change(llm="gpt").verdict.model == "gpt"
     assert change(stance="folder").verdict.method == "stance" and change(stance="folder").verdict.model == "folder"
-    assert change(strategy="hybrid").verdict.method == "llm"
     assert change(verdict="none").verdict.method == "none"
     with pytest.raises(UsageError, match="two judges"):
         change(llm="gpt", stance="folder")
-
-
-def test_examples(tmp_path: Path):
-    file = tmp_path / "pairs.jsonl"
-    file.write_text("{}")
-    assert change(examples=str(file)).verdict.strategy == "few-shot"
-    assert change(examples=str(file), strategy="hybrid").verdict.strategy == "hybrid"
-    with pytest.raises(NotFound, match="the file of examples"):
-        change(examples=str(tmp_path / "other"))

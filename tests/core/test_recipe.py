@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.core.adjust import Changes, resolved
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.recipe import (
@@ -17,7 +16,6 @@ from ccheck.core.recipe import (
     ways_to_get,
     with_ways_to_get,
 )
-from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense
 from ccheck.pipeline.needs import DenseNeed, needs_of
 
@@ -78,8 +76,6 @@ def test_weights_are_finite_and_positive(tmp_path: Path, key: str, value: str) -
     file.write_text(f'name = "mine"\n[retrievers.bm25]\n{inner}\n')
     with pytest.raises(InvalidData, match=rf"retrievers\.bm25.*{key}"):
         load_recipe(str(file))
-    with pytest.raises(UsageError, match="content"):
-        resolved(Settings(), Changes(fields=f"content^{value}"))
     with pytest.raises(ValueError, match=r"title\^"):
         StoreProfile(title=f"title^{value}")
 
