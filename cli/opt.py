@@ -108,12 +108,14 @@ def command(function: Function | None = None, /, *, name: str | None = None, **m
 
     def decorate(function: Function) -> click.Command:
         hints = get_type_hints(function)
-        (first, *_), declared = hints.values(), None
-        if dataclasses.is_dataclass(first):
+        first, declared = next(iter(hints.values())), None
+        if isinstance(first, type) and dataclasses.is_dataclass(first):
             declared, hints = first, get_type_hints(first)
         fields = inspect.signature(declared or function).parameters
         params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
         callback = (lambda **given: function(declared(**given))) if declared is not None else function
+        for one in params if "auto_envvar_prefix" in more.get("context_settings", {}) else ():
+            one.show_envvar = True  # type: ignore[attr-defined]
         own = name or function.__name__.rstrip("_").replace("_", "-")
         return Command(own, params=params, callback=callback, help=inspect.getdoc(function), **more)
 

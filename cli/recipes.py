@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,15 +11,7 @@ from ..core.errors import NotFound
 from ..core.redaction import redact
 from ..core.text import without_controls
 from . import opt
-from .common import (
-    print_fields,
-    print_json,
-    replacements,
-    resolved_from,
-    settings_from,
-    stdout,
-)
-from .opt import completed
+from .common import print_answer, print_fields, print_json, replacements, resolved_from, settings_from, stdout
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
@@ -37,9 +30,8 @@ def recipes() -> None:
     """
 
 
-@recipes.command("list")
-@opt.json
-def list_(*, as_json: bool) -> None:
+@opt.command(name="list")
+def list_(*, as_json: bool = opt.as_json) -> None:
     """List the packaged recipes, and what each one lacks here.
 
     \b
@@ -49,7 +41,7 @@ def list_(*, as_json: bool) -> None:
 
     settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
-    lacks = {recipe.name: [part for part, why in parts_here(recipe, settings) if why] for recipe in found}
+    lacks = {recipe.name: [name for name, why in parts_here(recipe, settings) if why] for recipe in found}
     if as_json:
         for recipe in found:
             print_json(recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]})
@@ -93,9 +85,8 @@ def _no_language_model(settings: Settings) -> str:
     return "OPENAI_API_KEY or OPENAI_BASE_URL is not set" if default and settings.llm_api_key is None else ""
 
 
-@recipes.command()
-@click.argument("name", shell_complete=completed("recipes"))
-def show(name: str) -> None:
+@opt.command
+def show(name: str = opt.argument("NAME", complete="recipes")) -> None:
     """Print a recipe.
 
     \b
@@ -106,11 +97,13 @@ def show(name: str) -> None:
     click.echo(without_controls(redact(recipe_text(name))), nl=False)
 
 
-@recipes.command()
-@click.argument("name", shell_complete=completed("recipes"))
-@opt.replace
-@opt.json
-def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
+@opt.command
+def check(
+    name: str = opt.argument("NAME", complete="recipes"),
+    *,
+    replace: tuple[str, ...] = opt.replace,
+    as_json: bool = opt.as_json,
+) -> None:
     """Check a recipe, and which of its models are installed.
 
     \b
@@ -150,21 +143,17 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
             except (NotFound, MissingExtra) as error:
                 missing = missing or stage.required
                 models[part] = f"reranker, not available here: {error}"
-    if as_json:
-        stages = printed(recipe)
-        print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
-    else:
-        retrievers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.retrievers.items())
-        rerankers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.rerankers.items())
-        fields = {"recipe": name, "retrievers": retrievers, "fusion": recipe.fusion.method, "rerankers": rerankers}
-        inside: dict[str, str] = {}
-        if recipe.figures is not None:
-            found_by = {key: getattr(run, "retriever", run.model) for key, run in recipe.figures.runs.items()}
-            runs = ", ".join(f"{key} ({run.kind}, {found_by[key]})" for key, run in recipe.figures.runs.items())
-            inside["figures"] = f"{runs}, merged by {recipe.figures.merge}"
-        if (found_in := recipe.passages) is not None:
-            said = f"{found_in.sentences} sentences, {found_in.neighbours} to the left ({found_in.retriever})"
-            inside["passages"] = f"{said}, expressions {found_in.expressions}, selection {found_in.select}"
-        print_fields(stdout(), {**fields, **inside, "verdict": recipe.verdict.method, **models})
+    data = {"recipe": recipe.name, "usable": not missing, "models": models, **printed(recipe)}
+    stages: dict[str, Mapping[str, Any]] = {"retrievers": recipe.retrievers, "rerankers": recipe.rerankers}
+    fields = {
+        part: ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in some.items())
+        for part, some in stages.items()
+    }
+    fields = {"recipe": name, **fields, "fusion": recipe.fusion.method, "verdict": recipe.verdict.method}
+    print_answer(as_json, data, fields | models)
     if missing:
         raise NotFound("some models of the recipe are not installed")
+
+
+for command in (list_, show, check):
+    recipes.add_command(command)

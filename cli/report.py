@@ -18,8 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 
-import click
-
 from .. import __version__
 from ..core.answers import saved_answers
 from ..core.citation import citation_of, doi_url
@@ -87,11 +85,13 @@ def write_report(path: str | Path, results: Iterable[Result], about: About) -> N
             add(result)
 
 
-@click.command()
-@click.argument("answers", metavar="ANSWERS")
-@opt.file("--output", "-o", help="Page to write.  [default: ANSWERS with the ending .html]")
-@opt.quiet
-def report(answers: str, *, output: str | None, quiet: bool) -> None:
+@opt.command
+def report(
+    answers: str = opt.argument("ANSWERS"),
+    *,
+    output: str | None = opt.output("Page to write.  [default: ANSWERS with the ending .html]"),
+    quiet: bool = opt.quiet,
+) -> None:
     """Make a page of saved answers.
 
     \b

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import click
 
 from ..core.redaction import keep_secret
 from . import opt
 from .common import notice
-from .opt import given
-
-if TYPE_CHECKING:
-    from ..rerank.server.canary import Canary
 
 KEY = "CCHECK_SERVE_API_KEY"
-
-
-def _given(name: str, declare: Callable[..., opt.Option] = click.option, **settings: Any) -> Any:
-    """An option that an environment variable can set as well; the help names both."""
-    variable = f"CCHECK_SERVE_{name.removeprefix('--').replace('-', '_').upper()}"
-    return given(name, by=declare, envvar=variable, show_envvar=True, **settings)
+MODEL = ("dtype", "max_tokens", "long", "yes_token", "prompt", "trust_remote_code")
+"""Options that are keys of a recipe's reranker, too."""
 
 
 @click.group()
@@ -39,122 +30,67 @@ def serve() -> None:
 class Served:
     """The models to serve, how, and within what limits."""
 
-    model: tuple[str, ...] = _given(
-        "--model",
-        heading="Everyday options",
-        metavar="NAME|FOLDER",
-        multiple=True,
+    model: tuple[str, ...] = opt.option(
+        "Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable. The first one answers requests that name no "
+        "model. In the environment, separate them with spaces.",
+        "NAME|FOLDER",
+        heading=opt.EVERYDAY,
         required=True,
-        help="Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable. The first one answers requests that name "
-        "no model. In the environment, separate them with spaces.",
     )
-    embedding_model: str | None = _given(
-        "--embedding-model",
-        metavar="NAME|FOLDER",
-        help="Embedding model to serve as well, at /v1/embeddings and /embed.",
+    embedding_model: str | None = opt.option(
+        "Embedding model to serve as well, at /v1/embeddings and /embed.", "NAME|FOLDER"
     )
-    device: str | None = _given(
-        "--device", metavar="NAME", help="Device that models run on: cpu, cuda or mps. By default the fastest."
+    device: str | None = opt.option("Device that models run on: cpu, cuda or mps. By default the fastest.", "NAME")
+    host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
+    port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080)
+    allow_host: tuple[str, ...] = opt.option(
+        "Host name that clients may use for this server, such as rerank.example.org. Without a key, requests for names "
+        "other than localhost and --host get 421, to prevent DNS rebinding. Repeatable. In the environment, separate "
+        "them with spaces.",
+        "NAME",
     )
-    host: str = _given(
-        "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."
+    quiet: bool = opt.quiet
+    dtype: Literal["float32", "bfloat16", "float16"] | None = opt.option(
+        "Number format of the models. By default bfloat16 on a GPU that supports it, else float32.",
+        heading=opt.ADVANCED,
     )
-    port: int = _given(
-        "--port", opt.number, least=0, most=65_535, default=8080, help="Port to listen on; 0 picks a free one."
+    max_tokens: int | None = opt.option(
+        "Longest pair of query and text, in tokens. By default the model's limit, at most 512.", least=32, most=131_072
     )
-    allow_host: tuple[str, ...] = _given(
-        "--allow-host",
-        metavar="NAME",
-        multiple=True,
-        help="Host name that clients may use for this server, such as rerank.example.org. Without a key, requests for "
-        "names other than localhost and --host get 421, to prevent DNS rebinding. Repeatable. In the environment, "
-        "separate them with spaces.",
+    long: Literal["cut", "windows"] = opt.option(
+        "What to do with long texts: cut them, or score them in windows and use the best score.", default="cut"
     )
-    quiet: bool = given(opt.quiet)
-    dtype: str | None = _given(
-        "--dtype",
-        heading="Advanced",
-        type=click.Choice(["float32", "bfloat16", "float16"]),
-        help="Number format of the models. By default bfloat16 on a GPU that supports it, else float32.",
+    yes_token: str | None = opt.option("For an unknown decoder: the token whose logit is the score.", "TOKEN")
+    prompt: str | None = opt.option("For an unknown decoder: the prompt after query and text.", "TEXT")
+    queue: int = opt.option("Largest number of requests at once. Further ones get 429.", least=1, default=256)
+    timeout: float = opt.option(
+        "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
     )
-    max_tokens: int | None = _given(
-        "--max-tokens",
-        opt.number,
-        least=32,
-        most=131_072,
-        help="Longest pair of query and text, in tokens. By default the model's limit, at most 512.",
+    batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 4096, or 16384 on a GPU.", least=32)
+    connections: int = opt.option(
+        "Largest number of open connections. Further ones get 503 and are closed.", least=1, default=512
     )
-    long: Literal["cut", "windows"] = _given(
-        "--long",
-        default="cut",
-        show_default=True,
-        type=click.Choice(["cut", "windows"]),
-        help="What to do with long texts: cut them, or score them in windows and use the best score.",
-    )
-    yes_token: str | None = _given(
-        "--yes-token", metavar="TOKEN", help="For an unknown decoder: the token whose logit is the score."
-    )
-    prompt: str | None = _given(
-        "--prompt", metavar="TEXT", help="For an unknown decoder: the prompt after query and text."
-    )
-    queue: int = _given(
-        "--queue", opt.number, least=1, default=256, help="Largest number of requests at once. Further ones get 429."
-    )
-    timeout: float = _given(
-        "--timeout",
-        metavar="S",
-        default=60.0,
-        show_default=True,
-        type=click.FloatRange(0.1),
-        help="Longest time for a request, in seconds. After that it gets 504.",
-    )
-    batch_tokens: int | None = _given(
-        "--batch-tokens", opt.number, least=32, help="Largest batch, in tokens. By default 4096, or 16384 on a GPU."
-    )
-    connections: int = _given(
-        "--connections",
-        opt.number,
-        least=1,
-        default=512,
-        help="Largest number of open connections. Further ones get 503 and are closed.",
-    )
-    head_timeout: float = _given(
-        "--head-timeout",
-        metavar="S",
+    head_timeout: float = opt.option(
+        "Longest time, in seconds, that a connection may stay open without a request being answered, for example while "
+        "it sends headers.",
+        "S",
+        least=0.1,
         default=10.0,
-        show_default=True,
-        type=click.FloatRange(0.1),
-        help="Longest time, in seconds, that a connection may stay open without a request being answered, for example "
-        "while it sends headers.",
     )
-    max_body: int = _given(
-        "--max-body",
-        metavar="BYTES",
-        default=16 << 20,
-        show_default=True,
-        type=click.IntRange(1024),
-        help="Largest request body, in bytes.",
+    max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
+    max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
+    max_chars: int = opt.option("Longest text, in characters.", least=1, default=200_000)
+    trust_remote_code: bool = opt.option(
+        "Run the Python code that comes with a model's weights. Use it only if you trust the author."
     )
-    max_texts: int = _given(
-        "--max-texts", opt.number, least=1, default=1000, help="Largest number of texts in a request."
-    )
-    max_chars: int = _given("--max-chars", opt.number, least=1, default=200_000, help="Longest text, in characters.")
-    trust_remote_code: bool = _given(
-        "--trust-remote-code",
-        is_flag=True,
-        help="Run the Python code that comes with a model's weights. Use it only if you trust the author.",
-    )
-    canary: Canary = _given(  # noqa: RUF009 - it makes a field
-        "--canary",
+    canary: Literal["order", "repeat"] = opt.option(
+        "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
+        "scores twice, for untrained models).",
         default="order",
-        show_default=True,
-        type=click.Choice(["order", "repeat"]),
-        help="Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the "
-        "same scores twice, for untrained models).",
     )
 
 
-@opt.command(Served, group=serve)
+@opt.command(context_settings={"auto_envvar_prefix": "CCHECK_SERVE"})
 def rerank(asked: Served) -> None:
     """Serve rerankers and an embedding model over HTTP.
 
@@ -199,16 +135,7 @@ def rerank(asked: Served) -> None:
         app = load_app(
             models,
             Runtime(Settings(device=asked.device), say),
-            ModelStage.model_validate(
-                {
-                    "dtype": asked.dtype,
-                    "max_tokens": asked.max_tokens,
-                    "long": asked.long,
-                    "yes_token": asked.yes_token,
-                    "prompt": asked.prompt,
-                    "trust_remote_code": asked.trust_remote_code,
-                }
-            ),
+            ModelStage.model_validate({name: getattr(asked, name) for name in MODEL}),
             limits=limits,
             access=Access(key, (asked.host, *asked.allow_host)),
             embedding_model=asked.embedding_model,
@@ -222,3 +149,6 @@ def rerank(asked: Served) -> None:
                 say(f"anyone who can reach {url} can use it. Set a key with {KEY}")
 
         run_server(app, listening, limits, started)
+
+
+serve.add_command(rerank)

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
-
 from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
-from ..common import counted, print_fields, print_json, settings_from, stdout
-from ..opt import given
+from ..common import counted, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -24,42 +21,30 @@ if TYPE_CHECKING:
 class Calibrate:
     """The arguments and options of `ccheck calibrate`."""
 
-    pairs: str = given(click.argument("pairs", metavar="PAIRS"))
-    corpus: str | None = given("--corpus", by=opt.file, help="Documents, if the pairs have only their ids.")
-    verdict: str | None = given(
-        "--verdict",
-        type=click.Choice(["auto", "llm", "stance"]),
-        help="Verdict method to calibrate.  [default: the recipe's, auto]",
+    pairs: str = opt.argument("PAIRS")
+    corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE")
+    verdict: Literal["auto", "llm", "stance"] | None = opt.option(
+        "Verdict method to calibrate.  [default: the recipe's, auto]"
     )
-    stance: str | None = given(opt.stance)
-    llm: str | None = given(opt.llm)
-    strategy: str | None = given(opt.strategy)
-    recipe: str | None = given(opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"))
-    kind: Literal["temperature", "isotonic"] = given(
-        "--kind",
-        type=click.Choice(["temperature", "isotonic"]),
-        default="temperature",
-        show_default=True,
-        help="Kind of calibration: temperature for few pairs, isotonic for a thousand or more.",
+    stance: str | None = opt.stance
+    llm: str | None = opt.llm
+    recipe: str | None = opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]")
+    kind: Literal["temperature", "isotonic"] = opt.option(
+        "Kind of calibration: temperature for few pairs, isotonic for a thousand or more.", default="temperature"
     )
-    output: str | None = given(
-        "--output", "-o", by=opt.file, help="Write the calibration to FILE, for a recipe to use."
-    )
-    plot: str | None = given(
-        "--plot", by=opt.file, help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."
-    )
-    as_json: bool = given(opt.json)
-    device: str | None = given(opt.device)
-    quiet: bool = given(opt.quiet)
+    output: str | None = opt.output("Write the calibration to FILE, for a recipe to use.")
+    plot: str | None = opt.option("Write a reliability plot, before and after, to FILE (.png, .svg or .pdf).", "FILE")
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
 
 
-@opt.command(Calibrate)
+@opt.command
 def calibrate(asked: Calibrate) -> None:
     """Measure how reliable a judge's confidence is, and calibrate it.
 
     \b
     ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
-    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --strategy hybrid
+    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --plot reliability.png
 
     PAIRS is a JSON Lines file with claim, evidence and label. With --corpus it can have doc_id instead of evidence, or
     be SciFact's own file of claims. The error is the expected calibration error: the average
@@ -77,7 +62,7 @@ def calibrate(asked: Calibrate) -> None:
         [(asked.output, "the calibration"), (asked.plot, "the plot")], (asked.pairs, asked.corpus, settings.recipe)
     )
     found = load_pairs(Path(asked.pairs)) if asked.corpus is None else _pairs_of(asked.pairs, asked.corpus)
-    changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict, strategy=asked.strategy)
+    changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
     with (
         runtime(settings, asked.quiet) as opened,
         progress_bar("judging", asked.quiet, unit="pairs") as update,
@@ -90,12 +75,8 @@ def calibrate(asked: Calibrate) -> None:
 
         save_reliability({"before": report.before, "after": report.after}, Path(asked.plot))
     facts = {**report.to_dict(), "output": asked.output, "plot": asked.plot}
-    if asked.as_json:
-        print_json(facts)
-    else:
-        print_fields(
-            stdout(), {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
-        )
+    said = {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
+    print_answer(asked.as_json, facts, said)
     if report.failed:
         raise Incomplete(
             f"{report.failed:,} of {counted(len(found), 'pair')} could not be judged. The first: {report.reason}"

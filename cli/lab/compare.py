@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ...core.errors import UsageError
 from .. import opt
 from ..common import counted, notice, print_hanging, print_json, printable, stdout
-from ..opt import given
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
@@ -27,24 +24,20 @@ _CLAIM_CHARS = 200
 class Compare:
     """The arguments and options of `ccheck compare`."""
 
-    runs: tuple[str, ...] = given(click.argument("runs", nargs=-1, required=True, metavar="RUN RUN..."))
-    qrels: str = given(opt.qrels)
-    metrics: tuple[str, ...] = given(opt.metrics)
-    claims: str | None = given("--claims", by=opt.file, help="Claims file, for the text of the most-changed claims.")
-    changes: int = given(
-        "--changes", by=opt.number, least=0, most=1000, default=5, help="How many of the most-changed claims to show."
+    runs: tuple[str, ...] = opt.argument("RUN RUN...")
+    qrels: str = opt.qrels
+    metrics: tuple[str, ...] = opt.metrics
+    claims: str | None = opt.option("Claims file, for the text of the most-changed claims.", "FILE")
+    changes: int = opt.option("How many of the most-changed claims to show.", least=0, most=1000, default=5)
+    common: bool = opt.option(
+        "Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, as "
+        "with trec_eval -c, because a run has no lines for a claim without hits."
     )
-    common: bool = given(
-        "--common",
-        is_flag=True,
-        help="Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, "
-        "as with trec_eval -c, because a run has no lines for a claim without hits.",
-    )
-    as_json: bool = given(opt.json)
-    quiet: bool = given(opt.quiet)
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
 
 
-@opt.command(Compare)
+@opt.command
 def compare(asked: Compare) -> None:
     """Compare runs claim by claim, with significance tests.
 

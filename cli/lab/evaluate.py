@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -15,7 +15,6 @@ from ...core.errors import Incomplete, UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
 from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
-from ..opt import completed, given
 from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
@@ -42,76 +41,46 @@ if TYPE_CHECKING:
 class Evaluate:
     """The arguments and options of `ccheck evaluate`."""
 
-    recipes: tuple[str, ...] = given(
-        click.argument("recipes", nargs=-1, metavar="[RECIPE]...", shell_complete=completed("recipes"))
+    recipes: tuple[str, ...] = opt.argument("[RECIPE]...", required=False, complete="recipes")
+    claims: str | None = opt.option(opt.CLAIMS_HELP, "FILE", heading=opt.EVERYDAY)
+    qrels: str | None = opt.option(opt.QRELS_HELP, "FILE")
+    verdicts: str | None = opt.option("True stances and verdicts, to measure the judge as well.", "FILE")
+    metrics: tuple[str, ...] = opt.metrics
+    ablation: str | None = opt.option(
+        "Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck recipes "
+        "show prints them.",
+        "A,B",
     )
-    claims: str | None = given("--claims", by=opt.file, help=opt.CLAIMS_HELP)
-    qrels: str | None = given("--qrels", by=opt.file, help=opt.QRELS_HELP)
-    pairs: str | None = given(
-        "--pairs",
-        by=opt.file,
-        help="Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or "
-        "doc_id (a document in the store).",
+    depth: int | None = opt.depth
+    limit: int | None = opt.limit
+    run: str | None = opt.option("Also write the rankings as TREC runs; for several recipes, to FOLDER.", "FILE|FOLDER")
+    report: str | None = opt.option("Also write an HTML report with tables and plots to FILE.", "FILE")
+    as_json: bool = opt.as_json
+    store: str | None = opt.store
+    quiet: bool = opt.quiet
+    pairs: str | None = opt.option(
+        "Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or doc_id (a "
+        "document in the store).",
+        "FILE",
+        heading="Judges and questions",
     )
-    verdict: str | None = given(
-        "--verdict",
-        type=click.Choice(["auto", "stance", "llm"]),
-        help="Verdict method to measure with --pairs.  [default: the recipe's, auto]",
+    verdict: Literal["auto", "stance", "llm"] | None = opt.option(
+        "Verdict method to measure with --pairs.  [default: the recipe's, auto]"
     )
-    averitec: str | None = given(
-        "--averitec",
-        by=opt.file,
-        help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.",
+    averitec: str | None = opt.option(
+        "Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.", "FILE"
     )
-    predictions: str | None = given(
-        "--predictions", by=opt.file, hidden=True, help="With --averitec: also write the task's prediction file."
-    )
-    score: str | None = given(
-        "--score",
-        by=opt.file,
-        hidden=True,
-        help="With --averitec: measure this prediction file instead of running a recipe.",
-    )
-    ev2r: str | None = given(
-        "--ev2r",
-        hidden=True,
-        metavar="MODEL",
-        help="With --averitec: also let this language model judge the recall (Ev2R).",
-    )
-    verdicts: str | None = given(
-        "--verdicts", by=opt.file, help="True stances and verdicts, to measure the judge as well."
-    )
-    metrics: tuple[str, ...] = given(opt.metrics)
-    ablation: str | None = given(
-        "--ablation",
-        metavar="A,B",
-        help="Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck "
-        "recipes show prints them.",
-    )
-    depth: int | None = given(opt.depth)
-    run_path: str | None = given(
-        "--run",
-        "run_path",
-        metavar="FILE|FOLDER",
-        help="Also write the rankings as TREC runs; for several recipes, to FOLDER.",
-    )
-    report: str | None = given("--report", by=opt.file, help="Also write an HTML report with tables and plots to FILE.")
-    replace: tuple[str, ...] = given(opt.replace)
-    limit: int | None = given(opt.limit)
-    sample: int | None = given(opt.sample, hidden=True)
-    seed: int = given(opt.seed, hidden=True)
-    fresh: bool = given(opt.fresh, hidden=True)
-    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
-    llm: str | None = given(opt.llm)
-    stance: str | None = given(opt.stance)
-    as_json: bool = given(opt.json)
-    store: str | None = given(opt.store)
-    model: str | None = given(opt.model)
-    device: str | None = given(opt.device, hidden=True)
-    quiet: bool = given(opt.quiet)
+    predictions: str | None = opt.option("With --averitec: also write the task's prediction file.", "FILE")
+    score: str | None = opt.option("With --averitec: measure this prediction file instead of running a recipe.", "FILE")
+    ev2r: str | None = opt.option("With --averitec: also let this language model judge the recall (Ev2R).", "MODEL")
+    llm: str | None = opt.under(opt.ADVANCED, opt.llm)
+    stance: str | None = opt.stance
+    replace: tuple[str, ...] = opt.replace
+    fresh: bool = opt.fresh
+    trust_remote_code: bool | None = opt.trust_remote_code
 
 
-@opt.command(Evaluate)
+@opt.command
 def evaluate(asked: Evaluate) -> None:
     """Measure recipes on claims with judgements.
 
@@ -166,10 +135,8 @@ def evaluate(asked: Evaluate) -> None:
         metrics=asked.metrics,
         depth=asked.depth,
         limit=asked.limit,
-        sample=asked.sample,
-        seed=asked.seed,
     )
-    runs = _run_files(asked.run_path, list(found))
+    runs = _run_files(asked.run, list(found))
     check_outputs(
         [*((file, f"the run of {name}") for name, file in runs.items()), (asked.report, "the report")],
         (asked.claims, asked.qrels, asked.verdicts, *asked.recipes),
@@ -212,8 +179,8 @@ def _check_pairs_options(asked: Evaluate) -> None:
     """Raises UsageError for what has no meaning with --pairs."""
     if len(asked.recipes) > 1:
         raise UsageError("--pairs measures one judge. Name at most one recipe")
-    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run_path", "report", "limit", "sample", "fresh")
-    if given := [{"metrics": "metric", "run_path": "run"}.get(name, name) for name in useless if getattr(asked, name)]:
+    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run", "report", "limit", "fresh")
+    if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)
         raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from ...core.files import check_output
 from .. import opt
 from ..common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
-from ..opt import given
 from ..progress import runtime
 
 
@@ -15,77 +14,39 @@ from ..progress import runtime
 class Mine:
     """The arguments and options of `ccheck mine`."""
 
-    claims: str = given(opt.claims)
-    qrels: str = given(opt.qrels)
-    store: str | None = given(opt.store)
-    recipe: str | None = given(opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"))
-    replace: tuple[str, ...] = given(opt.replace)
-    output: str = given("--output", "-o", by=opt.file, required=True, help="JSON Lines file to write.")
-    rerank: str | None = given(
-        "--rerank",
-        metavar="MODEL|URL|late|none",
-        help="Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]",
+    claims: str = opt.claims
+    qrels: str = opt.qrels
+    store: str | None = opt.store
+    recipe: str | None = opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]")
+    replace: tuple[str, ...] = opt.replace
+    output: str = opt.output("JSON Lines file to write.", required=True)
+    rerank: str | None = opt.option(
+        "Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]", "MODEL|URL|late|none"
     )
-    depth: int = given(
-        "--depth",
-        by=opt.number,
-        least=1,
-        most=10_000,
-        default=1000,
-        help="Number of documents of the ranking to consider.",
-    )
-    keep: int = given(
-        "--keep",
-        by=opt.number,
-        least=1,
-        most=10_000,
-        default=500,
-        help="Number of top documents to draw hard negatives from.",
-    )
-    hard: int = given(
-        "--hard",
-        by=opt.number,
-        least=0,
-        most=1000,
-        default=5,
-        help="Number of hard negatives for each relevant document.",
-    )
-    others: int = given(
-        "--random",
-        "others",
-        by=opt.number,
-        least=0,
-        most=1000,
-        default=10,
-        help="Number of random documents for each relevant one.",
-    )
-    corpus: str | None = given(
-        "--corpus", by=opt.file, help="Corpus to draw random documents from.  [default: all judged documents]"
-    )
-    margin: float = given(
-        "--margin",
-        by=opt.decimal,
+    depth: int = opt.option("Number of documents of the ranking to consider.", least=1, most=10_000, default=1000)
+    keep: int = opt.option("Number of top documents to draw hard negatives from.", least=1, most=10_000, default=500)
+    hard: int = opt.option("Number of hard negatives for each relevant document.", least=0, most=1000, default=5)
+    random: int = opt.option("Number of random documents for each relevant one.", least=0, most=1000, default=10)
+    corpus: str | None = opt.option("Corpus to draw random documents from.  [default: all judged documents]", "FILE")
+    margin: float = opt.option(
+        "Skip documents that score above this share of the relevant document's score; 0 skips none.",
         least=0,
         default=0.95,
-        help="Skip documents that score above this share of the relevant document's score; 0 skips none.",
     )
-    duplicates: float = given(
-        "--duplicates",
-        by=opt.decimal,
+    duplicates: float = opt.option(
+        "Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
         least=0,
         most=1,
         default=0.5,
-        help="Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
     )
-    seed: int = given(opt.seed)
-    resume: bool = given("--resume", is_flag=True, help="Continue a run that was interrupted.")
-    trust_remote_code: bool | None = given(opt.remote_code)
-    as_json: bool = given(opt.json)
-    device: str | None = given(opt.device)
-    quiet: bool = given(opt.quiet)
+    seed: int = opt.seed
+    resume: bool = opt.option("Continue a run that was interrupted.")
+    trust_remote_code: bool | None = opt.trust_remote_code
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
 
 
-@opt.command(Mine)
+@opt.command
 def mine(asked: Mine) -> None:
     """Find hard negatives: documents that rank high but are not relevant.
 
@@ -103,7 +64,7 @@ def mine(asked: Mine) -> None:
     target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
     settings = settings_from(**opt.settings_of(asked))
     chosen = MiningOptions(
-        asked.depth, asked.keep, asked.hard, asked.others, asked.margin or None, asked.duplicates, asked.seed
+        asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.duplicates, asked.seed
     )
     with runtime(settings, asked.quiet) as opened:
         mined = mine_from_store(

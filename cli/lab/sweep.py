@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ...core.adjust import in_place_of_rerankers
 from ...core.errors import Incomplete
 from ...core.files import check_output, write_text
 from ...core.redaction import redact
 from .. import opt
 from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
-from ..opt import completed, given
 from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
@@ -29,39 +26,29 @@ if TYPE_CHECKING:
 class Sweep:
     """The arguments and options of `ccheck sweep`."""
 
-    recipe: str = given(click.argument("recipe", shell_complete=completed("recipes")))
-    claims: str = given(opt.claims)
-    qrels: str = given(opt.qrels)
-    grid: tuple[str, ...] = given(
-        "--grid",
-        multiple=True,
-        required=True,
-        metavar="KEY=V,V",
-        help="Setting of the recipe with the values to try: fusion.k=10,20,60. A stage can be true or false: "
+    recipe: str = opt.argument("RECIPE", complete="recipes")
+    claims: str = opt.claims
+    qrels: str = opt.qrels
+    grid: tuple[str, ...] = opt.option(
+        "Setting of the recipe with the values to try: fusion.k=10,20,60. A stage can be true or false: "
         "retrievers.dense=true,false. Repeatable.",
+        "KEY=V,V",
+        required=True,
     )
-    metric: str = given(
-        "--metric", default="nDCG@10", show_default=True, metavar="M", help="Metric that chooses the best point."
-    )
-    folds: int = given(
-        "--folds", by=opt.number, least=2, most=100, default=2, help="Number of folds for the held-out figure."
-    )
-    save: str | None = given("--save", by=opt.file, help="Write the best recipe to FILE, as TOML that extends RECIPE.")
-    depth: int | None = given(opt.depth)
-    replace: tuple[str, ...] = given(opt.replace)
-    limit: int | None = given(opt.limit)
-    sample: int | None = given(opt.sample, hidden=True)
-    seed: int = given(opt.seed, hidden=True)
-    fresh: bool = given(opt.fresh, hidden=True)
-    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
-    as_json: bool = given(opt.json)
-    store: str | None = given(opt.store)
-    model: str | None = given(opt.model)
-    device: str | None = given(opt.device)
-    quiet: bool = given(opt.quiet)
+    metric: str = opt.option("Metric that chooses the best point.", "M", default="nDCG@10")
+    folds: int = opt.option("Number of folds for the held-out figure.", least=2, most=100, default=2)
+    save: str | None = opt.option("Write the best recipe to FILE, as TOML that extends RECIPE.", "FILE")
+    depth: int | None = opt.depth
+    replace: tuple[str, ...] = opt.replace
+    limit: int | None = opt.limit
+    fresh: bool = opt.fresh
+    trust_remote_code: bool | None = opt.trust_remote_code
+    as_json: bool = opt.as_json
+    store: str | None = opt.store
+    quiet: bool = opt.quiet
 
 
-@opt.command(Sweep)
+@opt.command
 def sweep(asked: Sweep) -> None:
     """Measure a recipe over a grid of settings.
 
@@ -78,9 +65,7 @@ def sweep(asked: Sweep) -> None:
     from ...lab.measure.sweep import sweep as measure_grid
 
     ((name, base),) = load_recipes([asked.recipe], replacements(asked.replace)).items()
-    settings = settings_from(
-        store=asked.store, embedding_model=asked.model, device=asked.device, trust_remote_code=asked.trust_remote_code
-    )
+    settings = settings_from(store=asked.store, trust_remote_code=asked.trust_remote_code)
     if not asked.quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
     axes = parse_grid(asked.grid)
@@ -92,8 +77,6 @@ def sweep(asked: Sweep) -> None:
         metrics=[asked.metric],
         depth=asked.depth,
         limit=asked.limit,
-        sample=asked.sample,
-        seed=asked.seed,
     )
     if asked.save is not None:
         check_output(asked.save, "the recipe", (asked.claims, asked.qrels, asked.recipe))
@@ -112,7 +95,7 @@ def sweep(asked: Sweep) -> None:
         finally:  # what is done is shown, also where a point fails or somebody interrupts
             if done and not asked.as_json:
                 _show(done, asked.metric)
-        place, held = best(done, asked.metric), hold_out(done, asked.metric, asked.folds, asked.seed)
+        place, held = best(done, asked.metric), hold_out(done, asked.metric, asked.folds)
     if asked.save is not None:
         write_text(
             asked.save, _saved(Path(asked.save), asked.recipe, base, done[place], asked.metric, held), "the recipe"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import click
-
 from ...core.errors import InvalidData
 from .. import opt
 from ..common import counted, notice
 
 
-@click.command()
-@opt.file(
-    "--passages",
-    required=True,
-    help="Labelled passages: rows with article and passages, or the task2-train-dev.json of Context24.",
-)
-@opt.file("--output", "-o", required=True, help="File to write the expressions to.")
-@opt.quiet
-def expressions(*, passages: str, output: str, quiet: bool) -> None:
+@opt.command
+def expressions(
+    *,
+    passages: str = opt.option(
+        "Labelled passages: rows with article and passages, or the task2-train-dev.json of Context24.",
+        "FILE",
+        required=True,
+    ),
+    output: str = opt.output("File to write the expressions to.", required=True),
+    quiet: bool = opt.quiet,
+) -> None:
     """Learn expressions that are common in passages that ground claims.
 
     \b

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import notice, print_fields, print_json, replacements, settings_from, stdout
-from ..opt import options
+from ..common import notice, print_answer, replacements, settings_from
 from . import train_shared as shared
 
 if TYPE_CHECKING:
@@ -20,53 +18,51 @@ if TYPE_CHECKING:
     from ...lab.train.options import RetrievalOptions
     from ...lab.train.retrieval_data import RetrievalData
 
+Options = TypeVar("Options", bound="RetrievalOptions")
+
 NEEDED = ("corpus", "claims", "qrels", "output")
 FILES = (*NEEDED, "dev_claims", "dev_qrels")
 """Keys that a TOML file can have besides the settings, with the same names as the options."""
 
 
-data_options = options(
-    opt.file("--corpus", help="Documents, in any format that ccheck ingest reads."),
-    opt.file("--claims", help=opt.CLAIMS_HELP),
-    opt.file("--qrels", help="Relevance judgements: TSV with claim, document and grade."),
-    opt.file("--dev-claims", help="Claims to measure on.  [default: a part of --claims]"),
-    opt.file("--dev-qrels", help="Judgements of --dev-claims.  [default: --qrels]"),
-    shared.output,
-    shared.base,
-    click.option("--preset", metavar="NAME", help="Settings of a published system. docs/training.md lists them."),
-    shared.config,
-)
-"""The options of files, which all three have."""
-training_options = options(
-    opt.number("--epochs", least=0, help="Number of passes over the data."),
-    opt.number("--batch", least=1, help="Rows per batch."),
-    click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate."),
-    click.option("--metric", metavar="NAME", help="Metric that chooses the best epoch.  [default: nDCG@10]"),
-    shared.seed,
-    shared.split,
-    shared.others("clip=0.5"),
-    shared.overwrite,
-    opt.device,
-    opt.json,
-    opt.quiet,
-)
-"""The settings that are most often changed, which all three have; --set has the others."""
-negatives = opt.file("--negatives", help="Hard negatives, from ccheck mine.")
+@dataclass(frozen=True, kw_only=True)
+class Data(shared.Training):
+    """The options that trainings on a corpus have."""
+
+    corpus: str | None = opt.option("Documents, in any format that ccheck ingest reads.", "FILE", heading="Data")
+    claims: str | None = opt.option(opt.CLAIMS_HELP, "FILE")
+    qrels: str | None = opt.option("Relevance judgements: TSV with claim, document and grade.", "FILE")
+    dev_claims: str | None = opt.option("Claims to measure on.  [default: a part of --claims]", "FILE")
+    dev_qrels: str | None = opt.option("Judgements of --dev-claims.  [default: --qrels]", "FILE")
+    metric: str | None = opt.option("Metric that chooses the best epoch.  [default: nDCG@10]", "NAME")
 
 
-@click.command()
-@data_options
-@options(
-    click.option(
-        "--loss",
-        type=click.Choice(["multiple-negatives", "triplet"]),
-        help="Loss function.  [default: multiple-negatives]",
-    ),
-    negatives,
-)
-@training_options
-@shared.resume
-def embedder(**given: Any) -> None:
+negatives_option = opt.option("Hard negatives, from ccheck mine.", "FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder(Data):
+    """What `ccheck train embedder` is given."""
+
+    negatives: str | None = negatives_option
+    resume: bool = shared.resume_option
+    loss: Literal["multiple-negatives", "triplet"] | None = opt.option("Loss function.  [default: multiple-negatives]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reranker(Data):
+    """What `ccheck train reranker` is given."""
+
+    negatives: str | None = negatives_option
+    resume: bool = shared.resume_option
+    store: str | None = opt.option("Store with the corpus.  [default: a temporary store]", "STORE")
+    recipe: str | None = opt.recipe("Recipe whose retrieval finds candidates.  [default: default]")
+    replace: tuple[str, ...] = opt.replace
+    loss: Literal["bce", "margin", "softmax"] | None = opt.option("Loss function.  [default: bce]")
+
+
+@opt.command
+def embedder(asked: Embedder) -> None:
     """Train an embedding model on claims and the documents that bear on them.
 
     \b
@@ -79,17 +75,11 @@ def embedder(**given: Any) -> None:
     from ...lab.train.embedder import train_embedder
     from ...lab.train.options import EmbedderOptions
 
-    chosen, files = shared.prepared(EmbedderOptions, given, FILES, NEEDED)
-    with shared.listening(given["quiet"]) as listener:
-        data = _data(files, chosen, listener)
-        report = train_embedder(chosen, data, Path(files["output"]), **shared.how(given, listener))
-    _print(report, given["as_json"])
+    _train(asked, EmbedderOptions, train_embedder)
 
 
-@click.command()
-@data_options
-@training_options
-def adapter(**given: Any) -> None:
+@opt.command
+def adapter(asked: Data) -> None:
     """Train an adapter for the claims' embeddings; documents stay as they are.
 
     \b
@@ -100,25 +90,11 @@ def adapter(**given: Any) -> None:
     from ...lab.train.adapter import train_adapter
     from ...lab.train.options import AdapterOptions
 
-    chosen, files = shared.prepared(AdapterOptions, given, FILES, NEEDED)
-    with shared.listening(given["quiet"]) as listener:
-        data = _data(files, chosen, listener)
-        report = train_adapter(chosen, data, Path(files["output"]), **shared.how(given, listener))
-    _print(report, given["as_json"])
+    _train(asked, AdapterOptions, train_adapter)
 
 
-@click.command()
-@data_options
-@options(
-    click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="Loss function.  [default: bce]"),
-    negatives,
-    click.option("--store", metavar="STORE", help="Store with the corpus.  [default: a temporary store]"),
-    opt.recipe("Recipe whose retrieval finds candidates.  [default: default]"),
-    opt.replace,
-)
-@training_options
-@shared.resume
-def reranker(replace: tuple[str, ...], **given: Any) -> None:
+@opt.command
+def reranker(asked: Reranker) -> None:
     """Train a reranking model on claims and the documents that bear on them.
 
     \b
@@ -135,17 +111,26 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
     from ...lab.train.options import RerankerOptions
     from ...lab.train.reranker import train_reranker
 
-    chosen, files = shared.prepared(RerankerOptions, given, (*FILES, "store"), NEEDED)
-    with shared.listening(given["quiet"]) as listener:
+    chosen, files = shared.prepared(RerankerOptions, asked, (*FILES, "store"), NEEDED)
+    with shared.listening(asked.quiet) as listener:
         data = _data(files, chosen, listener)
-        settings = settings_from(store=files["store"], recipe=chosen.recipe, device=given["device"])
+        settings = settings_from(store=files["store"], recipe=chosen.recipe, device=asked.device)
         corpus = str(files["corpus"]) if files["store"] is None else None
+        replace = replacements(asked.replace)
         with (
             Runtime(settings, listener.message) as opened,
-            open_candidates(opened, data.documents, corpus=corpus, replace=replacements(replace)) as candidates,
+            open_candidates(opened, data.documents, corpus=corpus, replace=replace) as candidates,
         ):
-            report = train_reranker(chosen, data, Path(files["output"]), candidates, **shared.how(given, listener))
-    _print(report, given["as_json"])
+            report = train_reranker(chosen, data, Path(files["output"]), candidates, **shared.how(asked, listener))
+    _print(report, asked.as_json)
+
+
+def _train(asked: Data, kind: type[Options], train: Callable[..., Report]) -> None:
+    chosen, files = shared.prepared(kind, asked, FILES, NEEDED)
+    with shared.listening(asked.quiet) as listener:
+        data = _data(files, chosen, listener)
+        report = train(chosen, data, Path(files["output"]), **shared.how(asked, listener))
+    _print(report, asked.as_json)
 
 
 def _data(files: Mapping[str, Any], chosen: RetrievalOptions, listener: Listener) -> RetrievalData:
@@ -163,8 +148,9 @@ def _data(files: Mapping[str, Any], chosen: RetrievalOptions, listener: Listener
 
 
 def _print(report: Report, as_json: bool) -> None:
-    if as_json:
-        print_json(report.to_dict())
-        return
-    print_fields(stdout(), {"output": str(report.output), "base": report.base, **shared.figure_fields(report.figures)})
-    notice(*report.notes)
+    figures = {
+        f"{one.metric} {one.group} ({one.claims})": f"{one.describe()}, {one.change()}" for one in report.figures
+    }
+    print_answer(as_json, report.to_dict(), {"output": str(report.output), "base": report.base} | figures)
+    if not as_json:
+        notice(*report.notes)

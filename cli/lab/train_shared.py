@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import UsageError
 from .. import opt
@@ -19,36 +18,38 @@ if TYPE_CHECKING:
     from ...lab.train.loop import Listener
     from ...lab.train.options import TrainingOptions
 
-output = click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to.")
-base = click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]")
-config = opt.file("--config", help="TOML file with settings and file names. Command-line options take precedence.")
-seed = opt.number("--seed", least=0, help="Random seed.  [default: 0]")
-split = click.option(
-    "--split",
-    type=click.Choice(["document", "claim"]),
-    help="Separate training and test data by document or by claim.  [default: document]",
-)
-overwrite = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
-resume = click.option("--resume", is_flag=True, help="Continue a training that was interrupted.")
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The options that all trainings have; `--set` has the other settings."""
 
-def others(example: str) -> opt.Option:
-    """`--set`, for the settings that have no option of their own."""
-    return click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help=f"Any other setting of docs/training.md, as TOML: {example}. Repeatable.",
+    output: str | None = opt.output("Folder to write the model to.", "FOLDER", heading="Files")
+    base: str | None = opt.option("Model to start from.  [default: all-MiniLM-L6-v2]", "MODEL")
+    preset: str | None = opt.option("Settings of a published system. docs/training.md lists them.", "NAME")
+    config: str | None = opt.option(
+        "TOML file with settings and file names. Command-line options take precedence.", "FILE"
     )
+    overwrite: bool = opt.option("Replace the output if it exists.")
+    epochs: int | None = opt.option("Number of passes over the data.", least=0, heading="Settings")
+    batch: int | None = opt.option("Rows per batch.", least=1)
+    learning_rate: float | None = opt.option("Peak learning rate.", least=0)
+    seed: int | None = opt.option("Random seed.  [default: 0]", least=0)
+    split: Literal["document", "claim"] | None = opt.option(
+        "Separate training and test data by document or by claim.  [default: document]"
+    )
+    settings: tuple[str, ...] = opt.option(
+        "Any other setting of docs/training.md, as TOML: clip=0.5. Repeatable.", "KEY=VALUE", names=("--set",)
+    )
+    device: str | None = opt.under("Running", opt.device)
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
 
 
+resume_option = opt.option("Continue a training that was interrupted.")
 T = TypeVar("T", bound="TrainingOptions")
 
 
-def prepared(
-    kind: type[T], given: Mapping[str, Any], files: Sequence[str], needed: Collection[str]
-) -> tuple[T, dict[str, Any]]:
+def prepared(kind: type[T], asked: Training, files: Sequence[str], needed: Collection[str]) -> tuple[T, dict[str, Any]]:
     """The settings of a training, and what it reads and writes: both come from options or from the --config file.
 
     `files` are the names of the latter, which are not settings. Raises UsageError if one that is needed is missing,
@@ -58,21 +59,23 @@ def prepared(
     from ...lab.train.options import load_options, read_config
 
     require_training()
-    config = read_config(Path(given["config"])) if given["config"] else {}
+    config = read_config(Path(asked.config)) if asked.config else {}
     preset = config.pop("preset", None)
-    values = {name: config.pop(name, None) for name in files}
-    values |= {name: given[name] for name in files if given.get(name)}
+    given = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    values = {name: given[name] or config.pop(name, None) for name in files}
+    config = {name: value for name, value in config.items() if name not in files}
     flags = {name: given[name] for name in kind.model_fields if name in given}
-    chosen = load_options(kind, given["preset"] or preset, config, flags | settings_of(given["settings"]))
+    chosen = load_options(kind, asked.preset or preset, config, flags | settings_of(asked.settings))
     for name in files:
         if name in needed and not values[name]:
             raise UsageError(f"--{name} is missing (or {name} in the --config file)")
     return chosen, values
 
 
-def how(given: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
-    """A training's arguments besides its settings and data; `resume` only for commands that have the option."""
-    return {"listener": listener, **{name: given[name] for name in ("device", "overwrite", "resume") if name in given}}
+def how(asked: Training, listener: Listener) -> dict[str, Any]:
+    """A training's arguments besides its settings and data; an adapter's does not resume."""
+    resume = {"resume": asked.resume} if hasattr(asked, "resume") else {}
+    return {"device": asked.device, "overwrite": asked.overwrite, "listener": listener} | resume
 
 
 def settings_of(given: Sequence[str]) -> dict[str, Any]:

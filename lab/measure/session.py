@@ -8,7 +8,6 @@ with Runtime(resolve({"store": "local:papers"}).settings) as runtime, open_sessi
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,22 +58,15 @@ def read_evaluation_data(
     metrics: Sequence[str] = (),
     depth: int | None = None,
     limit: int | None = None,
-    sample: int | None = None,
-    seed: int = 0,
 ) -> EvaluationData:
-    """Read the files of an evaluation; `sample` draws claims at random, then `limit` keeps the first ones.
+    """Read the files of an evaluation; `limit` keeps the first claims.
 
     Raises NotFound, InvalidData, UsageError (an unknown metric) or MissingExtra.
     """
     wanted = tuple(dict.fromkeys(metrics or DEFAULT_METRICS))
     check_metrics(wanted)
     judged, all_claims = read_qrels(qrels), read_claims(claims)
-    chosen = all_claims
-    if sample is not None:
-        places = sorted(random.Random(seed).sample(range(len(chosen)), min(sample, len(chosen))))  # noqa: S311
-        chosen = [chosen[place] for place in places]
-    if limit is not None:
-        chosen = chosen[:limit]
+    chosen = all_claims[:limit]
     if len(chosen) < len(all_claims):
         judged = only(judged, [str(claim.id) for claim in chosen])
     gold = read_gold(verdicts) if verdicts is not None else None
