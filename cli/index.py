@@ -12,7 +12,6 @@ SECTIONS = {
     "Documents": {
         "fields": "List the fields to filter on, with examples of their values.",
         "show": "Show documents as they are stored.",
-        "sample": "Show some documents, chosen at random.",
         "export": "Write all documents as JSON Lines, for ccheck ingest.",
         "remove": "Remove documents by id, by a filter, or if a source lacks them.",
     },

@@ -72,36 +72,7 @@ def show(
             _print(found[id_], as_json)
     missing = [id_ for id_ in ids if id_ not in found]
     if missing:
-        raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index sample shows some ids")
-
-
-@opt.command
-def sample(
-    *,
-    n: int = opt.option("Number of documents to show.", least=1, most=10_000, default=5),
-    filters: tuple[str, ...] = only,
-    store: str | None = opt.store,
-    as_json: bool = opt.as_json,
-) -> None:
-    """Show some documents, chosen at random.
-
-    \b
-    ccheck index sample -n 3 --filter 'year<1990'
-    """
-    import random
-
-    with opened_store(store) as opened:
-        kept: list[Document] = []
-        # Reservoir sampling (Vitter 1985, algorithm R): each document is as likely as any other.
-        for number, document in enumerate(opened.scan(_conditions(opened, filters))):
-            if len(kept) < n:
-                kept.append(document)
-            elif (place := random.randrange(number + 1)) < n:  # noqa: S311
-                kept[place] = document
-    for document in kept:
-        _print(document, as_json)
-    if not kept:
-        notice("no document matches the filters" if filters else "the store is empty")
+        raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index export prints all")
 
 
 @opt.command

@@ -102,9 +102,12 @@ Function = Callable[..., None]
 @overload
 def command(function: Function, /) -> click.Command: ...
 @overload
-def command(*, name: str | None = ..., **more: Any) -> Callable[[Function], click.Command]: ...
-def command(function: Function | None = None, /, *, name: str | None = None, **more: Any) -> Any:
-    """Make a command of a function: of its parameters, or of the fields of the dataclass that is its only one."""
+def command(*, name: str | None = ..., env: str | None = ...) -> Callable[[Function], click.Command]: ...
+def command(function: Function | None = None, /, *, name: str | None = None, env: str | None = None) -> Any:
+    """Make a command of a function: of its parameters, or of the fields of the dataclass that is its only one.
+
+    `env` begins the names of the environment variables that set its options, too.
+    """
 
     def decorate(function: Function) -> click.Command:
         hints = get_type_hints(function)
@@ -114,10 +117,10 @@ def command(function: Function | None = None, /, *, name: str | None = None, **m
         fields = inspect.signature(declared or function).parameters
         params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
         callback = (lambda **given: function(declared(**given))) if declared is not None else function
-        for one in params if "auto_envvar_prefix" in more.get("context_settings", {}) else ():
-            one.show_envvar = True  # type: ignore[attr-defined]
+        for one in params if env is not None else ():
+            one.envvar, one.show_envvar = f"{env}_{str(one.name).upper()}", True  # type: ignore[attr-defined]
         own = name or function.__name__.rstrip("_").replace("_", "-")
-        return Command(own, params=params, callback=callback, help=inspect.getdoc(function), **more)
+        return Command(own, params=params, callback=callback, help=inspect.getdoc(function))
 
     return decorate if function is None else decorate(function)
 

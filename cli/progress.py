@@ -6,14 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .common import stderr
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import ProgressColumn
 
     from ..core.runtime import Runtime
     from ..core.settings import Settings
@@ -57,17 +55,26 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
     With a `unit` it also shows how many of how many are done.
     """
     from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = stderr()
     if quiet or not console.is_terminal:
         yield lambda done, total, *, facts="", name=None: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
+    what, facts_shown = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
+    times = (TimeElapsedColumn(), TextColumn("taken,"), TimeRemainingColumn(), TextColumn("left"))
+    columns = (what, BarColumn(), TaskProgressColumn(), facts_shown, *times)
     with contextlib.ExitStack() as shown:
         _bars.append(console)
         shown.callback(_bars.remove, console)
-        bar = shown.enter_context(Progress(*columns, _times(), console=console, transient=True, redirect_stdout=False))
+        bar = shown.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
         task = bar.add_task(escape(name), total=None, facts="")
 
         def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
@@ -80,25 +87,6 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
             bar.update(task, completed=done, total=total, facts=escape(facts))
 
         yield update
-
-
-def _times() -> ProgressColumn:
-    """The time taken, and what is left if that is known: alone, either could be taken for the other."""
-    from rich.progress import ProgressColumn, Task
-    from rich.table import Column
-    from rich.text import Text
-
-    class Times(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            taken = f"{_clock(task.elapsed or 0)} taken"
-            left = task.time_remaining
-            return Text(taken if left is None or task.finished else f"{taken}, about {_clock(left)} left", "cyan")
-
-    return Times(Column(no_wrap=True))  # on a narrow terminal the bar gets shorter instead
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=max(0, int(seconds))))
 
 
 @contextmanager

@@ -90,7 +90,7 @@ class Served:
     )
 
 
-@opt.command(context_settings={"auto_envvar_prefix": "CCHECK_SERVE"})
+@opt.command(env="CCHECK_SERVE")
 def rerank(asked: Served) -> None:
     """Serve rerankers and an embedding model over HTTP.
 

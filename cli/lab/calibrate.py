@@ -33,7 +33,6 @@ class Calibrate:
         "Kind of calibration: temperature for few pairs, isotonic for a thousand or more.", default="temperature"
     )
     output: str | None = opt.output("Write the calibration to FILE, for a recipe to use.")
-    plot: str | None = opt.option("Write a reliability plot, before and after, to FILE (.png, .svg or .pdf).", "FILE")
     as_json: bool = opt.as_json
     quiet: bool = opt.quiet
 
@@ -44,7 +43,7 @@ def calibrate(asked: Calibrate) -> None:
 
     \b
     ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
-    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --plot reliability.png
+    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --kind isotonic
 
     PAIRS is a JSON Lines file with claim, evidence and label. With --corpus it can have doc_id instead of evidence, or
     be SciFact's own file of claims. The error is the expected calibration error: the average
@@ -58,9 +57,7 @@ def calibrate(asked: Calibrate) -> None:
     from ...verdict.examples import load_pairs
 
     settings = settings_from(**opt.settings_of(asked))
-    check_outputs(
-        [(asked.output, "the calibration"), (asked.plot, "the plot")], (asked.pairs, asked.corpus, settings.recipe)
-    )
+    check_outputs([(asked.output, "the calibration")], (asked.pairs, asked.corpus, settings.recipe))
     found = load_pairs(Path(asked.pairs)) if asked.corpus is None else _pairs_of(asked.pairs, asked.corpus)
     changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
     with (
@@ -70,11 +67,7 @@ def calibrate(asked: Calibrate) -> None:
         report = measure(open_stance_method(opened, changes), found, asked.kind, update)
     if asked.output is not None:
         save_calibration(report.calibration, Path(asked.output))
-    if asked.plot is not None:
-        from ...lab.measure.plots import save_reliability
-
-        save_reliability({"before": report.before, "after": report.after}, Path(asked.plot))
-    facts = {**report.to_dict(), "output": asked.output, "plot": asked.plot}
+    facts = {**report.to_dict(), "output": asked.output}
     said = {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
     print_answer(asked.as_json, facts, said)
     if report.failed:

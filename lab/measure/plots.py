@@ -1,4 +1,4 @@
-"""Plots of evaluations, as SVG or a file."""
+"""Plots of evaluations, as SVG."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from ...core.errors import UsageError
 from ...core.extras import require
-from ...core.files import writing_bytes
 from ...core.page import inert
 from ...core.text import shortened
 from .types import Classified, Measured
@@ -79,34 +76,20 @@ def differences(values: Sequence[float], metric: str) -> str:
 
 def reliability(measured: Reliability) -> str:
     """The share that is right by confidence; the bars are shares of all labels."""
-    return _drawn(lambda axes: _reliability(axes, {"": measured}))
 
+    def draw(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], linestyle="--", color="#565c64", label="perfectly calibrated")
+        filled = [place for place in measured.bins if place.count]
+        label = f"calibration error {measured.error:.3f}, {measured.pairs:,} pairs"
+        confidences, shares = [place.confidence or 0.0 for place in filled], [place.accuracy or 0.0 for place in filled]
+        axes.plot(confidences, shares, marker="o", color=_colour(0), label=label)
+        middles = [(place.low + place.high) / 2 for place in measured.bins]
+        counts = [place.count / measured.pairs for place in measured.bins]
+        axes.bar(middles, counts, width=1 / len(measured.bins), alpha=0.2, color=_colour(0))
+        axes.set(xlabel="confidence", ylabel="share that is right (bars: share of all)", xlim=(0, 1), ylim=(0, 1.02))
+        axes.legend(loc="upper left", fontsize="small")
 
-def save_reliability(measured: Mapping[str, Reliability], file: Path) -> None:
-    """The same, a line for each name, as a file (.png, .svg, .pdf).
-
-    Raises MissingExtra without matplotlib, UsageError for another kind of file.
-    """
-    if file.suffix not in (".png", ".svg", ".pdf"):
-        raise UsageError(f"{file}: plots can be written as .png, .svg or .pdf files")
-    with writing_bytes(file, "the plot") as stream:
-        _draw(lambda axes: _reliability(axes, measured), stream, file.suffix.removeprefix("."))
-
-
-def _reliability(axes: Any, measured: Mapping[str, Reliability]) -> None:
-    axes.plot([0, 1], [0, 1], linestyle="--", color="#565c64", label="perfectly calibrated")
-    for number, (name, one) in enumerate(measured.items()):
-        filled = [place for place in one.bins if place.count]
-        axes.plot(
-            [place.confidence or 0.0 for place in filled], [place.accuracy or 0.0 for place in filled], marker="o",
-            color=_colour(number),
-            label=f"{name}{': ' if name else ''}calibration error {one.error:.3f}, {one.pairs:,} pairs",
-        )  # fmt: skip
-        middles = [(place.low + place.high) / 2 for place in one.bins]
-        shares = [place.count / one.pairs for place in one.bins]
-        axes.bar(middles, shares, width=1 / len(one.bins), alpha=0.2, color=_colour(number))
-    axes.set(xlabel="confidence", ylabel="share that is right (bars: share of all)", xlim=(0, 1), ylim=(0, 1.02))
-    axes.legend(loc="upper left", fontsize="small")
+    return _drawn(draw)
 
 
 def confusion(classified: Classified) -> str:
@@ -146,21 +129,17 @@ def _name(text: str) -> str:
 
 def _drawn(draw: Callable[[Any], None]) -> str:
     """The SVG of one pair of axes, the same for the same figures. Raises MissingExtra without matplotlib."""
-    file = io.BytesIO()
-    _draw(draw, file, "svg")
-    return file.getvalue().decode("utf-8")
-
-
-def _draw(draw: Callable[[Any], None], file: IO[bytes], kind: str) -> None:
     require("drawing", "evaluation", "matplotlib")
     import matplotlib
     from matplotlib.figure import Figure
 
+    file = io.BytesIO()
     # Names come from recipes, in which $ does not mean mathematics.
     with matplotlib.rc_context({"svg.hashsalt": "ccheck", "svg.fonttype": "path", "text.parse_math": False}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else None
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the table beside it has the whole name
             draw(figure.add_subplot())
-            figure.savefig(file, format=kind, metadata=metadata)
+            figure.savefig(file, format="svg", metadata=metadata)
+    return file.getvalue().decode("utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -79,19 +78,6 @@ def test_a_claim_without_a_command_is_for_query():
 def test_synonyms_are_words_for_commands_that_exist_and_no_commands():
     words = [word for some in SYNONYMS.values() for word in some]
     assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
-
-
-def test_rare_options_work_and_are_not_in_the_help():
-    shown = ccheck("query", "--help").out
-    query = cli.get_command(click.Context(cli), "query")
-    hidden = {one.opts[0] for one in query.params if isinstance(one, click.Option) and one.hidden}
-    assert 8 < len(hidden) < 15 and not any(f"  {name} " in shown for name in hidden)
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-    rare = page.partition("## Rare options")[2]
-    for path, command in ALL:
-        for one in command.params:
-            if isinstance(one, click.Option) and one.hidden:
-                assert f"`{one.opts[0]}`" in rare, (path, one.opts)
 
 
 def test_the_list_of_commands_says_what_each_says_of_itself():

@@ -109,11 +109,6 @@ def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     assert len(found("local:papers", "ice")) == 1 and "1 record without an id" in ran.err
 
 
-def test_strict_stops_at_the_first(mixed):
-    ran = ccheck("ingest", mixed, "--no-dense", "--strict")
-    assert ran.code == 5 and f"{mixed}:4: line 1 has another document" in ran.err
-
-
 def test_rejects_go_where_they_are_sent(mixed, tmp_path):
     ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "bad.jsonl")
     assert ran.code == 7 and len((tmp_path / "bad.jsonl").read_text().splitlines()) == 4
@@ -295,7 +290,6 @@ def test_another_layout_is_refused_with_both_in_the_message(embedded):
 @pytest.mark.usefixtures("minilm")
 def test_passages_that_make_no_sense():
     for arguments, message in (
-        (["--overlap", "300"], "must be less than the 254 tokens"),
         (["--passage-tokens", "5000"], "reads at most 254 tokens"),
         (["--passage-tokens", "3"], "Invalid value"),
     ):
@@ -342,6 +336,7 @@ def shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     (tmp_path / "shape.toml").write_text(SHAPE)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("CCHECK_LLM_MODEL", "m")
     splade = make_splade(tmp_path / "splade")
     stand_ins = ["--replace", f"naver/splade-v3={splade}", "--replace", "nobody/tuned=all-MiniLM-L6-v2"]
     return ["--recipe", tmp_path / "shape.toml", *stand_ins]
@@ -352,7 +347,7 @@ def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
     few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:6])
     with scripted(writes) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = ccheck("ingest", few, *shape, "--llm", "m", "--dry-run")
+        ran = ccheck("ingest", few, *shape, "--dry-run")
         assert ran.code == 0 and server.requests == []
         for said in (
             "all-MiniLM-L6-v2 stands in for nobody/tuned",
@@ -362,14 +357,14 @@ def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
         ):
             assert said in ran.err
         assert ccheck("index", "info").code == 4  # nothing was stored
-        ran = ccheck("ingest", few, *shape, "--llm", "m", "--json")
+        ran = ccheck("ingest", few, *shape, "--json")
         assert ran.code == 0, ran.err
         (report,) = ran.objects
         assert (report["added"], report["usage"]["llm_calls"], len(server.requests)) == (6, 12, 12)
         assert "all-MiniLM-L6-v2 stands in for nobody/tuned" in report["notices"]
         assert "stands in for naver/splade-v3" in ran.err and "language model: 12 calls" in ran.err
         # Later ingests make the same, without being told.
-        ran = ccheck("ingest", few, "--force", "--llm", "m")
+        ran = ccheck("ingest", few, "--force")
         assert ran.code == 0 and "6 unchanged" in ran.err and len(server.requests) == 12
     with open_store(Settings(data_dir=tmp_path / "home" / "data")) as store:
         info = store.info()
@@ -387,16 +382,18 @@ def test_a_budget_that_is_spent_leaves_what_was_done(tmp_path, shape, monkeypatc
     with scripted(writes) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "1")
-        ran = ccheck("ingest", few, *shape, "--llm", "m", "--max-calls", "2")
+        monkeypatch.setenv("CCHECK_LLM_MAX_CALLS", "2")
+        ran = ccheck("ingest", few, *shape)
         assert ran.code == 7 and "the limit of 2 calls" in ran.err and "Run the same command again" in ran.err
         assert "language model: 2 calls, 200 + 40 tokens" in ran.err
         assert ccheck("index", "info", "--json").objects[0]["documents"] == 1
-        ran = ccheck("ingest", few, *shape, "--llm", "m")
+        monkeypatch.delenv("CCHECK_LLM_MAX_CALLS")
+        ran = ccheck("ingest", few, *shape)
         assert ran.code == 0 and "2 added, 1 unchanged" in ran.err and len(server.requests) == 6
 
 
 def test_a_recipe_s_model_that_is_not_here_stops_before_anything_is_stored(tmp_path, shape):
-    ran = ccheck("ingest", CORPUS, *shape[:4], "--llm", "m")
+    ran = ccheck("ingest", CORPUS, *shape[:4])
     assert ran.code == 4 and "model nobody/tuned" in ran.err
     assert "`ccheck train embedder --preset tuned`" in ran.err and "--replace nobody/tuned=OTHER" in ran.err
     assert ccheck("index", "info").code == 4
@@ -414,13 +411,13 @@ def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
     assert ccheck("index", "info", "--json").objects[0]["layout"]["dense"] == {}
 
 
-def test_a_language_model_that_a_flag_names_takes_the_place_of_the_recipe_s(tmp_path, monkeypatch):
+def test_the_language_model_is_the_recipe_s_or_what_replaces_it(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     (tmp_path / "r.toml").write_text('[ingest.additional]\nllm = "llama-3.2"\n[retrievers.bm25]\n')
     few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:2])
     with scripted(writes) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        for flags, asked in (([], "llama-3.2"), (["--llm", "m"], "m"), (["--replace", "llama-3.2=n"], "n")):
+        for flags, asked in (([], "llama-3.2"), (["--replace", "llama-3.2=n"], "n")):
             # With two posts in the place of one the answers are not of use, and the documents are rejects.
             ran = ccheck("ingest", few, "--recipe", "r.toml", "--store", f"local:{asked}", *flags)
             assert ran.code == 5 and {request["model"] for request in server.requests} == {asked}

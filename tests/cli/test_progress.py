@@ -50,14 +50,6 @@ def test_what_is_said_beside_a_bar_has_a_line_of_its_own():
         assert terminal.lines[-1] == "later …"
 
 
-def test_taken_and_left_are_told_apart():
-    with on_terminal() as terminal:
-        with progress_bar("checking", quiet=False, unit="claims") as update:
-            update(0, None)
-        assert any(re.search(r"0:00:\d\d taken$", line) for line in terminal.lines)
-        assert not any("left" in line for line in terminal.lines)
-
-
 def test_no_rate_before_the_first_document():
     with on_terminal() as terminal:
         with ingest_progress(quiet=False) as show:

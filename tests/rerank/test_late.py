@@ -218,7 +218,7 @@ def test_from_the_command_line(embedded, minilm):
     assert {"bm25", "dense", "rrf", "late"} <= first["scores"].keys() and "rrf" in first["ranks"]
     scores = [piece["score"] for piece in one["evidence"]]
     assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
-    ran = ccheck(*asked[:-2], "--rerank", "late", "--strict", "--rerank-depth", 3)
+    ran = ccheck(*asked[:-2], "--rerank", "late", "--rerank-depth", 3)
     assert ran.code == 0 and sum("late" in piece["scores"] for piece in ran.objects[0]["evidence"]) == 3
     first = by_default[0]
     shown = ccheck(*asked[:4], "-k", 1, "--rerank", "late", "--verdict", "none", "--explain").out
