@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..llm import LanguageModel, Reply, load_prompt, quoted
-from .figures import Order, Rephrase
-from .passages import Select
 
 ELEMENTS, PASSAGES = ("claim", "count", "elements", "chunks"), ("claim", "count", "sentences")
 ELEMENT = ("label", "text")
@@ -33,44 +31,30 @@ class Description(Reply):
     description: str
 
 
-def rephrase_elements(model: Callable[[str | None], LanguageModel]) -> Rephrase:
-    """Asks the language model of a name what an element presents, given the text that stands for it."""
-
-    def rephrase(label: str, text: str, name: str | None) -> str:
-        llm = model(name)
-        prompt = load_prompt(__package__, "figure-description", ELEMENT, llm.prompts_dir)
-        messages = prompt.messages(label=quoted(label), text=quoted(text[:CHUNK_CHARS]))
-        return llm.ask(messages, Description).value.description
-
-    return rephrase
+def rephrased(llm: LanguageModel, label: str, text: str) -> str:
+    """What the element with this label presents, given the text that stands for it."""
+    prompt = load_prompt(__package__, "figure-description", ELEMENT, llm.prompts_dir)
+    messages = prompt.messages(label=quoted(label), text=quoted(text[:CHUNK_CHARS]))
+    return llm.ask(messages, Description).value.description
 
 
-def order_elements(model: Callable[[str | None], LanguageModel]) -> Order:
-    """Asks the language model of a name, which is opened when it is first asked. Numbers begin at 0."""
-
-    def order(claim: str, labels: Sequence[str], chunks: Sequence[str], name: str | None) -> list[int]:
-        llm = model(name)
-        prompt = load_prompt(__package__, "figures", ELEMENTS, llm.prompts_dir)
-        messages = prompt.messages(
-            claim=quoted(claim), count=str(len(labels)), elements=_numbered("label", labels), chunks=_listed(chunks)
-        )
-        answer = llm.ask(messages, ElementOrder, check=lambda reply: _check(reply.order, len(labels)))
-        return [number - 1 for number in answer.value.order]
-
-    return order
+def ordered(llm: LanguageModel, claim: str, labels: Sequence[str], chunks: Sequence[str]) -> list[int]:
+    """The numbers of the elements with these labels, from 0, best first."""
+    prompt = load_prompt(__package__, "figures", ELEMENTS, llm.prompts_dir)
+    read = "\n".join(quoted(text[:CHUNK_CHARS]) for text in chunks)
+    messages = prompt.messages(
+        claim=quoted(claim), count=str(len(labels)), elements=_numbered("label", labels), chunks=read
+    )
+    answer = llm.ask(messages, ElementOrder, check=lambda reply: _check(reply.order, len(labels)))
+    return [number - 1 for number in answer.value.order]
 
 
-def select_texts(model: Callable[[str | None], LanguageModel]) -> Select:
-    """The same for selecting sentences."""
-
-    def select(claim: str, texts: Sequence[str], name: str | None) -> list[int]:
-        llm = model(name)
-        prompt = load_prompt(__package__, "grounding-passages", PASSAGES, llm.prompts_dir)
-        messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=_numbered("sentence", texts))
-        answer = llm.ask(messages, Selection, check=lambda reply: _check(reply.selected, len(texts)))
-        return [number - 1 for number in answer.value.selected]
-
-    return select
+def selected(llm: LanguageModel, claim: str, texts: Sequence[str]) -> list[int]:
+    """The numbers of the sentences, from 0, that ground the claim."""
+    prompt = load_prompt(__package__, "grounding-passages", PASSAGES, llm.prompts_dir)
+    messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=_numbered("sentence", texts))
+    answer = llm.ask(messages, Selection, check=lambda reply: _check(reply.selected, len(texts)))
+    return [number - 1 for number in answer.value.selected]
 
 
 def _check(numbers: Sequence[int], count: int) -> None:
@@ -85,7 +69,3 @@ def _numbered(name: str, texts: Sequence[str]) -> str:
     return "\n".join(
         f'{{"number": {number}, "{name}": {quoted(text[:CHUNK_CHARS])}}}' for number, text in enumerate(texts, 1)
     )
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return "\n".join(quoted(text[:CHUNK_CHARS]) for text in texts)

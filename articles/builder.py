@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from ..core.errors import InvalidData
 from ..core.text import TEXT_CHARS
@@ -14,6 +14,8 @@ from .mentions import resolve
 from .types import Article, Element, Kind, Mention, Section
 
 ELEMENTS = 2_000
+TABLE_CHARS = 20_000
+"""How much of a table's cells is read."""
 _SPACE = re.compile(r"\s+")
 _STATED = re.compile(
     r"((?:(?:extended data|supplementary|supporting|additional)\s)?"
@@ -59,16 +61,18 @@ class Line:
         return "".join(self.parts).rstrip()
 
 
-@dataclass(slots=True)
-class _Float:
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A figure, table or supplement as a file has it; see `Element`."""
+
     id: str
     kind: Kind
     label: str
     caption: str
-    image: str | None
-    parent: str | None
-    place: int | None
-    content: str
+    image: str | None = None
+    parent: str | None = None
+    content: str = ""
+    place: int | None = None
 
 
 class ArticleBuilder:
@@ -80,7 +84,7 @@ class ArticleBuilder:
         self._links: list[tuple[str, Mention]] = []
         self._sections: list[Section] = []
         self._open: list[tuple[str, int]] = []
-        self._floats: list[_Float] = []
+        self._floats: list[Float] = []
 
     def paragraph(self, line: Line | str) -> int:
         """Add a paragraph. Returns the offset at which it ends."""
@@ -114,42 +118,21 @@ class ArticleBuilder:
         if title and self._length > start:
             self._sections.append(Section(title, start, self._length, len(self._open) + 1))
 
-    def element(
-        self,
-        identifier: str,
-        kind: Kind,
-        label: str,
-        caption: str,
-        *,
-        image: str | None = None,
-        parent: str | None = None,
-        floating: bool = False,
-        content: str = "",
-    ) -> None:
+    def element(self, one: Float, *, floating: bool = False) -> None:
         """Add an element where the text now ends; `floating`: its place in the file says nothing."""
         if len(self._floats) >= ELEMENTS:
             raise InvalidData(f"the article has too many figures and tables: more than {ELEMENTS:,}")
-        label, caption = tidy(label).strip(" .:|"), tidy(caption).strip()
+        label, caption = tidy(one.label).strip(" .:|"), tidy(one.caption).strip()
         if not label and (stated := _STATED.match(caption)) is not None:
             label, caption = stated[1], caption[stated.end() :]
-        whole = next((one.label for one in self._floats if one.id == parent), "")
-        if whole and (part := _PART.fullmatch(label)) is not None:
-            label = whole + part[1]
-        known = {one.id for one in self._floats}
+        known = {other.id: other.label for other in self._floats}
+        if known.get(one.parent or "") and (part := _PART.fullmatch(label)) is not None:
+            label = known[one.parent or ""] + part[1]
+        identifier = one.id
         while not identifier or identifier in known:
-            identifier = f"{identifier or kind}-{len(self._floats) + 1}"
-        self._floats.append(
-            _Float(
-                identifier,
-                kind,
-                label,
-                caption,
-                image,
-                parent,
-                None if floating else self._length,
-                tidy(content).strip(),
-            )
-        )
+            identifier = f"{identifier or one.kind}-{len(self._floats) + 1}"
+        content, place = tidy(one.content).strip(), None if floating else self._length
+        self._floats.append(replace(one, id=identifier, label=label, caption=caption, content=content, place=place))
 
     def article(self, identifier: str, title: str, metadata: Mapping[str, Value] | None = None) -> Article:
         """The article. Raises InvalidData if there is no text at all."""
@@ -166,17 +149,13 @@ class ArticleBuilder:
             if one.content:
                 self._parts.append(f"\n{one.content}")
                 self._length += 1 + len(one.content)
-            elements.append(
-                Element(
-                    one.id, one.kind, one.label or said[:40], one.caption, end - len(said), end,
-                    one.image, one.parent, (), one.place, one.content,
-                )
-            )  # fmt: skip
+            named = asdict(replace(one, label=one.label or said[:40]))
+            elements.append(Element(**named, start=end - len(said), end=end))
         text = "".join(self._parts)
         if not text:
             raise InvalidData("the article has no text")
         body = text[:captions]
-        resolved, _ = resolve(body, elements, self._links)
+        resolved = resolve(body, elements, self._links)
         sections = sorted(self._sections, key=lambda one: (one.start, one.level))
         return Article(
             identifier, tidy(title).strip(), text, captions, tuple(sections), tuple(resolved), metadata or {}

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ..core.errors import UsageError
 from ..core.fusion import Scored, fuse
-from ..core.grounding_stages import Searched
+from ..core.grounding_stages import ChunkRun, ElementRun, PassagesStage
 from ..core.stages import Fusion
 from ..core.types import Vector
+from .types import Element
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..llm import LanguageModel
+
 Key = TypeVar("Key", bound=tuple[str, int])
+FindImage: TypeAlias = Callable[[str, Element], Path | None]
+"""An article's id and an element to the element's image, if it is there."""
 _HYBRID = Fusion()
 
 
@@ -37,47 +42,53 @@ class ImageEncoder:
     queries: Callable[[Sequence[str]], Sequence[Vector]]
 
 
-Embedders: TypeAlias = Mapping[str | None, TextEncoder]
-"""Embedding models by the name in the recipe; None is the default one."""
+def _no_llm(name: str | None) -> LanguageModel:
+    raise UsageError("this recipe asks a language model. Choose one with --llm MODEL")
 
 
-ImageEncoders: TypeAlias = Mapping[str, ImageEncoder]
-"""Models of images by the name in the recipe."""
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models that a recipe names, by that name; None is the default one.
 
+    `llm` opens a language model. `find_image` gives the images of runs of the kind image.
+    """
 
-def encoder_of(embedders: Embedders, model: str | None) -> TextEncoder:
-    """Raises UsageError if the model was not loaded."""
-    if model not in embedders:
-        raise UsageError(f"this recipe needs the embedding model {model or 'of the settings'}, which is not loaded")
-    return embedders[model]
+    embedders: Mapping[str | None, TextEncoder] = field(default_factory=dict)
+    images: Mapping[str, ImageEncoder] = field(default_factory=dict)
+    llm: Callable[[str | None], LanguageModel] = _no_llm
+    find_image: FindImage = lambda article, element: None
 
-
-def encode_claim(embedders: Embedders, model: str | None, instruction: str, claim: str) -> Vector:
-    return encoder_of(embedders, model).queries([instruction + claim])[0]
+    def encoder(self, name: str | None) -> TextEncoder:
+        """Raises UsageError if the model was not loaded."""
+        if name not in self.embedders:
+            raise UsageError(f"this recipe needs the embedding model {name or 'of the settings'}, which is not loaded")
+        return self.embedders[name]
 
 
 def searched(
-    retriever: Searched,
+    run: ElementRun | ChunkRun | PassagesStage,
+    claim: str,
     keys: Sequence[Key],
     words: Callable[[], NDArray[np.float64]],
-    vectors: Callable[[], Sequence[Vector]],
-    claim: Callable[[], Vector],
+    texts: Callable[[], Sequence[str]],
+    models: Models,
 ) -> Scored[Key]:
     """Keys by their scores, best first; with words alone only those that share one with the claim.
 
-    `words` and `vectors` give one row for each key. They are only called where the retriever needs them.
+    `words` gives the score of each key, `texts` what is embedded for it, where the run's retriever needs them.
     """
     import numpy as np
 
     rankings: dict[str, Scored[Key]] = {}
-    if keys and retriever in ("bm25", "hybrid"):
+    if keys and run.retriever in ("bm25", "hybrid"):
         scores = words()
         order = np.argsort(-scores, kind="stable")
         rankings["bm25"] = [(keys[row], float(scores[row])) for row in order if scores[row] > 0]
-    if keys and retriever in ("dense", "hybrid"):
-        cosines = np.asarray(vectors()) @ claim()
+    if keys and run.retriever in ("dense", "hybrid"):
+        encoder = models.encoder(run.model)
+        cosines = np.asarray(encoder.documents(texts())) @ encoder.queries([run.instruction + claim])[0]
         order = np.argsort(-cosines, kind="stable")
         rankings["dense"] = [(keys[row], float(cosines[row])) for row in order]
-    if retriever == "hybrid":
+    if run.retriever == "hybrid":
         return fuse(rankings, dict.fromkeys(rankings, 1.0), _HYBRID)
     return next(iter(rankings.values()), [])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..core.analysis import query_terms, sentence_spans, terms
 from ..core.errors import NotFound, UsageError
@@ -13,23 +12,19 @@ from ..core.fusion import Projection, Scored, projected
 from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun
 from ..core.types import Vector
 from . import Article, Element
+from .asking import ordered, rephrased
 from .bm25 import Bm25Index
 from .chunks import Cut, Span, cited_in, citing
-from .embedding import Embedders, ImageEncoders, encode_claim, encoder_of, searched
-from .merge import merged
+from .embedding import Models, searched
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Order: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str | None], Sequence[int]]
-"""A claim, the labels of elements, the best chunks and a model's name to the elements' numbers, best first."""
-Rephrase: TypeAlias = Callable[[str, str, str | None], str]
-"""An element's label, the text that stands for it and a model's name to what the model says the element presents."""
-FindImage: TypeAlias = Callable[[str, Element], Path | None]
-"""An article's id and an element to the element's image, if it is there."""
-_INDEXES = 64
-"""How many articles' chunks are kept."""
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+_Key: TypeAlias = tuple[str, int]
+"""An article's id and the number of an element among its candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class Why:
     granularity: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "start": self.start, "end": self.end, "granularity": self.granularity}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +55,16 @@ class FigureRanker:
     """Ranks the elements of articles for claims.
 
     BM25 of element-guided runs has the statistics of all articles given, that of chunk-guided runs those of the
-    articles that are asked. `embedders` and `images` are by the name of the model in the recipe. `order` and `rephrase`
-    ask a language model. `find_image` gives the images of runs of the kind image.
+    articles that are asked.
     """
 
-    def __init__(
-        self,
-        articles: Sequence[Article],
-        stage: FiguresStage,
-        embedders: Embedders | None = None,
-        order: Order | None = None,
-        rephrase: Rephrase | None = None,
-        images: ImageEncoders | None = None,
-        find_image: FindImage = lambda article, element: None,
-    ) -> None:
-        self._stage, self._embedders, self._order, self._rephrase = stage, embedders or {}, order, rephrase
-        self._images, self._find_image = images or {}, find_image
+    def __init__(self, articles: Sequence[Article], stage: FiguresStage, models: Models | None = None) -> None:
+        self._stage, self._models = stage, models or Models()
         self._cuts = {article.id: Cut(article) for article in articles}
-        self._elements = {
-            article.id: candidates(article, supplements=stage.supplements, panels=stage.panels) for article in articles
-        }
-        self._rows: dict[str, range] = {}
-        for key, some in self._elements.items():
-            first = self._rows[next(reversed(self._rows))].stop if self._rows else 0
-            self._rows[key] = range(first, first + len(some))
-        self._indexes: dict[str, Bm25Index] = {}
-        self._texts: dict[tuple[str, str], list[str]] = {}
-        self._vectors: dict[tuple[str, str], list[Vector]] = {}
-        self._pictures: dict[tuple[str, str], list[Vector | None]] = {}
-        self._chunks: dict[tuple[str, str, int], _Chunks] = {}
+        self._elements = {article.id: candidates(article, stage) for article in articles}
+        keys = [(one, number) for one, some in self._elements.items() for number in range(len(some))]
+        self._rows = {key: row for row, key in enumerate(keys)}
+        self._made: dict[tuple[object, ...], Any] = {}
 
     @property
     def articles(self) -> list[str]:
@@ -115,9 +91,18 @@ class FigureRanker:
         order += [(key, 0.0) for key in keys if key not in scored]
         chunks = next((found for _, found in rankings if found), {})
         return [
-            RankedElement(one, self._elements[one][number], rank, float(score), self._why(claim, one, number, chunks))
-            for rank, ((one, number), score) in enumerate(order, 1)
+            RankedElement(key[0], self._element(key), rank, float(score), self._why(claim, key, chunks))
+            for rank, (key, score) in enumerate(order, 1)
         ]
+
+    def _element(self, key: _Key) -> Element:
+        return self._elements[key[0]][key[1]]
+
+    def _once(self, make: Callable[[], Made], *key: object) -> Made:
+        """What was made under this key, from then on."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]  # type: ignore[no-any-return]
 
     # -- runs
 
@@ -127,183 +112,112 @@ class FigureRanker:
         if isinstance(run, ElementRun):
             return self._by_elements(name, run, claim, keys), {}
         if isinstance(run, ImageRun):
-            return self._by_images(name, run, claim, keys), {}
+            return self._by_images(run, claim, articles), {}
         return self._by_chunks(run, claim, articles, keys)
 
     def _by_elements(self, name: str, run: ElementRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
-        rows = [self._rows[one][number] for one, number in keys]
-
         def words() -> NDArray[np.float64]:
-            if name not in self._indexes:
-                texts = [text for one in self._elements for text in self._texts_of(name, one, run)]
-                self._indexes[name] = Bm25Index([terms(text) for text in texts])
-            return self._indexes[name].scores(query_terms(claim))[rows]
+            index = self._once(lambda: Bm25Index([terms(self._text(name, run, key)) for key in self._rows]), name)
+            return index.scores(query_terms(claim))[[self._rows[key] for key in keys]]
 
-        def vectors() -> Sequence[Vector]:
-            wanted = [one for one in dict.fromkeys(one for one, _ in keys) if (name, one) not in self._vectors]
-            texts = [text for one in wanted for text in self._texts_of(name, one, captions_once(run))]
-            made = iter(encoder_of(self._embedders, run.model).documents(texts)) if texts else iter(())
-            for one in wanted:
-                self._vectors[name, one] = [next(made) for _ in self._elements[one]]
-            return [self._vectors[name, one][number] for one, number in keys]
+        # Repeating a caption changes nothing for an embedding but its length.
+        once = run.model_copy(update={"captions": 1})
+        return searched(run, claim, keys, words, lambda: [self._text(name, once, key) for key in keys], self._models)
 
-        return _searched(run, claim, keys, words, vectors, self._embedders)
+    def _text(self, name: str, run: ElementRun, key: _Key) -> str:
+        """The text that stands for an element. If a model has to rephrase it, it is asked once."""
+        element = self._element(key)
+        text = represent(self._cuts[key[0]], element, run)
+        if not run.rephrased:
+            return text
+        return self._once(lambda: rephrased(self._models.llm(run.llm), element.task_id, text), name, key)
 
-    def _texts_of(self, name: str, article: str, run: ElementRun) -> list[str]:
-        """The text that stands for each element of an article. If a model has to rephrase it, it is asked once."""
-        texts = self._texts.get((name, article))
-        if texts is None:
-            elements = self._elements[article]
-            texts = [represent(self._cuts[article], one, run) for one in elements]
-            if not run.rephrased:
-                return texts
-            if self._rephrase is None:
-                raise UsageError("this recipe asks a language model what figures present. Choose one with --llm MODEL")
-            texts = [self._rephrase(one.task_id, text, run.llm) for one, text in zip(elements, texts, strict=True)]
-            self._texts[name, article] = texts
-        return texts
-
-    def _by_images(self, name: str, run: ImageRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
-        encoder = self._images.get(run.model)
+    def _by_images(self, run: ImageRun, claim: str, articles: Sequence[str]) -> Scored[_Key]:
+        encoder = self._models.images.get(run.model)
         if encoder is None:
             raise UsageError(f"this recipe needs the model of images {run.model}, which is not loaded")
-        for article in dict.fromkeys(one for one, _ in keys):
-            if (name, article) not in self._pictures:
-                files = [self._find_image(article, element) for element in self._elements[article]]
-                made = iter(encoder.images([one for one in files if one is not None]))
-                self._pictures[name, article] = [None if one is None else next(made) for one in files]
-        vectors = {(one, number): self._pictures[name, one][number] for one, number in keys}
-        asked = encoder.queries([claim])[0]
-        scored = [(key, float(vector @ asked)) for key, vector in vectors.items() if vector is not None]
+
+        def pictures(article: str) -> list[Vector | None]:
+            files = [self._models.find_image(article, element) for element in self._elements[article]]
+            made = iter(encoder.images([one for one in files if one is not None]))
+            return [None if one is None else next(made) for one in files]
+
+        [asked] = encoder.queries([claim])
+        found = {one: self._once(lambda one=one: pictures(one), run.model, one) for one in articles}  # type: ignore[misc]
+        scored = [
+            ((one, number), float(vector @ asked))
+            for one, vectors in found.items()
+            for number, vector in enumerate(vectors)
+            if vector is not None
+        ]
         return sorted(scored, key=lambda item: -item[1])
 
     def _by_chunks(
         self, run: ChunkRun, claim: str, articles: Sequence[str], keys: Sequence[_Key]
     ) -> tuple[Scored[_Key], Mapping[_Key, list[Why]]]:
-        chunks: list[tuple[str, int]] = []
-        cited: dict[tuple[str, int], list[_Key]] = {}
-        spans: dict[tuple[str, int], Why] = {}
-        for one in articles:
-            for number, (span, granularity, elements) in enumerate(self._cut_chunks(one, run)):
-                chunks.append((one, number))
-                cited[(one, number)] = [(one, element) for element in elements]
-                spans[(one, number)] = Why(self._cuts[one].article.text[slice(*span)], *span, granularity)
-        texts = [spans[chunk].text for chunk in chunks]
-        ranking = _searched(
+        found = {(one, number): chunk for one in articles for number, chunk in enumerate(self._chunks(one, run))}
+        texts = [chunk.text for chunk, _ in found.values()]
+        ranking = searched(
             run,
             claim,
-            chunks,
+            list(found),
             lambda: Bm25Index([terms(text) for text in texts]).scores(query_terms(claim)),
-            lambda: encoder_of(self._embedders, run.model).documents(texts),
-            self._embedders,
+            lambda: texts,
+            self._models,
         )
-        ranking = [(chunk, score) for chunk, score in ranking if score > 0]
-        if run.order == "llm":
-            found = self._ordered(run, claim, keys, [spans[chunk].text for chunk, _ in ranking[: run.chunks]])
-        else:
-            how: Projection = "sum" if run.order == "rank-fusion" else "first"
-            found = projected(ranking, lambda chunk: cited[chunk], how)
+        ranking = [(key, score) for key, score in ranking if score > 0]
         why: dict[_Key, list[Why]] = {}
-        for chunk, _ in ranking:
-            for key in cited[chunk]:
-                why.setdefault(key, []).append(spans[chunk])
-        return found, why
+        for key, _ in ranking:
+            chunk, cited = found[key]
+            for one in cited:
+                why.setdefault(one, []).append(chunk)
+        if run.order == "llm":
+            labels = [self._element(key).task_id for key in keys]
+            best = [found[key][0].text for key, _ in ranking[: run.chunks]]
+            numbers = ordered(self._models.llm(run.llm), claim, labels, best)
+            return [(keys[number], 1 / rank) for rank, number in enumerate(numbers, 1)], why
+        how: Projection = "sum" if run.order == "rank-fusion" else "first"
+        return projected(ranking, lambda key: found[key][1], how), why
 
-    def _cut_chunks(self, article: str, run: ChunkRun) -> _Chunks:
-        key = (article, f"{run.granularity} {run.captions}", run.tokens)
-        if key not in self._chunks:
-            if len(self._chunks) >= _INDEXES:
-                self._chunks.pop(next(iter(self._chunks)))
-            elements = self._elements[article]
-            spans = self._cuts[article].at(run.granularity, run.tokens)
+    def _chunks(self, article: str, run: ChunkRun) -> list[tuple[Why, list[_Key]]]:
+        """The chunks of an article, each with the elements that it cites."""
+
+        def made() -> list[tuple[Why, list[_Key]]]:
+            cut, elements = self._cuts[article], self._elements[article]
+            text, spans = cut.article.text, cut.at(run.granularity, run.tokens)
+            chunks = [Why(text[slice(*span)], *span, run.granularity) for span in spans]
             cited = cited_in(spans, elements)
-            made: _Chunks = [(span, run.granularity, some) for span, some in zip(spans, cited, strict=True)]
             if run.captions:
-                made += [((one.start, one.end), "caption", [number]) for number, one in enumerate(elements)]
-            self._chunks[key] = made
-        return self._chunks[key]
+                chunks += [Why(text[one.start : one.end], one.start, one.end, "caption") for one in elements]
+                cited += [[number] for number in range(len(elements))]
+            keys = [[(article, number) for number in numbers] for numbers in cited]
+            return list(zip(chunks, keys, strict=True))
 
-    def _ordered(self, run: ChunkRun, claim: str, keys: Sequence[_Key], texts: Sequence[str]) -> Scored[_Key]:
-        if self._order is None:
-            raise UsageError("this recipe asks a language model to order figures. Choose one with --llm MODEL")
-        labels = [self._elements[one][number].task_id for one, number in keys]
-        numbers = self._order(claim, labels, texts, run.llm)
-        return [(keys[number], 1 / rank) for rank, number in enumerate(numbers, 1)]
+        return self._once(made, article, run.granularity, run.captions, run.tokens)
 
     # -- why
 
-    def _why(self, claim: str, article: str, number: int, chunks: Mapping[_Key, list[Why]]) -> tuple[Why, ...]:
+    def _why(self, claim: str, key: _Key, chunks: Mapping[_Key, list[Why]]) -> tuple[Why, ...]:
         """The sentences that speak for an element: of its caption, that cite it, and around its place."""
-        most, found = self._stage.why, chunks.get((article, number))
-        if most == 0:
-            return ()
+        most, found = self._stage.why, chunks.get(key)
         if found and all(isinstance(run, ChunkRun) for run in self._stage.runs.values()):
             return tuple(found[:most])
-        cut, element = self._cuts[article], self._elements[article][number]
-        pieces = [
-            Why(element_text, start, end, "caption")
-            for start, end, element_text in (
-                (element.start + a, element.start + b, cut.article.text[element.start + a : element.start + b])
-                for a, b in sentence_spans(cut.article.text[element.start : element.end])
-            )
-        ]
+        cut, element = self._cuts[key[0]], self._element(key)
+        text, first = cut.article.text, element.start
+        pieces = [(first + a, first + b, "caption") for a, b in sentence_spans(text[first : element.end])]
         numbers = dict.fromkeys(citing(cut.sentences, element))
         if (home := home_paragraph(cut, element)) is not None:
             numbers.update(dict.fromkeys(n for n, (start, _) in enumerate(cut.sentences) if home[0] <= start < home[1]))
-        pieces += [Why(cut.article.text[slice(*cut.sentences[n])], *cut.sentences[n], "sentence") for n in numbers]
-        wanted = query_terms(claim)
-        scores = Bm25Index([terms(piece.text) for piece in pieces]).scores(wanted)
+        pieces += [(*cut.sentences[n], "sentence") for n in numbers]
+        scores = Bm25Index([terms(text[start:end]) for start, end, _ in pieces]).scores(query_terms(claim))
         best = sorted(range(len(pieces)), key=lambda one: (-scores[one], one))
-        return tuple(pieces[one] for one in best[:most] if scores[one] > 0) or tuple(pieces[:1])
+        best = [one for one in best if scores[one] > 0] or [0]
+        return tuple(Why(text[slice(*pieces[n][:2])], *pieces[n]) for n in best[:most] if pieces)
 
 
-_Key: TypeAlias = tuple[str, int]
-"""An article's id and the number of an element among its candidates."""
-_Chunks: TypeAlias = list[tuple[Span, str, list[int]]]
-
-
-def _searched(
-    run: ElementRun | ChunkRun,
-    claim: str,
-    keys: Sequence[_Key],
-    words: Callable[[], NDArray[np.float64]],
-    vectors: Callable[[], Sequence[Vector]],
-    embedders: Embedders,
-) -> Scored[_Key]:
-    """Keys by the run's retriever, best first."""
-    return searched(
-        run.retriever, keys, words, vectors, lambda: encode_claim(embedders, run.model, run.instruction, claim)
-    )
-
-
-def captions_once(run: ElementRun) -> ElementRun:
-    """The same with the caption once: repeating it changes nothing for an embedding but its length."""
-    return run.model_copy(update={"captions": 1})
-
-
-def candidates(article: Article, *, supplements: bool = False, panels: bool = False) -> list[Element]:
-    """The elements that are ranked. With `panels`, the cited parts of a figure take its place."""
-    whole = [one for one in article.elements if supplements or one.kind != "supplement"]
-    if not panels:
-        return whole
-    parents = {one.parent for one in whole}
-    found: list[Element] = []
-    for one in whole:
-        letters = sorted({letter for mention in one.mentions for letter in mention.panels})
-        if one.kind != "figure" or one.id in parents or one.parent is not None or not letters:
-            found.append(one)
-            continue
-        found += [
-            replace(
-                one,
-                id=f"{one.id}#{letter}",
-                label=f"{one.label}{letter}",
-                parent=one.id,
-                mentions=tuple(m for m in one.mentions if letter in m.panels or not m.panels),
-            )
-            for letter in letters
-        ]
-    return found
+def candidates(article: Article, stage: FiguresStage) -> list[Element]:
+    """The elements that are ranked."""
+    return [one for one in article.elements if stage.supplements or one.kind != "supplement"]
 
 
 def home_paragraph(cut: Cut, element: Element) -> Span | None:
@@ -335,3 +249,38 @@ def represent(cut: Cut, element: Element, run: ElementRun) -> str:
             chunks = spans(run.tokens if name == "windows" else run.characters)
             parts += [text[slice(*chunks[n])] for n in citing(chunks, element)]
     return " ".join(parts)
+
+
+def merged(rankings: Sequence[Scored[Key]], weights: Sequence[float], stage: FiguresStage) -> list[tuple[Key, float]]:
+    """One ranking, best first, as `stage.merge` says (see `FiguresStage`). A single ranking stays as it is.
+
+    Equal scores keep the order in which the keys first came up. Round robin's score is 1 / rank.
+    """
+    if len(rankings) == 1:
+        return list(rankings[0])
+    if stage.merge in ("round-robin", "top-k"):
+        grows = stage.merge == "round-robin"
+        keys = _in_turn([[key for key, _ in ranking] for ranking in rankings], 1 if grows else stage.k, grows)
+        return [(key, 1 / rank) for rank, key in enumerate(keys, 1)]
+    totals: dict[Key, float] = {}
+    for place, (ranking, weight) in enumerate(zip(rankings, weights, strict=True)):
+        best = max((score for _, score in ranking), default=0.0)
+        for rank, (key, score) in enumerate(ranking, 1):
+            if stage.merge == "rank-and-score":
+                share = 1 / (rank * stage.s**place)
+            else:
+                share = weight * max(score, 0.0) / best if best > 0 else 0.0
+            totals[key] = totals.get(key, 0.0) + share
+    return sorted(totals.items(), key=lambda item: -item[1])
+
+
+def _in_turn(rankings: Sequence[Sequence[Key]], portion: int, grows: bool) -> list[Key]:
+    """Takes the new keys in each ranking's next `portion`, in passes. If `grows`, it is one larger with each pass."""
+    keys: dict[Key, None] = {}
+    start = 0
+    while any(start < len(ranking) for ranking in rankings):
+        for ranking in rankings:
+            keys.update(dict.fromkeys(ranking[start : start + portion]))
+        start += portion
+        portion += grows
+    return list(keys)

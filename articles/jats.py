@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..core.text import whole_number
 from ..core.types import Value
-from .builder import ArticleBuilder, Line
+from .builder import TABLE_CHARS, ArticleBuilder, Float, Line
 from .types import Article, Kind
 from .xml import all_text, attribute, child, children, entity, find, is_entity, name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
 
-_FLOATS = {"fig": "figure", "table-wrap": "table", "supplementary-material": "supplement"}
+_FLOATS: dict[str, Kind] = {"fig": "figure", "table-wrap": "table", "supplementary-material": "supplement"}
 _GROUPS = ("fig-group", "table-wrap-group")
 _BLOCKS = frozenset(
     ("p", "sec", "title", "list", "list-item", "def-list", "def-item", "def", "term", "disp-quote", "boxed-text", "ack",
@@ -29,8 +29,6 @@ _KEPT_APART = re.compile(
     r"(?=.*(?:fig|tab|leg|cap))(?:list of )?(?:figures?|tables?|legends?|captions?|and|&|[\W\d])+", re.IGNORECASE
 )
 """The title of a section at the end that holds figures and tables, wherever they belong."""
-TABLE_CHARS = 20_000
-"""How much of a table's cells is read."""
 
 
 def is_jats(root: Node) -> bool:
@@ -162,13 +160,14 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     if tag in _GROUPS:
         caption = child(node, "caption")
         if caption is not None or child(node, "label") is not None:
-            builder.element(identifier, "figure" if tag == "fig-group" else "table", all_text(child(node, "label")),
-                            all_text(caption, _NO_TEXT), floating=floating)  # fmt: skip
+            label, said = all_text(child(node, "label")), all_text(caption, _NO_TEXT)
+            whole: Kind = "figure" if tag == "fig-group" else "table"
+            builder.element(Float(identifier, whole, label, said), floating=floating)
             parent = identifier or None
         for one in children(node, *_FLOATS, *_GROUPS):
             _float(one, builder, floating=floating, parent=parent)
         return
-    kind: Kind = _FLOATS[tag]  # type: ignore[assignment]
+    kind = _FLOATS[tag]
     graphic = next((one for one in node.iter() if name(one) in ("graphic", "media")), None)
     image = attribute(graphic, "href") if graphic is not None else None
     image = image or (attribute(node, "href") if kind == "supplement" else None)
@@ -178,9 +177,8 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
-    builder.element(
-        identifier, kind, all_text(child(node, "label")), f"{said} {foot}".strip(), image=image, parent=parent,
-        floating=floating, content=" ".join(filter(None, cells))[:TABLE_CHARS],
-    )  # fmt: skip
+    content = " ".join(filter(None, cells))[:TABLE_CHARS]
+    label = all_text(child(node, "label"))
+    builder.element(Float(identifier, kind, label, f"{said} {foot}".strip(), image, parent, content), floating=floating)
     for one in children(node, *_GROUPS, "fig"):
         _float(one, builder, floating=floating, parent=identifier or None)

@@ -161,10 +161,8 @@ def label_keys(element: Element) -> list[tuple[Family, Number]]:
     return [(family, _clean(number[1]))] if number is not None else []
 
 
-def resolve(
-    text: str, elements: Sequence[Element], linked: Iterable[tuple[str, Mention]] = ()
-) -> tuple[list[Element], list[str]]:
-    """The elements with their mentions in the text, and the citations that lead to none.
+def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, Mention]] = ()) -> list[Element]:
+    """The elements with their mentions in the text.
 
     `linked` are citations that the file itself connects with an element's id. They win over what the text says.
     """
@@ -174,13 +172,10 @@ def resolve(
             by_key.setdefault(key, element.id)
     mentions: dict[str, dict[tuple[int, int], Mention]] = {element.id: {} for element in elements}
     parents = {element.id: element.parent for element in elements}
-    dangling: dict[str, None] = {}
     for citation in find_citations(text):
         mention = Mention(citation.start, citation.end, citation.panels)
         own = [by_key.get((citation.family, f"{citation.number}{panel}")) for panel in citation.panels]
         ids = dict.fromkeys(one for one in [*own, by_key.get((citation.family, citation.number))] if one is not None)
-        if not ids:
-            dangling[text[citation.start : citation.end]] = None
         for one in ids:
             mentions[one][(mention.start, mention.end)] = mention
             parent = parents.get(one)
@@ -191,11 +186,10 @@ def resolve(
         for owner in (identifier, parents.get(identifier)):
             if owner is not None and owner in taken and _take(taken[owner], mention.start, mention.end):
                 mentions[owner][(mention.start, mention.end)] = mention
-    resolved = [
+    return [
         replace(element, mentions=tuple(sorted(mentions[element.id].values(), key=lambda one: one.start)))
         for element in elements
     ]
-    return resolved, list(dangling)
 
 
 def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core.errors import InvalidData
 from ..core.types import Value
-from .builder import ArticleBuilder
-from .types import Article
+from .builder import ArticleBuilder, Float
+from .types import Article, Kind
 
 
 class _Strict(BaseModel):
@@ -27,7 +27,7 @@ class _OwnElement(_Strict):
     id: str
     label: str
     caption: str = ""
-    kind: Literal["figure", "table", "supplement"] | None = None
+    kind: Kind | None = None
     image: str | None = None
     parent: str | None = None
     content: str = ""
@@ -68,10 +68,9 @@ def read_own(value: Mapping[str, Any], identifier: str) -> Article:
     for section in own.sections:
         _section(section, builder)
     for one in own.elements:
-        kind = one.kind or ("table" if one.label.lower().startswith("tab") else "figure")
-        builder.element(
-            one.id, kind, one.label, one.caption, image=one.image, parent=one.parent, floating=True, content=one.content
-        )
+        kind: Kind = one.kind or ("table" if one.label.lower().startswith("tab") else "figure")
+        found = Float(one.id, kind, one.label, one.caption, one.image, one.parent, one.content)
+        builder.element(found, floating=True)
     metadata: dict[str, Value] = dict(own.metadata)
     return builder.article(own.id or identifier, own.title, metadata)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from ..core.analysis import query_terms, terms
-from ..core.errors import NotFound, UsageError
+from ..core.errors import NotFound
 from ..core.grounding_stages import PassagesStage
 from . import Article
+from .asking import selected
 from .bm25 import Bm25Index
 from .chunks import Cut, Span
-from .embedding import Embedders, encode_claim, encoder_of, searched
+from .embedding import Models, searched
 from .expressions import Expressions
-
-Select: TypeAlias = Callable[[str, Sequence[str], str | None], Sequence[int]]
-"""A claim, numbered texts and a model's name to the numbers of those that a language model selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +30,21 @@ class GroundingPassage:
     score: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "start": self.start, "end": self.end, "section": self.section, "score": self.score}
+        return {name: value for name, value in asdict(self).items() if name != "article"}
 
 
 class PassageRanker:
-    """Finds the passages of articles that ground claims. `select` asks a language model."""
+    """Finds the passages of articles that ground claims."""
 
     def __init__(
         self,
         articles: Sequence[Article],
         stage: PassagesStage,
-        embedders: Embedders | None = None,
+        models: Models | None = None,
         expressions: Expressions | None = None,
-        select: Select | None = None,
     ) -> None:
-        self._stage, self._embedders, self._expressions, self._select = stage, embedders or {}, expressions, select
+        self._stage, self._models, self._expressions = stage, models or Models(), expressions
         self._cuts = {article.id: Cut(article) for article in articles}
-        self._indexes: dict[str, Bm25Index] = {}
 
     @property
     def articles(self) -> list[str]:
@@ -63,19 +59,20 @@ class PassageRanker:
         return sorted(found, key=lambda passage: -passage.score)
 
     def _in_article(self, claim: str, cut: Cut) -> list[GroundingPassage]:
-        stage, text = self._stage, cut.article.text
-        spans = self._spans(cut)
+        stage, spans = self._stage, self._spans(cut)
+        texts = [cut.article.text[slice(*span)] for span in spans]
         if not spans:
             return []
         if stage.select == "llm-article":
-            chosen = self._selected(claim, [text[slice(*span)] for span in spans])
+            chosen = selected(self._models.llm(stage.llm), claim, texts)
             return self._joined(cut, spans, dict.fromkeys(chosen, 1.0))
         ranking = searched(
-            stage.retriever,
+            stage,
+            claim,
             [(cut.article.id, number) for number in range(len(spans))],
-            lambda: self._index(cut, spans).scores(query_terms(claim)),
-            lambda: encoder_of(self._embedders, stage.model).documents([text[slice(*span)] for span in spans]),
-            lambda: encode_claim(self._embedders, stage.model, stage.instruction, claim),
+            lambda: Bm25Index([terms(text) for text in texts]).scores(query_terms(claim)),
+            lambda: texts,
+            self._models,
         )[: stage.sentences]
         scores: dict[int, float] = {}
         for (_, number), score in ranking:
@@ -84,10 +81,10 @@ class PassageRanker:
                     scores[near] = max(scores.get(near, 0.0), score)
         if stage.select == "llm":
             numbers = sorted(scores)
-            kept = self._selected(claim, [text[slice(*spans[number])] for number in numbers])
+            kept = selected(self._models.llm(stage.llm), claim, [texts[number] for number in numbers])
             scores = {numbers[one]: scores[numbers[one]] for one in kept}
         elif self._expressions is not None:
-            held = {n: score for n, score in scores.items() if self._expressions.found_in(text[slice(*spans[n])])}
+            held = {n: score for n, score in scores.items() if self._expressions.found_in(texts[n])}
             scores = held or scores
         return self._joined(cut, spans, scores)
 
@@ -95,17 +92,6 @@ class PassageRanker:
         """The sentences or clauses of the body, without headings."""
         headings = {(section.start, section.start + len(section.title)) for section in cut.article.sections}
         return [span for span in (cut.clauses if self._stage.clauses else cut.sentences) if span not in headings]
-
-    def _index(self, cut: Cut, spans: Sequence[Span]) -> Bm25Index:
-        if cut.article.id not in self._indexes:
-            texts = [terms(cut.article.text[slice(*span)]) for span in spans]
-            self._indexes[cut.article.id] = Bm25Index(texts)
-        return self._indexes[cut.article.id]
-
-    def _selected(self, claim: str, texts: Sequence[str]) -> list[int]:
-        if self._select is None:
-            raise UsageError("this recipe asks a language model to select passages. Choose one with --llm MODEL")
-        return [number for number in self._select(claim, texts, self._stage.llm) if 0 <= number < len(texts)]
 
     def _joined(self, cut: Cut, spans: Sequence[Span], scores: dict[int, float]) -> list[GroundingPassage]:
         """Neighbouring sentences of one paragraph become one passage."""

@@ -10,13 +10,14 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..core.errors import InvalidData
 from ..core.text import whole_number
 from ..core.types import Value
-from .builder import ArticleBuilder, Line
-from .types import Article
+from .builder import ArticleBuilder, Float, Line
+from .types import Article, Kind
 
 AUTHORS = 50
 """How many names are kept."""
@@ -89,17 +90,21 @@ def _of_paragraphs(value: Mapping[str, Any], parse: Mapping[str, Any], identifie
         if section is not None:
             builder.close_section()
     for key, entry in (parse.get("ref_entries") or {}).items():
-        kind = "table" if str(entry.get("type_str") or entry.get("type") or key).lower().startswith("tab") else "figure"
-        said = str(entry.get("text") or entry.get("caption") or "")
-        match, number = _LABEL.match(said), entry.get("num") or entry.get("fig_num")
-        label = match[1] if match else f"{kind.capitalize()} {number or _number(key)}"
-        cells = entry.get("content") or entry.get("html") or ""
-        builder.element(
-            str(key), "table" if kind == "table" else "figure", label, said[match.end() :] if match else said,
-            image=next(iter(entry.get("uris") or []), None), floating=True,
-            content=html.unescape(re.sub(r"<[^>]*>", " ", cells if isinstance(cells, str) else json.dumps(cells))),
-        )  # fmt: skip
+        named = str(entry.get("type_str") or entry.get("type") or key).lower()
+        said, cells = entry.get("text") or entry.get("caption") or "", entry.get("content") or entry.get("html") or ""
+        number = entry.get("num") or entry.get("fig_num") or _number(key)
+        found = _float(str(key), "table" if named.startswith("tab") else "figure", str(said), number)
+        cells = html.unescape(re.sub(r"<[^>]*>", " ", cells if isinstance(cells, str) else json.dumps(cells)))
+        image = next(iter(entry.get("uris") or []), None)
+        builder.element(replace(found, image=image, content=cells), floating=True)
     return builder.article(identifier, _title(value), _metadata(value))
+
+
+def _float(identifier: str, kind: Kind, said: str, number: object) -> Float:
+    """A figure or table; its text may begin with its label."""
+    match = _LABEL.match(said)
+    label = match[1] if match else f"{kind.capitalize()} {number}"
+    return Float(identifier, kind, label, said[match.end() :] if match else said)
 
 
 def _number(key: str) -> str:
@@ -160,17 +165,14 @@ def _of_annotations(value: Mapping[str, Any], content: Mapping[str, Any], identi
             if position <= int(ref["start"]) and int(ref["end"]) <= int(one["end"])
         ]  # fmt: skip
         builder.paragraph(_line(said, inside))
-    for name, kind in (("figure", "figure"), ("table", "table")):
-        captions = spans.get(f"{name}caption", spans.get(f"{name}_caption", []))
-        for number, one in enumerate(spans.get(name, []), 1):
+    kinds: tuple[Kind, Kind] = ("figure", "table")
+    for kind in kinds:
+        captions = spans.get(f"{kind}caption", spans.get(f"{kind}_caption", []))
+        for number, one in enumerate(spans.get(kind, []), 1):
             first, last = int(one["start"]), int(one["end"])
             own = next((c for c in captions if first <= int(c["start"]) and int(c["end"]) <= last), one)
-            said = text[int(own["start"]) : int(own["end"])]
-            match = _LABEL.match(said)
             key = str((one.get("attributes") or {}).get("id") or f"{kind}-{number}")
-            builder.element(
-                key, "table" if kind == "table" else "figure", match[1] if match else f"{kind.capitalize()} {number}",
-                said[match.end() :] if match else said, floating=True,
-            )  # fmt: skip
+            said = text[int(own["start"]) : int(own["end"])]
+            builder.element(_float(key, kind, said, number), floating=True)
     title = "".join(text[int(one["start"]) : int(one["end"])] for one in spans.get("title", [])[:1])
     return builder.article(identifier, _title(value, title), _metadata(value))

@@ -60,7 +60,7 @@ def article_of(document: Document) -> Article:
     text, data = document.text, document.metadata
     try:
         sections = [Section(*_SECTION.validate_json(one)) for one in _lines(data.get(SECTIONS))]
-        elements = [_element(text, *_ELEMENT.validate_json(one)) for one in _lines(data.get(ELEMENTS))]
+        elements = [_element(text, one) for one in _lines(data.get(ELEMENTS))]
         captions = _OFFSET.validate_python(data.get("article.captions"))
         places = [(one.start, one.end) for one in sections] + [(one.start, one.end) for one in elements]
         places += [(mention.start, mention.end) for one in elements for mention in one.mentions]
@@ -98,10 +98,8 @@ _ELEMENT = TypeAdapter(
 )  # fmt: skip
 
 
-def _element(
-    text: str, identifier: str, kind: Kind, label: str, start: int, end: int, last: int, place: int | None,
-    image: str | None, parent: str | None, mentions: list[tuple[int, int, str]],
-) -> Element:  # fmt: skip
+def _element(text: str, line: str) -> Element:
+    identifier, kind, label, start, end, last, place, image, parent, mentions = _ELEMENT.validate_json(line)
     caption = text[start:end].removeprefix(label).removeprefix(". ")
     said = tuple(Mention(first, after, tuple(panels)) for first, after, panels in mentions)
     return Element(identifier, kind, label, caption, start, end, image, parent, said, place, text[end + 1 : last])

@@ -6,15 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from ..core.types import Value
-from .builder import ArticleBuilder, Line
-from .types import Article
+from .builder import TABLE_CHARS, ArticleBuilder, Float, Line
+from .types import Article, Kind
 from .xml import all_text, attribute, child, children, entity, find, is_entity, name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
 
-TABLE_CHARS = 20_000
-_NUMBER = re.compile(r"\d")
 _LABEL = re.compile(r"^\W*(?:fig(?:ure)?|tab(?:le)?)\.?\s*[A-Z]?\d+\s*[.:|]*\s*", re.IGNORECASE)
 
 
@@ -87,23 +85,15 @@ def _inline(node: Node, line: Line) -> None:
 
 
 def _figure(node: Node, builder: ArticleBuilder) -> None:
-    table = node.get("type") == "table"
+    kind: Kind = "table" if node.get("type") == "table" else "figure"
     head, number = all_text(child(node, "head")), all_text(child(node, "label"))
-    kind = "table" if table else "figure"
-    word = "Table" if table else "Figure"
-    label = f"{word} {number}" if _NUMBER.search(number) or number else head
+    label = f"{kind.capitalize()} {number}" if number else head
     said = all_text(child(node, "figDesc"))
     # The heading is usually the label, sometimes with the caption's first sentence after it.
     own, said = _LABEL.sub("", head), _LABEL.sub("", said)
     caption = said if not own or said.startswith(own) else f"{own} {said}"
     graphic = child(node, "graphic")
     cells = [all_text(one) for one in node.iter() if name(one) == "cell"]
-    builder.element(
-        attribute(node, "id") or "",
-        "table" if kind == "table" else "figure",
-        label,
-        caption,
-        image=attribute(graphic, "url") if graphic is not None else None,
-        floating=True,
-        content=" ".join(filter(None, cells))[:TABLE_CHARS],
-    )
+    image = attribute(graphic, "url") if graphic is not None else None
+    content = " ".join(filter(None, cells))[:TABLE_CHARS]
+    builder.element(Float(attribute(node, "id") or "", kind, label, caption, image, content=content), floating=True)

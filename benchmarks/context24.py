@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ccheck.articles import Article
-from ccheck.articles.builder import ArticleBuilder
+from ccheck.articles.builder import ArticleBuilder, Float
 from ccheck.articles.figures import FigureRanker
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
@@ -98,7 +98,8 @@ def made(paragraphs: int, figures: int, seed: int = 0) -> Article:
             sentences[2] = f"{sentences[2][:-1]} (Fig. {number // max(1, paragraphs // figures) + 1})."
         builder.paragraph(" ".join(sentences))
     for number in range(1, figures + 1):
-        builder.element(f"f{number}", "figure", f"Figure {number}", " ".join(draw.choices(words, k=60)), floating=True)
+        caption = " ".join(draw.choices(words, k=60))
+        builder.element(Float(f"f{number}", "figure", f"Figure {number}", caption), floating=True)
     return builder.article(f"made-{seed}", "Made")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..articles import Article
-from ..articles.embedding import Embedders, ImageEncoder, TextEncoder
+from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder
 from ..articles.expressions import Expressions, load, packaged
-from ..articles.figures import FigureRanker, FindImage
+from ..articles.figures import FigureRanker, candidates
 from ..articles.images import image_finder
 from ..articles.passages import PassageRanker
 from ..core.errors import MissingExtra, NotFound, UsageError
@@ -51,8 +51,6 @@ def open_figures(
 
     Raises what a required model lacks, and NotFound for a folder that does not exist.
     """
-    from ..articles.asking import order_elements, rephrase_elements
-
     warnings: list[str] = []
     runs = dict(stage.runs)
     embedders: dict[str | None, TextEncoder] = {}
@@ -75,24 +73,14 @@ def open_figures(
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
-    asked = _language_model(runtime)
-    ranker = FigureRanker(
-        articles, stage, embedders, order_elements(asked), rephrase_elements(asked), pictures, find_image
-    )
-    return ranker, warnings
+    return FigureRanker(articles, stage, Models(embedders, pictures, _language_model(runtime), find_image)), warnings
 
 
 def _check_images(
     articles: Sequence[Article], stage: FiguresStage, find_image: FindImage, folders: Sequence[str | Path]
 ) -> None:
     """Raises NotFound if no element of the articles has an image."""
-    from ..articles.figures import candidates
-
-    elements = (
-        (article.id, one)
-        for article in articles
-        for one in candidates(article, supplements=stage.supplements, panels=stage.panels)
-    )
+    elements = ((article.id, one) for article in articles for one in candidates(article, stage))
     if not any(find_image(article, one) for article, one in elements):
         where = ", ".join(map(str, folders)) or "no folder was named"
         raise NotFound(f"no figure or table has an image here ({where}). Name the folder with --images FOLDER")
@@ -100,10 +88,8 @@ def _check_images(
 
 def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Runtime) -> PassageRanker:
     """Raises what a model or the file of expressions lacks."""
-    from ..articles.asking import select_texts
-
-    embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
-    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(_language_model(runtime)))
+    embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
+    return PassageRanker(articles, stage, Models(embedders, llm=_language_model(runtime)), _expressions(stage))
 
 
 def _language_model(runtime: Runtime) -> Callable[[str | None], LanguageModel]:

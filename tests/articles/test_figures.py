@@ -11,9 +11,8 @@ from article_files import JATS
 from ccheck.articles import Article
 from ccheck.articles.bm25 import Bm25Index
 from ccheck.articles.chunks import Cut
-from ccheck.articles.embedding import TextEncoder
-from ccheck.articles.figures import FigureRanker, candidates, represent
-from ccheck.articles.merge import merged
+from ccheck.articles.embedding import Models, TextEncoder
+from ccheck.articles.figures import FigureRanker, candidates, merged, represent
 from ccheck.articles.reading import parse_article
 from ccheck.core.analysis import terms
 from ccheck.core.errors import NotFound, UsageError
@@ -26,8 +25,8 @@ def article() -> Article:
     return parse_article(JATS.encode(), "snails.xml")
 
 
-def ranked(article: Article, claim: str, stage: FiguresStage, **parts: object) -> list[str]:
-    found = FigureRanker([article], stage, **parts).rank(claim, [article.id])  # type: ignore[arg-type]
+def ranked(article: Article, claim: str, stage: FiguresStage, models: Models | None = None) -> list[str]:
+    found = FigureRanker([article], stage, models).rank(claim, [article.id])
     assert [one.rank for one in found] == list(range(1, len(found) + 1))
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     return [one.element.id for one in found]
@@ -87,20 +86,6 @@ def test_the_order_of_first_mention(article: Article) -> None:
     ]
 
 
-def test_a_language_model_orders_and_what_it_leaves_out_comes_last(article: Article) -> None:
-    asked: list[tuple[str, Sequence[str], Sequence[str]]] = []
-
-    def order(claim: str, labels: Sequence[str], texts: Sequence[str], model: str | None) -> list[int]:
-        asked.append((claim, labels, texts))
-        return [2]
-
-    found = ranked(article, "weights", chunks(granularity="sentence", order="llm"), order=order)
-    assert found == ["t1", "g1", "g2"]
-    assert asked == [("weights", ["FIG 1", "FIG 2", "TAB 1"], ["Weights", "Weights are listed in Table 1."])]
-    with pytest.raises(UsageError, match="--llm"):
-        ranked(article, "weights", chunks(order="llm"))
-
-
 def test_embeddings_with_their_instruction(article: Article) -> None:
     asked: list[str] = []
 
@@ -111,22 +96,20 @@ def test_embeddings_with_their_instruction(article: Article) -> None:
     def documents(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.array([1, 0] if "Weights" in text else [0, 1], np.float32) for text in texts]
 
-    embedders = {"m": TextEncoder(documents, queries)}
+    models = Models({"m": TextEncoder(documents, queries)})
     stage = elements(text=["caption"], retriever="dense", model="m", instruction="find: ")
-    assert ranked(article, "xyz", stage, embedders=embedders)[0] == "t1"
+    assert ranked(article, "xyz", stage, models)[0] == "t1"
     assert asked == ["find: xyz"]
     hybrid = elements(text=["caption"], retriever="hybrid", model="m")
-    assert set(ranked(article, "moss", hybrid, embedders=embedders)[:2]) == {"t1", "g2"}
+    assert set(ranked(article, "moss", hybrid, models)[:2]) == {"t1", "g2"}
     with pytest.raises(UsageError, match="not loaded"):
         ranked(article, "xyz", stage)
 
 
-def test_supplements_and_panels_are_ranked_where_the_recipe_says_so(article: Article) -> None:
-    assert [one.label for one in candidates(article)] == ["Figure 1", "Fig 2", "Table 1"]
-    assert "S4 Fig" in [one.label for one in candidates(article, supplements=True)]
-    panels = candidates(article, panels=True)
-    assert [one.task_id for one in panels] == ["FIG 1A", "FIG 1B", "FIG 2", "TAB 1"]
-    assert [len(one.mentions) for one in panels[:2]] == [1, 1]
+def test_supplements_are_ranked_where_the_recipe_says_so(article: Article) -> None:
+    stage = elements()
+    assert [one.label for one in candidates(article, stage)] == ["Figure 1", "Fig 2", "Table 1"]
+    assert "S4 Fig" in [one.label for one in candidates(article, stage.model_copy(update={"supplements": True}))]
 
 
 def test_statistics_are_those_of_all_articles(article: Article) -> None:
@@ -156,17 +139,14 @@ def test_merges() -> None:
     assert order("top-k") == ["a", "d", "b", "c", "e"]
     assert order("top-k", k=2) == ["a", "b", "d", "c", "e"]
     assert order("round-robin") == ["a", "d", "b", "c", "e"]
+    rankings = [[(f"{run}{n}", 1.0) for n in range(4)] for run in "ab"]
+    growing = merged(rankings, [1, 1], FiguresStage(runs={"x": ElementRun()}, merge="round-robin"))
+    assert [key for key, _ in growing] == ["a0", "b0", "a1", "a2", "b1", "b2", "a3", "b3"]
     # a: 1 + 1/4, b: 1/2, d: 1/2, c: 1/3, e: 1/6
     assert order("rank-and-score") == ["a", "b", "d", "c", "e"]
     assert order("rank-and-score", s=1) == ["a", "d", "b", "c", "e"]
     # a: 1 + .8, d: 1, b: 1/3, e: .2, c: 1/9
     assert order("scores") == ["a", "d", "b", "e", "c"]
-
-
-def test_the_portions_of_round_robin_grow() -> None:
-    stage = FiguresStage(runs={"x": ElementRun()}, merge="round-robin")
-    rankings = [[(f"{run}{n}", 1.0) for n in range(4)] for run in "ab"]
-    assert [key for key, _ in merged(rankings, [1, 1], stage)] == ["a0", "b0", "a1", "a2", "b1", "b2", "a3", "b3"]
 
 
 def test_bm25_is_lucenes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -66,19 +65,6 @@ def test_clauses(article: Article) -> None:
     assert "".join(text[start:end] for start, end in Cut(article).clauses if "Moss was" in text[start:end]) == (
         "Moss was eaten at night"
     )
-
-
-def test_a_language_model_selects(article: Article) -> None:
-    seen: list[Sequence[str]] = []
-
-    def select(claim: str, texts: Sequence[str], model: str | None) -> list[int]:
-        seen.append(texts)
-        return [0]
-
-    for way in ("llm", "llm-article"):
-        ranker = PassageRanker([article], PassagesStage(select=way, sentences=1), select=select)
-        assert len(ranker.find("cold water", ["snails"])) == 1
-    assert len(seen[0]) == 2 and len(seen[1]) > 5
 
 
 def test_expressions_are_the_longest_sequences_that_two_articles_share() -> None:
