@@ -275,7 +275,6 @@ class ModelStage(Stage):
     scaled to 0..1 over those that it reads. `before` are the scores of the reranker before it, else of the retrieval.
     """
 
-    scores_texts: ClassVar[bool] = True
     kind: Literal["model"] = "model"
     model: str = "auto"
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
@@ -312,7 +311,6 @@ class LateStage(Stage):
     A document that is longer than `max_tokens` is cut.
     """
 
-    scores_texts: ClassVar[bool] = True
     kind: Literal["late"] = "late"
     model: str = Field(default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder")
     documents: Literal["static", "contextual"] = "static"
@@ -342,7 +340,6 @@ class LateStage(Stage):
 class EnsembleStage(Stage):
     """Combines the rankings of several models with reciprocal ranks, or with the mean of their scaled scores (0..1)."""
 
-    scores_texts: ClassVar[bool] = True
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
     method: Literal["rrf", "mean"] = "rrf"
@@ -363,7 +360,6 @@ class ListwiseStage(Stage):
     Its own score of a document is 1 - (rank - 1) / (N - 1).
     """
 
-    scores_texts: ClassVar[bool] = False
     kind: Literal["listwise"] = "listwise"
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
     depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
@@ -386,14 +382,9 @@ RerankerStage: TypeAlias = Annotated[
 
 
 class EvidenceStage(Stage):
-    """Which sentences of each document are shown, and how many.
-
-    `mix`: the words shared with the claim and the similarity of embeddings, if there is a model; `lexical` and
-    `embedding`: one of them alone; `reranker`: by the last reranker's score.
-    """
+    """How many sentences of each document are shown: those that share most with the claim."""
 
     sentences: int = Field(default=1, ge=0, le=10)
-    method: Literal["mix", "lexical", "embedding", "reranker"] = "mix"
 
 
 class QuestionsStage(Stage):
@@ -444,9 +435,9 @@ class VerdictStage(Stage):
 
     method: Literal["auto", "llm", "stance", "none"] = "auto"
     model: str | None = Field(default=None, description="the model of the method; default: the one in the settings")
-    strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
+    strategy: Literal["one-step", "two-step", "hybrid", "batch"] = "one-step"
     documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")
-    examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
+    examples: Path | None = Field(default=None, description="labelled pairs for hybrid; JSON Lines")
     shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
     choice: Literal["similar", "fixed"] = Field(
         default="similar", description="fixed: the first examples of the file, for every claim"
@@ -455,9 +446,6 @@ class VerdictStage(Stage):
     batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
     open_share: float | None = Field(
         default=None, ge=0, le=1, description="for batch: the expected share of open pairs"
-    )
-    conclude: Literal["rule", "model"] = Field(
-        default="rule", description="what turns stances into the claim's verdict"
     )
     calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
     least_relevance: float | None = Field(

@@ -237,8 +237,7 @@ class Stance:
     """The stance of one document on the claim. If it could not be determined, `label` is None and `error` says why.
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
-    label, if the method gives them. `interrupted`: the user stopped before the stance was made. It is not in a result's
-    JSON.
+    label, if the method gives them.
     """
 
     label: Label | None
@@ -246,7 +245,6 @@ class Stance:
     rationale: str | None = None
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +467,7 @@ class Result:
 
 
 def _fields(value: Stance | Verdict | Sentence | Unit | None) -> dict[str, Any] | None:
-    return None if value is None else {name: getattr(value, name) for name in value.__slots__ if name != "interrupted"}
+    return None if value is None else {name: getattr(value, name) for name in value.__slots__}
 
 
 def strictly_decreasing(scores: Sequence[float]) -> list[float]:

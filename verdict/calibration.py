@@ -1,11 +1,9 @@
 """Calibrated confidence: about 80% of the stances with confidence .8 are right.
 
-There are two kinds, both fitted on stances and their true labels. `temperature` divides the log-probabilities by one
-number (Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2) and needs little data. `isotonic`
-fits a rising curve for each label (Zadrozny and Elkan, KDD 2002), scaled to sum to 1, and needs a thousand pairs or
-more. If a method gives no probabilities, its confidence is calibrated as the probability of being right.
-
-The label does not change; its confidence becomes the calibrated probability.
+A calibration divides the log-probabilities by one number, the temperature (Guo et al., On Calibration of Modern Neural
+Networks, ICML 2017, section 4.2), fitted on stances and their true labels. If a method gives no probabilities, its
+confidence is calibrated as the probability of being right. The label does not change; its confidence becomes the
+calibrated probability.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core.errors import InvalidData, NotFound, UsageError
 from ..core.extras import require
@@ -30,31 +28,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Kind: TypeAlias = Literal["temperature", "isotonic"]
 MIN_PAIRS = 30
 """With fewer labelled pairs, a calibration means nothing."""
 MAX_BYTES = 10_000_000
 BINS = 10
 _TINY = 1e-6
-_RIGHT = "right"
-"""The name of the curve, where confidences are calibrated and not the probabilities of labels."""
 
 Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-
-
-class Curve(BaseModel):
-    """A rising function from 0..1 to 0..1, by the points between which it is linear."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    x: tuple[Unit, ...] = Field(min_length=1)
-    y: tuple[Unit, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _rising(self) -> Curve:
-        if len(self.x) != len(self.y) or list(self.x) != sorted(self.x) or list(self.y) != sorted(self.y):
-            raise ValueError("x and y must have the same length, and both must rise")
-        return self
 
 
 class Calibration(BaseModel):
@@ -67,23 +47,12 @@ class Calibration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Kind
     of: Literal["probabilities", "confidence"]
     method: str
     pairs: int = Field(ge=1)
     error_before: Unit
     error_after: Unit
-    temperature: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    curves: dict[str, Curve] = {}
-
-    @model_validator(mode="after")
-    def _complete(self) -> Calibration:
-        names = set(STANCES) if self.of == "probabilities" else {_RIGHT}
-        if self.kind == "temperature" and self.temperature is None:
-            raise ValueError("temperature is missing")
-        if self.kind == "isotonic" and set(self.curves) != names:
-            raise ValueError(f"curves are needed for {', '.join(sorted(names))}")
-        return self
+    temperature: float = Field(gt=0, allow_inf_nan=False)
 
     def apply(self, stance: Stance) -> Stance:
         """The stance with a calibrated confidence; one without a label or without a confidence as it is."""
@@ -92,45 +61,21 @@ class Calibration(BaseModel):
         if self.of == "confidence":
             if stance.confidence is None:
                 return stance
-            values = _array([[1 - stance.confidence, stance.confidence]])
-            return replace(stance, confidence=round(float(self._confidences(values)[0, 1]), 6))
+            values = _tempered([[1 - stance.confidence, stance.confidence]], self.temperature)
+            return replace(stance, confidence=round(float(values[0, 1]), 6))
         if stance.probabilities is None:
             raise InvalidData(
                 f"the calibration was made for {self.method}, which gives the probabilities of all labels. This method "
                 "does not. Calibrate it on its own answers"
             )
-        rows = self._calibrated(_array([[stance.probabilities.get(label, 0.0) for label in STANCES]]))
+        (row,) = _tempered([[stance.probabilities.get(label, 0.0) for label in STANCES]], self.temperature)
         probabilities: dict[str, float] = {
-            label: round(float(value), 6) for label, value in zip(STANCES, rows[0], strict=True)
+            label: round(float(value), 6) for label, value in zip(STANCES, row, strict=True)
         }
         return replace(stance, confidence=probabilities.get(stance.label), probabilities=probabilities)
 
-    def _calibrated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Shape [stances, labels] to the same, rows summing to 1."""
-        import numpy as np
 
-        if self.kind == "temperature":
-            return _tempered(values, self.temperature or 1.0)
-        curves = [self.curves[label] for label in STANCES]
-        columns = [np.interp(values[:, i], curve.x, curve.y) for i, curve in enumerate(curves)]
-        made: NDArray[np.float64] = np.maximum(np.stack(columns, axis=1), _TINY)
-        scaled: NDArray[np.float64] = made / made.sum(axis=1, keepdims=True)
-        return scaled
-
-    def _confidences(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Shape [stances, 2]: wrong and right, to the same."""
-        import numpy as np
-
-        if self.kind == "temperature":
-            return _tempered(values, self.temperature or 1.0)
-        curve = self.curves[_RIGHT]
-        right: NDArray[np.float64] = np.interp(values[:, 1], curve.x, curve.y)
-        return np.stack([1 - right, right], axis=1)
-
-
-def fit_calibration(
-    stances: Sequence[Stance], labels: Sequence[Label], method: str, kind: Kind = "temperature"
-) -> Calibration:
+def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
     Raises InvalidData if there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
@@ -144,25 +89,24 @@ def fit_calibration(
         "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
     )
     if of == "probabilities":
-        values = _array([[(s.probabilities or {}).get(label, 0.0) for label in STANCES] for s, _ in given])
+        values = [[(s.probabilities or {}).get(label, 0.0) for label in STANCES] for s, _ in given]
         truth = [STANCES.index(label) for _, label in given]
-        names: tuple[str, ...] = STANCES
     else:
         if any(stance.confidence is None for stance, _ in given):
             raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
-        values = _array([[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given])
+        values = [[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given]
         truth = [int(stance.label == label) for stance, label in given]
-        names = ("wrong", _RIGHT)
         if len(set(truth)) == 1:
-            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {names[truth[0]]}")
-    common = {"kind": kind, "of": of, "method": method, "pairs": len(given), "error_before": before, "error_after": 0}
-    if kind == "temperature":
-        made = Calibration.model_validate(common | {"temperature": _fit_temperature(values, truth)})
-    else:
-        wanted = [i for i, name in enumerate(names) if name != "wrong"]
-        made = Calibration.model_validate(
-            common | {"curves": {names[i]: _fit_curve(values[:, i], [answer == i for answer in truth]) for i in wanted}}
-        )
+            said = "right" if truth[0] else "wrong"
+            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {said}")
+    made = Calibration(
+        of=of,
+        method=method,
+        pairs=len(given),
+        error_before=before,
+        error_after=0,
+        temperature=_fit_temperature(values, truth),
+    )
     after = reliability([made.apply(stance) for stance, _ in given], [label for _, label in given]).error
     return made.model_copy(update={"error_after": after})
 
@@ -284,39 +228,25 @@ def reliability(stances: Sequence[Stance], labels: Sequence[Label], bins: int = 
 # -- fitting
 
 
-def _array(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
-    import numpy as np
-
-    return np.asarray(rows, np.float64)
-
-
-def _tempered(values: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+def _tempered(values: Sequence[Sequence[float]], temperature: float) -> NDArray[np.float64]:
     """softmax(log p / T), rows of shape [stances, outcomes]."""
     import numpy as np
 
-    logs = np.log(np.clip(values, _TINY, None)) / temperature
+    logs = np.log(np.clip(np.asarray(values, np.float64), _TINY, None)) / temperature
     powers = np.exp(logs - logs.max(axis=1, keepdims=True))
     made: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return made
 
 
-def _fit_temperature(values: NDArray[np.float64], truth: Sequence[int]) -> float:
+def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:
     """The temperature of the least negative log-likelihood, between .05 and 20."""
-    import numpy as np
     from scipy.optimize import minimize_scalar
     from sklearn.metrics import log_loss
 
-    outcomes = list(range(values.shape[1]))
+    outcomes = list(range(len(values[0])))
 
     def loss(log_temperature: float) -> float:
         return float(log_loss(truth, _tempered(values, math.exp(log_temperature)), labels=outcomes))
 
     found = minimize_scalar(loss, bounds=(math.log(0.05), math.log(20)), method="bounded")
-    return float(np.exp(found.x))
-
-
-def _fit_curve(values: NDArray[np.float64], hits: Sequence[bool]) -> Curve:
-    from sklearn.isotonic import IsotonicRegression
-
-    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(values, _array([hits])[0])
-    return Curve(x=tuple(map(float, fitted.X_thresholds_)), y=tuple(map(float, fitted.y_thresholds_)))
+    return math.exp(found.x)

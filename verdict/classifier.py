@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.analysis import clean, sentence_spans, terms
+from ..core.analysis import clean, sentence_spans
 from ..core.errors import InvalidData, NotFound
 from ..core.models import (
     best_device,
@@ -28,11 +28,9 @@ from ..core.models import (
 from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
+from .features import nearest_in_words
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES, parse_stance
-
-if TYPE_CHECKING:
-    pass
 
 # By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts
 # to verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
@@ -191,12 +189,8 @@ class StanceClassifier:
             held.append(piece)
             length += count
         windows.append((document_text(title, " ".join(held)), length))
-        if len(windows) > MAX_WINDOWS:
-            wanted = set(terms(claim))
-            shared = [len(wanted.intersection(terms(premise))) for premise, _ in windows]
-            best = sorted(range(len(windows)), key=lambda number: (-shared[number], number))[:MAX_WINDOWS]
-            windows = [windows[number] for number in sorted(best)]
-        return windows
+        best = nearest_in_words(claim, [premise for premise, _ in windows], MAX_WINDOWS)
+        return [windows[number] for number in best]
 
     def _fit(self, sentence: str, room: int) -> list[tuple[str, int]]:
         """The sentence, or, if it is longer than `room` tokens, pieces of it that are not."""

@@ -31,7 +31,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..core.types import Claim, Evidence, Label, Usage, Verdict
+from ..core.types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
@@ -45,11 +45,6 @@ NO_DOCUMENTS = "no documents were found to judge"
 _VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 
 
-def conclude_by_rule(method: str, claim: Claim, evidence: Sequence[Evidence]) -> tuple[Verdict, Usage]:
-    """`conclude` for the pipeline, which counts what a model would have been asked."""
-    return conclude(evidence, method), Usage()
-
-
 def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     """The verdict that follows from the stances of the evidence, best first, by the rule above.
 
@@ -59,7 +54,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     judged = [piece for piece in evidence if piece.stance is not None]
     read = [piece for piece in judged if piece.stance and piece.stance.label is not None]
     if not read:
-        return counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
+        return _counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
     decisive = [piece for piece in read if _confidence(piece) >= DECISIVE]
     strong = {side for side in _VERBS if side_probability(decisive, side) > 0.5}
     label: Label = "CONFLICTING" if len(strong) > 1 else next(iter(strong), "NOT_ENOUGH_INFO")
@@ -70,7 +65,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
-    return counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
+    return _counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
 
 
 def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
@@ -89,7 +84,7 @@ def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
     return Verdict("NOT_ENOUGH_INFO", round(1 - relevance, 6) if found else None, reason, "relevance")
 
 
-def counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:
+def _counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:
     """A verdict that was made of what could be judged, with what could not: counted, named, and weighed by rule 5."""
     judged = [piece for piece in evidence if piece.stance is not None]
     failed = [piece for piece in judged if piece.stance and piece.stance.label is None]

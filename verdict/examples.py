@@ -5,10 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,9 +16,6 @@ from ..core.errors import InvalidData, NotFound
 from ..core.types import Label
 from ..llm import quoted
 from .labels import parse_stance
-
-if TYPE_CHECKING:
-    from ..core.types import Vector
 
 _MOST = 20_000
 
@@ -75,49 +71,25 @@ def labelled_abstracts(pairs: Sequence[LabelledPair], longest: int) -> str:
 
 
 class ExampleChooser:
-    """Chooses the pairs whose claims are most like another one.
+    """Chooses the pairs whose claims are most like another one: by the cosine of their words, weighted by rarity."""
 
-    By the cosine of embeddings where `embed` is given (texts to unit vectors, shape [texts, dimensions]), else by the
-    cosine of the claims' words, weighted by their rarity among the examples.
-    """
-
-    def __init__(self, pairs: Sequence[LabelledPair], embed: Callable[[list[str]], Vector] | None = None) -> None:
+    def __init__(self, pairs: Sequence[LabelledPair]) -> None:
         self._pairs = tuple(pairs)
-        self._embed = embed
-        self._vectors: Vector | None = None
-        self._bags: list[dict[str, float]] = []
-        self._weights: dict[str, float] = {}
-        self._last: tuple[str, list[float]] | None = None
+        counts = [set(terms(pair.claim)) for pair in pairs]
+        found = Counter(term for bag in counts for term in bag)
+        self._weights = {term: math.log(1 + len(counts) / number) for term, number in found.items()}
+        self._bags = [self._unit(bag) for bag in counts]
 
     def choose(self, claim: str, evidence: str, count: int) -> list[LabelledPair]:
         """Up to `count` pairs, the most similar last, where a model heeds it most. The pair in question is left out."""
-        if self._last is None or self._last[0] != claim:  # the documents of a claim come one after the other
-            self._last = claim, self._by_embedding(claim) if self._embed is not None else self._by_words(claim)
-        scores = self._last[1]
+        wanted = self._unit(set(terms(claim)))
         asked = _normal(claim), _normal(evidence)
         candidates = (
-            (score, -index)
-            for index, (score, pair) in enumerate(zip(scores, self._pairs, strict=True))
+            (math.fsum(wanted.get(term, 0.0) * weight for term, weight in bag.items()), -index)
+            for index, (bag, pair) in enumerate(zip(self._bags, self._pairs, strict=True))
             if (_normal(pair.claim), _normal(pair.evidence)) != asked
         )
-        best = heapq.nlargest(count, candidates)
-        return [self._pairs[-index] for _, index in reversed(best)]
-
-    def _by_embedding(self, claim: str) -> list[float]:
-        assert self._embed is not None
-        if self._vectors is None:
-            self._vectors = self._embed([pair.claim for pair in self._pairs])
-        similarities: list[float] = (self._vectors @ self._embed([claim])[0]).tolist()
-        return similarities
-
-    def _by_words(self, claim: str) -> list[float]:
-        if not self._bags:
-            counts = [set(terms(pair.claim)) for pair in self._pairs]
-            found = Counter(term for bag in counts for term in bag)
-            self._weights = {term: math.log(1 + len(counts) / number) for term, number in found.items()}
-            self._bags = [self._unit(bag) for bag in counts]
-        wanted = self._unit(set(terms(claim)))
-        return [math.fsum(wanted.get(term, 0.0) * weight for term, weight in bag.items()) for bag in self._bags]
+        return [self._pairs[-index] for _, index in reversed(heapq.nlargest(count, candidates))]
 
     def _unit(self, bag: set[str]) -> dict[str, float]:
         rarest = math.log(1 + len(self._pairs))

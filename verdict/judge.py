@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..core.errors import CcheckError
-from ..core.types import Claim, Evidence, Sentence, Stance, Usage, Verdict
+from ..core.language import MADE_FOR, foreign_language
+from ..core.types import Claim, Evidence, Sentence, Stance, Usage, Verdict, document_text
 from .labels import STANCES
 
 GROUP = 64
@@ -92,6 +93,42 @@ def likeliest(probabilities: Sequence[float]) -> Stance:
     named: dict[str, float] = {label: round(value, 6) for label, value in zip(STANCES, probabilities, strict=True)}
     label = max(STANCES, key=lambda label: named[label])
     return Stance(label, named[label], probabilities=named)
+
+
+class EnglishOnly:
+    """A `StanceMethod` around another one, which gets only English claims and documents: in other languages it would
+    take shared names for support."""
+
+    def __init__(self, method: StanceMethod) -> None:
+        self.method = method
+        self.name = method.name
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """One for each case, in order. A pair in another language gets a stance without a label, and the reason."""
+        reasons = [[_reason(case, piece) for piece in case.evidence] for case in cases]
+        asked = [
+            replace(case, evidence=tuple(piece for piece, why in zip(case.evidence, some, strict=True) if why is None))
+            for case, some in zip(cases, reasons, strict=True)
+        ]
+        for judged, some in zip(self.method(asked), reasons, strict=False):
+            stances, quotes = iter(judged.stances), iter(judged.quotes)
+            yield replace(
+                judged,
+                stances=tuple(next(stances) if why is None else Stance(None, error=why) for why in some),
+                quotes=tuple(next(quotes) if why is None else () for why in some) if judged.quotes else (),
+            )
+
+
+def _reason(case: Case, piece: Evidence) -> str | None:
+    """Why a pair is not judged; None if it is."""
+    document = piece.document
+    for what, text in (("claim", case.claim.text), ("document", document.text or document_text(document.title, ""))):
+        if (language := foreign_language(text)) is not None:
+            return (
+                f"the {what} seems to be in {language}, and this judge was made for {MADE_FOR}. Use a language model "
+                "(--llm), which reads other languages"
+            )
+    return None
 
 
 def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:

@@ -7,7 +7,7 @@ import unicodedata
 from typing import Literal
 
 from ..core.types import Document, Sentence
-from .polarity import NEGATION
+from .features import NEGATION
 
 _SAME = str.maketrans(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -98,43 +98,45 @@ class Digits(Reply):
 
     answers: list[Annotated[int, Field(ge=1, le=3)]]
 
-    @property
-    def labels(self) -> list[StanceLabel]:
-        return [_DIGITS[digit] for digit in self.answers]
-
 
 _DIGITS: dict[int, StanceLabel] = {1: "NOT_ENOUGH_INFO", 2: "SUPPORTS", 3: "REFUTES"}
 
-
-class Conclusion(Reply):
-    """What follows for the claim."""
-
-    rationale: str
-    label: Literal["SUPPORTS", "REFUTES", "CONFLICTING", "NOT_ENOUGH_INFO"]
-    confidence: Confidence
+Single: TypeAlias = OneStep | Relevance | Polarity | Hybrid | LabelOnly | SideOnly | EvidenceOnly
+"""The answers about one document."""
 
 
-Quoting = OneStep | Polarity | Hybrid
-
-
-def check_quoting(reply: Quoting, document: Document) -> None:
+def check_single(reply: Single, document: Document) -> None:
     """Raises ValueError if a reply contradicts itself or quotes what the document does not say."""
-    check_rationale(reply)
+    if isinstance(reply, LabelOnly | SideOnly | EvidenceOnly):
+        return
+    if not reply.rationale.strip():
+        raise ValueError("rationale is empty")
     if isinstance(reply, Hybrid) and reply.relevant != (reply.polarity != "NONE"):
         raise ValueError(
             f"relevant is {str(reply.relevant).lower()} and polarity {reply.polarity}: polarity must be NONE exactly "
             "when relevant is false"
         )
-    quote_of(reply, document)
+    if not isinstance(reply, Relevance):
+        _quoted(reply, document)
 
 
-def check_rationale(reply: OneStep | Relevance | Polarity | Hybrid | Conclusion) -> None:
-    if not reply.rationale.strip():
-        raise ValueError("rationale is empty")
+def meant(reply: Single, document: Document) -> tuple[Stance, tuple[Sentence, ...]]:
+    """The stance and the quoted piece of the document. Of the first of two questions: that it leaves the claim open."""
+    if isinstance(reply, EvidenceOnly):
+        return Stance("NOT_ENOUGH_INFO"), ()
+    if isinstance(reply, LabelOnly | SideOnly):
+        return Stance(reply.label), ()
+    if isinstance(reply, Relevance):
+        return _stance("NOT_ENOUGH_INFO", reply.confidence, reply.rationale), ()
+    return _stance(reply.label, reply.confidence, reply.rationale), _quoted(reply, document)
 
 
-def check_batch(reply: Batch, size: int) -> None:
+def check_batch(reply: Batch | Digits, size: int) -> None:
     """Raises ValueError if not each of the numbers 1 to `size` is answered once."""
+    if isinstance(reply, Digits):
+        if len(reply.answers) != size:  # which belongs to which would be a guess
+            raise ValueError(f"answers has {len(reply.answers)} digits, and there are {size} pairs")
+        return
     numbers = [item.number for item in reply.answers]
     if strange := sorted(set(numbers).difference(range(1, size + 1))):
         raise ValueError(f"answers has the number {strange[0]}, and the pairs are numbered 1 to {size}")
@@ -144,31 +146,28 @@ def check_batch(reply: Batch, size: int) -> None:
         raise ValueError(f"answers lacks the numbers {', '.join(map(str, missing[:20]))}")
 
 
-def check_digits(reply: Digits, size: int) -> None:
-    """Raises ValueError if there is not one digit for each pair: which belongs to which would be a guess."""
-    if len(reply.answers) != size:
-        raise ValueError(f"answers has {len(reply.answers)} digits, and there are {size} pairs")
-
-
-def sure_answers(reply: Batch, size: int) -> dict[int, BatchItem]:
-    """The answers of a reply that `check_batch` refuses which are beyond doubt all the same, by number.
+def meant_by_number(reply: object, size: int) -> dict[int, Stance]:
+    """The stances of a reply that are beyond doubt, by number, also of one that `check_batch` refuses.
 
     None if a number is foreign or occurs twice: then the numbering itself is in doubt.
     """
-    numbers = [item.number for item in reply.answers]
+    if isinstance(reply, Digits) and len(reply.answers) == size:
+        return {number: Stance(_DIGITS[digit]) for number, digit in enumerate(reply.answers, 1)}
+    items = reply.answers if isinstance(reply, Batch) else []
+    numbers = [item.number for item in items]
     if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(1, size + 1)):
         return {}
-    return {item.number: item for item in reply.answers}
+    return {item.number: _stance(item.label, item.confidence, item.rationale) for item in items}
 
 
-def quote_of(reply: Quoting, document: Document) -> tuple[Sentence, ...]:
+def _quoted(reply: OneStep | Polarity | Hybrid, document: Document) -> tuple[Sentence, ...]:
     """The quoted piece of the document; none where the label needs none. Raises ValueError, see `find_quote`."""
     if reply.label == "NOT_ENOUGH_INFO" and not reply.quote.strip():
         return ()
     return (find_quote(document, reply.quote, reply.confidence),)
 
 
-def stance_of(label: Label, confidence: float, rationale: str) -> Stance:
+def _stance(label: Label, confidence: float, rationale: str) -> Stance:
     """A stance with a rationale on one line, of a length that can be shown."""
     reason = " ".join(rationale.split())
     return Stance(label, confidence, reason if len(reason) <= _RATIONALE else f"{reason[: _RATIONALE - 1]}…")

@@ -29,9 +29,6 @@ class Calibrate:
     stance: str | None = opt.stance
     llm: str | None = opt.llm
     recipe: str | None = opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]")
-    kind: Literal["temperature", "isotonic"] = opt.option(
-        "Kind of calibration: temperature for few pairs, isotonic for a thousand or more.", default="temperature"
-    )
     output: str | None = opt.output("Write the calibration to FILE, for a recipe to use.")
     as_json: bool = opt.as_json
     quiet: bool = opt.quiet
@@ -64,7 +61,7 @@ def calibrate(asked: Calibrate) -> None:
         runtime(settings, asked.quiet) as opened,
         progress_bar("judging", asked.quiet, unit="pairs") as update,
     ):
-        report = measure(open_stance_method(opened, changes), found, asked.kind, update)
+        report = measure(open_stance_method(opened, changes), found, update)
     if asked.output is not None:
         save_calibration(report.calibration, Path(asked.output))
     facts = {**report.to_dict(), "output": asked.output}

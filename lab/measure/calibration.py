@@ -17,7 +17,7 @@ from ...core.errors import InvalidData, UsageError
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
 from ...verdict import Case, StanceMethod, all_judged
-from ...verdict.calibration import MIN_PAIRS, Calibration, Kind, Reliability, fit_calibration, reliability
+from ...verdict.calibration import MIN_PAIRS, Calibration, Reliability, fit_calibration, reliability
 from ...verdict.examples import LabelledPair
 from ...verdict.open import open_method
 
@@ -49,7 +49,6 @@ class CalibrationReport:
             "error_after": round(self.after.error, 4),
             "brier_before": round(self.before.brier, 4),
             "brier_after": round(self.after.brier, 4),
-            "kind": self.calibration.kind,
             "temperature": self.calibration.temperature,
         }
 
@@ -75,7 +74,6 @@ def open_stance_method(
 def calibrate(
     method: StanceMethod,
     pairs: Sequence[LabelledPair],
-    kind: Kind = "temperature",
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CalibrationReport:
     """Judge labelled pairs and calibrate the confidences on them.
@@ -100,8 +98,8 @@ def calibrate(
     if not stances:
         raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
     labels = [pair.label for pair in judged]
-    calibration = fit_calibration(stances, labels, method.name, kind)
-    crossed = cross_fitted(stances, labels, [pair.claim for pair in judged], method.name, kind)
+    calibration = fit_calibration(stances, labels, method.name)
+    crossed = cross_fitted(stances, labels, [pair.claim for pair in judged], method.name)
     after = reliability(*crossed)
     return CalibrationReport(
         calibration, reliability(stances, labels), after, len(stances), len(pairs) - len(stances), reason
@@ -109,7 +107,7 @@ def calibrate(
 
 
 def cross_fitted(
-    stances: Sequence[Stance], labels: Sequence[Label], claims: Sequence[str], method: str, kind: Kind = "temperature"
+    stances: Sequence[Stance], labels: Sequence[Label], claims: Sequence[str], method: str
 ) -> tuple[list[Stance], list[Label]]:
     """Each stance calibrated on pairs of other claims, with its true label.
 
@@ -126,7 +124,7 @@ def cross_fitted(
                 f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to calibrate. Give pairs "
                 f"of at least {FOLDS} claims, about {2 * MIN_PAIRS} in all"
             )
-        calibration = fit_calibration([stances[i] for i in fitted], [labels[i] for i in fitted], method, kind)
+        calibration = fit_calibration([stances[i] for i in fitted], [labels[i] for i in fitted], method)
         made += [calibration.apply(stances[i]) for i in rest]
         truth += [labels[i] for i in rest]
     return made, truth

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...core.analysis import clean, sentence_spans
-from ...verdict.polarity import BOTH_WAYS
+from ...verdict.features import BOTH_WAYS
 from .stance_rows import StanceRow
 
 _WORD = re.compile(r"[A-Za-z]+")

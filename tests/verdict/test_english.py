@@ -11,8 +11,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Sentence, Stance
-from ccheck.verdict.english import EnglishOnly
-from ccheck.verdict.judge import Case, Judged
+from ccheck.verdict.judge import Case, EnglishOnly, Judged
 from ccheck.verdict.open import open_method
 from ccheck.verdict.packaged_model import is_packaged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ccheck.lab.train.synthetic import contradicted
-from ccheck.verdict.polarity import BOTH_WAYS, RELATIONS, read_words, relations
+from ccheck.verdict.features import BOTH_WAYS, RELATIONS, read_words, relations
 
 NAMES = (
     "shared of_sentence pairs missing same opposite turned denied opposed directed ways ways_denied claim_denies "
