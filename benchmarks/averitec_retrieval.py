@@ -37,7 +37,7 @@ from ccheck.core.stages import Fusion
 from ccheck.core.types import Filter, Query
 from ccheck.llm import Answer
 from ccheck.search import Search, answering
-from ccheck.verdict.questions.replies import distinct
+from ccheck.verdict.questions import distinct
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 VARIANTS: Mapping[str, tuple[tuple[str, ...], Fusion]] = {

@@ -1,4 +1,4 @@
-"""Which method finds the sentences of SciFact's rationales: lexical, embedding, or a mix of words and tokens?
+"""What finds the sentences of SciFact's rationales: words, embeddings, or a mix of words and tokens?
 
     python benchmarks/evidence.py FOLDER [--model NAME]
 
@@ -11,18 +11,17 @@ number divides the claims into two halves: the mix is chosen on the first half a
 hit@k: ccheck's own function chooses a sentence of the rationale among its k. recall@k: the share of the rationale's
 sentences that it chooses.
 
-`before` is the earlier default, for which a model read the documents' sentences: .8 words and .2 cosine of the
-embeddings, over the lexically best. Below the table are the paired differences to it, with 95% bootstrap intervals over
-the claims.
+Below the table are the paired differences to words alone, with 95% bootstrap intervals over the claims.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -35,12 +34,10 @@ from ccheck.core.types import Document
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
-from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences
+from ccheck.verdict.evidence import Match, choose_sentences
 
 Cases = list[tuple[str, list[Document]]]
 SHARES = (0.2, 0.4, 0.8, 1.0)
-BEFORE_SHARE, BEFORE_READ = 0.2, 4
-"""The earlier default: the embedding's share, and how many sentences of a document were embedded at least."""
 OTHERS = 9
 """Other abstracts beside the one that counts: the rarity of a word is measured over all of a claim's documents."""
 
@@ -88,42 +85,53 @@ def main(folder: Path, model: str) -> None:
     def match(claim: str, sentences: Sequence[str]) -> Sequence[float]:
         return once(claim, tuple(sentences))
 
-    show("lexical", _measured(cases, gold, "lexical", embed, match))
-    show("embedding", _measured(cases, gold, "embedding", embed, match))
-    before = _figures(_before(cases, spans, 1, embed), _before(cases, spans, 3, embed), gold)
-    show("before", before)
-    now = _measured(cases, gold, "mix", embed, match)
+    def nearness(claim: str, sentences: Sequence[str]) -> Sequence[float]:
+        vectors = embed([claim, *sentences])
+        return np.clip(vectors[1:] @ vectors[0], 0, 1).tolist()
+
+    words = _measured(cases, gold, None)
+    show("words", words)
+    with _sharing(1.0):
+        show("embedding", _measured(cases, gold, nearness))
+    now = _measured(cases, gold, match)
     show(f"mix, as ccheck has it: {evidence.MATCH_SHARE}", now)
     apart = {evidence.MATCH_SHARE: now}
     for share in SHARES:
-        # ccheck's own function, with another number.
-        own = evidence.MATCH_SHARE
-        evidence.MATCH_SHARE = share
-        try:
-            apart[share] = _measured(cases, gold, "mix", embed, match)
+        with _sharing(share):
+            apart[share] = _measured(cases, gold, match)
             show(f"mix {share}", apart[share])
-        finally:
-            evidence.MATCH_SHARE = own
     show("at random", np.array([_chance(len(cut), right) for cut, right in zip(spans, gold, strict=True)]))
     claims = np.array([pair["claim_id"] for pair in pairs])
     for share, figures in sorted(apart.items()):
-        said = [_difference((figures - before)[sure, column], claims[sure]) for column in range(3)]
-        print(f"mix {share} over before, certain pairs: hit@1 {said[0]}, hit@3 {said[1]}, recall@3 {said[2]}")
+        said = [_difference((figures - words)[sure, column], claims[sure]) for column in range(3)]
+        print(f"mix {share} over words, certain pairs: hit@1 {said[0]}, hit@3 {said[1]}, recall@3 {said[2]}")
     some = cases[:: len(cases) // 20]
-    methods: tuple[EvidenceMethod, ...] = ("lexical", "mix", "embedding")
-    for method in methods:
+    for name in ("words", "mix"):
         for count in (1, 3):
-            fresh = open_matcher(Runtime())  # which has read nothing yet
+            fresh = open_matcher(Runtime()) if name == "mix" else None  # which has read nothing yet
             started, used = time.perf_counter(), time.process_time()
-            choose_sentences(some, count, method, embedder.encode_documents, match=fresh)
+            choose_sentences(some, count, fresh)
             wall, cpu = time.perf_counter() - started, time.process_time() - used
             print(
-                f"{method}, {1 + OTHERS} documents a claim, {count} chosen: {1000 * wall / len(some):.0f} ms a claim, "
+                f"{name}, {1 + OTHERS} documents a claim, {count} chosen: {1000 * wall / len(some):.0f} ms a claim, "
                 f"{1000 * cpu / len(some):.0f} ms of CPU time"
             )
 
 
-def _embedding_of(texts: set[str], encode: Embed, dimensions: int) -> Embed:
+@contextlib.contextmanager
+def _sharing(share: float) -> Iterator[None]:
+    """ccheck's own function, with another number."""
+    own = evidence.MATCH_SHARE
+    evidence.MATCH_SHARE = share
+    try:
+        yield
+    finally:
+        evidence.MATCH_SHARE = own
+
+
+def _embedding_of(
+    texts: set[str], encode: Callable[[Sequence[str]], np.ndarray], dimensions: int
+) -> Callable[[Sequence[str]], np.ndarray]:
     """The embedding of these texts, made once; of the others nought: what they score is not looked at."""
     known = sorted(texts)
     rows = dict(zip(known, encode(known), strict=True))
@@ -131,15 +139,10 @@ def _embedding_of(texts: set[str], encode: Embed, dimensions: int) -> Embed:
     return lambda asked: np.array([rows.get(text, nought) for text in asked])
 
 
-def _measured(
-    cases: Cases, gold: Sequence[set[int]], method: EvidenceMethod, embed: Embed, match: Rerank
-) -> np.ndarray:
+def _measured(cases: Cases, gold: Sequence[set[int]], match: Match | None) -> np.ndarray:
     """hit@1 where one sentence is asked for, hit@3 and recall@3 where three are, of each pair."""
     one, three = (
-        [
-            {sentence.start for sentence in chosen[0]}
-            for chosen in choose_sentences(cases, count, method, embed, match=match)
-        ]
+        [{sentence.start for sentence in chosen[0]} for chosen in choose_sentences(cases, count, match)]
         for count in (1, 3)
     )
     return _figures(one, three, gold)
@@ -154,24 +157,6 @@ def _figures(one: Sequence[set[int]], three: Sequence[set[int]], gold: Sequence[
         ],
         float,
     )
-
-
-def _before(cases: Cases, spans: Sequence[list[tuple[int, int]]], count: int, embed: Embed) -> list[set[int]]:
-    """Where the sentences start that the earlier default chose from the first document of each case."""
-    chosen = []
-    for (claim, documents), cut in zip(cases, spans, strict=True):
-        known = {document.text: sentence_spans(document.text) for document in documents[1:]}
-        own = evidence._candidates(claim, documents, known | {documents[0].text: cut})[0]
-        read = sorted(own, key=lambda one: -one.lexical)[: max(2 * count, BEFORE_READ)]
-        vectors = embed([clean(claim), *(clean(one.text) for one in read)])
-        cosines = np.clip(vectors[1:] @ vectors[0], 0, 1)
-        scored = [
-            ((BEFORE_SHARE * cosine + (1 - BEFORE_SHARE) * one.lexical) / (2 if one.text.endswith("?") else 1), one)
-            for cosine, one in zip(cosines, read, strict=True)
-        ]
-        best = sorted(scored, key=lambda pair: (-round(float(pair[0]), 6), pair[1].start))[:count]
-        chosen.append({one.start for score, one in best if score > 0})
-    return chosen
 
 
 def _difference(values: np.ndarray, claims: np.ndarray, rounds: int = 10_000) -> str:

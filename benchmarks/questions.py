@@ -34,7 +34,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import IngestStage, UnitsStage
 from ccheck.core.types import Usage, add_usage
-from ccheck.verdict.questions.replies import distinct
+from ccheck.verdict.questions import distinct
 
 CLAIMS = 20
 

@@ -22,9 +22,8 @@ from ccheck.core.types import Document
 from ccheck.ingest.rows import read_records
 from ccheck.lab.train.stance_rows import StanceRow, read_rows
 from ccheck.lab.train.synthetic import contradicted
-from ccheck.verdict.features import sentences_of
+from ccheck.verdict.features import BOTH_WAYS, sentences_of
 from ccheck.verdict.labels import STANCES
-from ccheck.verdict.features import BOTH_WAYS
 
 SUPPORTS, REFUTES, OPEN = range(len(STANCES))
 _AUXILIARY = re.compile(r"\b(?:is|are|was|were|has|have|had|did|can|could|will)\b(?! not\b)")

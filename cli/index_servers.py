@@ -52,8 +52,7 @@ def create(
     ccheck ingest creates an index too, with the defaults. Use this command to choose.
     """
     from ..ingest.encoders import layout_of
-    from ..pipeline.encoders import open_encoders
-    from ..pipeline.ingest import recipe_to_ingest
+    from ..pipeline.ingest import open_encoders, recipe_to_ingest
     from ..search import open_elastic_store
     from ..search.elastic import moving
 

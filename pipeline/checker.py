@@ -289,11 +289,10 @@ class Checker(Closing):
         """
         from ..ingest import IngestOptions, ingest
         from ..ingest.given import as_files
-        from .encoders import open_encoders
-        from .needs import needs_of
+        from .ingest import needs_own, open_encoders
 
         self._plan = None
-        needing = self.recipe if needs_of(self.recipe).own else None
+        needing = self.recipe if needs_own(self.recipe) else None
         options = options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes)
         if not self.recipe.ingest.titles:
             options = replace(options, fields=replace(options.fields, titles=False))

@@ -321,13 +321,14 @@ def only_searching(recipe: Recipe) -> Recipe:
 
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
+    from ..core.kinds import Vectors
     from ..core.models import find_model
     from ..core.recipe import models_used
-    from .needs import needs_of
+    from .ingest import needs_of
 
     used = set(models_used(recipe))
     made_with = info.layout.embedding
-    unnamed = any(need.model is None for need in needs_of(recipe).dense)
+    unnamed = any(isinstance(kind, Vectors) and kind.model is None for kind in needs_of(recipe))
     if unnamed and info.dimensions is not None:
         used |= {settings.embedding_model or info.model or (made_with.model if made_with else "")} - {""}
     away = []

@@ -24,7 +24,7 @@ from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import DenseEncoder, Encoders, layout_of
 from ..ingest.entries import EntryMaker
 from ..search import open_store
-from .encoders import open_encoders
+from .ingest import open_encoders
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe

@@ -24,7 +24,7 @@ from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
 from .checker import Checker
 from .doctor import only_searching
-from .encoders import open_encoders
+from .ingest import open_encoders
 
 LOCAL = "Only an Elasticsearch store has indices behind an alias. Ingest into another local store instead"
 SAMPLED, TOP = 50, 10

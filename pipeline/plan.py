@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
+from ..core.layout import Embedding, SparseField
 from ..core.recipe import Recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
@@ -15,7 +16,7 @@ from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.answering import searched_units
 from ..search.missing import no_store, not_held, refuse_missing
-from ..verdict.open import Conclude, open_conclusion, open_method
+from ..verdict.open import open_method
 
 if TYPE_CHECKING:
     from ..core.types import Vector
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ..encode.sparse import SparseEmbedder
     from ..llm import LanguageModel
     from ..verdict import StanceMethod
-    from ..verdict.evidence import EvidenceMethod, Rerank
-    from ..verdict.questions.asking import Asking
+    from ..verdict.evidence import Match
+    from ..verdict.questions import Asking
 
 
 DEGRADED = "retrieval is degraded"
@@ -57,15 +58,12 @@ class Plan:
     embedder: Embedder | None
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
-    sentences_by: EvidenceMethod
-    match: Rerank | None
+    match: Match | None
     method: StanceMethod | None
     no_method: str
-    conclude: Conclude
     warnings: tuple[str, ...]
     state: str | None = None
     asking: Asking | None = None
-    sentence_scorer: Rerank | None = None
     degraded: bool = False
 
     @property
@@ -100,72 +98,26 @@ def make_plan(
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
-    rerankers: dict[str, tuple[RerankerStage, Reranker]] = {}
-    for name, stage in recipe.rerankers.items():
-        if isinstance(stage, LateStage) and not stage.required and embedder is None:
-            continue  # what is searched by words alone needs no model
-        try:
-            rerankers[name] = stage, open_reranker(stage, runtime)
-        except (NotFound, MissingExtra) as error:
-            if isinstance(stage, ModelStage) and stage.model == AUTO and len(recipe.rerankers) > 1:
-                continue  # `auto` takes what there is beside the others
-            if stage.required or strict:
-                raise with_ways_to_get(error, recipe) from error
-            warnings.append(f"not reranked: {error}")
-    told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
-    warnings += [notice for notice in told if notice]
+    rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
     asking = _open_asking(recipe, runtime)
-    judges = judges and asking is None
-    method, no_method = _open_method(recipe, embedder, runtime) if judges else (None, "")
-    sentences_by = recipe.evidence.method
-    if (sentences_by == "reranker" and not any(stage.scores_texts for stage, _ in rerankers.values())) or (
-        sentences_by == "embedding" and embedder is None
-    ):
-        warnings.append(
-            f"evidence sentences are chosen by shared words, because there is no model for the method {sentences_by}"
-        )
-        sentences_by = "mix"
-    match = open_matcher(runtime) if sentences_by == "mix" and (embedder is not None or rerankers) else None
-    judged_by = method.name if method is not None else "none"
-    conclude = open_conclusion(recipe.verdict, runtime, judged_by)
+    method, no_method = _open_judge(recipe, runtime) if judges and asking is None else (None, "")
     return Plan(
         retrievers,
         encoders,
         embedder,
         rewriter,
         rerankers,
-        sentences_by,
-        match,
+        open_matcher(runtime) if embedder is not None or rerankers else None,
         method,
         no_method,
-        conclude,
         (*warnings, *runtime.notices()),
         info.state,
         asking,
-        _sentence_scorer(rerankers),
         bool(degraded),
     )
 
 
-def embedder_for(info: StoreInfo, runtime: Runtime, model: str | None = None) -> Embedder:
-    """The model that made a store's vectors: by the name given, the settings', or what the store remembers.
-
-    Raises NotFound or MissingExtra if it is not here, InvalidData for other weights than the store's.
-    """
-    from ..core.models import fingerprint
-    from ..encode.dense import DEFAULT_MODEL, load_embedder
-
-    made_with = info.layout.embedding
-    name = model or runtime.settings.embedding_model or info.model
-    name = name or (made_with.model if made_with else DEFAULT_MODEL)
-    found = fingerprint(runtime.find(name).path) if made_with is not None or model is not None else ""
-    known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
-    if model is None and made_with is not None and found != made_with.fingerprint:
-        raise InvalidData(
-            f"the store {info.name} was made with {info.layout.describe()}. {name} has other weights here "
-            f"({found[:8]}). Name the folder of the right model with --model, or ingest into another store"
-        )
-    return load_embedder(name, runtime, known)
+# -- retrievers
 
 
 def _open_retrievers(
@@ -177,14 +129,8 @@ def _open_retrievers(
     how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
         try:
-            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, runtime)) is not None:
-                retrievers[name] = stage.model_copy(update={"field": field})
-            elif isinstance(stage, Dense):
-                retrievers[name], encoders[name] = _open_dense(stage, info, runtime, how)
-            elif isinstance(stage, Sparse):
-                retrievers[name], encoders[name] = _open_sparse(stage, info, runtime, how)
-            else:
-                retrievers[name] = _checked_bm25(stage, info, how)
+            retrievers[name], encoder = _open_retriever(stage, info, runtime, how)
+            encoders |= {name: encoder} if encoder is not None else {}
         except (NotFound, MissingExtra) as error:
             # A model that somebody named and that is not there is an error, not a reason to go on with less.
             named = isinstance(stage, Dense) and runtime.settings.embedding_model is not None and stage.model is None
@@ -215,19 +161,51 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
 
+def _open_retriever(stage: Retriever, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Retriever, Encoder | None]:
+    """The retriever with the field that it searches, and what encodes claims for it, if anything does."""
+    from ..core.models import fingerprint
+    from ..encode.dense import load_embedder
+
+    if isinstance(stage, Bm25):
+        if not info.words:
+            raise NotFound(f"{info.name} has no text field in which BM25 finds words")
+        if info.made_here or set(stage.fields) == {"content"}:  # another index can have fields of any name
+            refuse_missing({stage.kind: stage}, info.layout, info.name, how)
+        return stage, None
+    if isinstance(stage, Sparse):
+        return stage, _sparse_encoder(stage, info, runtime, how)
+    if stage.units is None:
+        if (field := _embedded_there(stage, info, runtime)) is not None:
+            return stage.model_copy(update={"field": field}), None
+        field, embedder = _open_dense(stage, info, runtime, how)
+        stage = stage.model_copy(update={"field": field})
+    else:
+        refuse_missing({stage.kind: stage}, info.layout, info.name, how)
+        embedding = info.layout.units[stage.units].embedding
+        assert embedding is not None
+        model = stage.model or runtime.settings.embedding_model or embedding.model
+        made = f"the vectors for the units {stage.units!r} of the store {info.name} were"
+        _refuse_other(made, embedding, model, fingerprint(runtime.find(model).path))
+        embedder = load_embedder(model, runtime, embedding)
+    return stage, Encoder(embedder, _adapter(stage, embedder.spec.fingerprint, runtime))
+
+
 def _embedded_there(stage: Dense, info: StoreInfo, runtime: Runtime) -> str | None:
     """The field that the store's server embeds itself, claims too; None if the retriever searches vectors."""
-    if stage.units is not None:
-        return None
     if stage.field is not None:
         return stage.field if stage.field in info.semantic else None
     named = stage.model or runtime.settings.embedding_model or info.model
     return None if named and info.dimensions is not None else next(iter(info.semantic), None)
 
 
-def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Dense, Encoder]:
-    if stage.units is not None:
-        return _open_dense_units(stage, info, runtime, how)
+def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tuple[str | None, Embedder]:
+    """The field of vectors, None for the main one, and the model that made them.
+
+    Raises NotFound or MissingExtra if they are not here, InvalidData for other weights than the store's.
+    """
+    from ..core.models import fingerprint
+    from ..encode.dense import load_embedder
+
     if info.dimensions is None and not info.made_here:
         from ..search.elastic.companion import SEVERAL, may_have_one
 
@@ -238,46 +216,40 @@ def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tu
         )
     if info.dimensions is None:
         raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")
-    if info.layout.embedding is None and not (stage.model or runtime.settings.embedding_model or info.model):
+    main, named = info.layout.embedding, stage.model or runtime.settings.embedding_model or info.model
+    if main is None and not named:
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
             "name that model with --model (or CCHECK_EMBEDDING_MODEL, or in the store's profile)"
         )
-    embedder = embedder_for(info, runtime, stage.model)
-    field, dimensions = stage.field, info.dimensions
-    if field is None and stage.model is not None and info.layout.embedding is not None:
+    name = named or (main.model if main is not None else "")
+    identity = fingerprint(runtime.find(name).path) if info.layout.dense else ""
+    if stage.model is None and main is not None:
+        _refuse_other(f"the store {info.name} was", main, name, identity)
+    known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == identity), None)
+    embedder = load_embedder(name, runtime, known)
+    field = stage.field
+    if field is None and stage.model is not None and main is not None:
         field = info.layout.field_of(embedder.spec.fingerprint)
         if field is None:
             raise not_held(info.name, f"vectors of {stage.model}", how)
-    known = info.layout.dense.get(field or "")
-    if known is not None:
-        dimensions = known.embedding.dimensions
-    if field is None and embedder.spec.dimensions != dimensions:
+    if field is None and embedder.spec.dimensions != info.dimensions:
         raise InvalidData(
-            f"the vectors of the store {info.name} have {dimensions} dimensions, but those of "
+            f"the vectors of the store {info.name} have {info.dimensions} dimensions, but those of "
             f"{embedder.spec.model} have {embedder.spec.dimensions}. Name the model that made them with --model"
         )
-    adapter = _adapter(stage, embedder.spec.fingerprint, runtime)
-    return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
+    return field, embedder
 
 
-def _open_dense_units(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Dense, Encoder]:
-    """A retriever of units, with the model that made their vectors."""
-    from ..core.models import fingerprint
-    from ..encode.dense import load_embedder
-
-    refuse_missing({stage.kind: stage}, info.layout, info.name, how)
-    embedding = info.layout.units[str(stage.units)].embedding
-    assert embedding is not None
-    model = stage.model or runtime.settings.embedding_model or embedding.model
-    if (found := fingerprint(runtime.find(model).path)) != embedding.fingerprint:
-        raise InvalidData(
-            f"the vectors for the units {stage.units!r} of the store {info.name} were made with {embedding.model} "
-            f"(weights {embedding.fingerprint[:8]}), but {model} has other weights here ({found[:8]}). Name the right "
-            "model with --model, or ingest into another store"
-        )
-    adapter = _adapter(stage, embedding.fingerprint, runtime)
-    return stage, Encoder(load_embedder(model, runtime, embedding), adapter)
+def _refuse_other(made: str, known: Embedding | SparseField, name: str, found: str) -> None:
+    """Raises InvalidData if a model has other weights here than those that made something."""
+    if found == known.fingerprint:
+        return
+    right = f"--replace {name}={known.model}" if isinstance(known, SparseField) else "--model"
+    raise InvalidData(
+        f"{made} made with {known.model} (weights {known.fingerprint[:8]}). {name} has other weights here "
+        f"({found[:8]}). Name the right model with {right}, or ingest into another store"
+    )
 
 
 def _adapter(stage: Dense, fingerprint: str, runtime: Runtime) -> Callable[[Vector], Vector] | None:
@@ -289,7 +261,7 @@ def _adapter(stage: Dense, fingerprint: str, runtime: Runtime) -> Callable[[Vect
     return runtime.once("adapter", str(folder), fingerprint, make=lambda: load_adapter(folder, fingerprint))
 
 
-def _open_sparse(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Sparse, Encoder]:
+def _sparse_encoder(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> Encoder:
     from ..core.models import fingerprint, require_models
     from ..encode.sparse import load_sparse_embedder
 
@@ -297,21 +269,12 @@ def _open_sparse(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> 
     known = info.layout.sparse
     assert known is not None
     require_models("sparse retrieval")
-    if (found := fingerprint(runtime.find(stage.model).path)) != known.fingerprint:
-        raise InvalidData(
-            f"the sparse vectors of the store {info.name} were made with {known.model} (weights "
-            f"{known.fingerprint[:8]}). {stage.model} has other weights here ({found[:8]}). Name that model with "
-            f"--replace {stage.model}={known.model}, or ingest into another store"
-        )
-    return stage, Encoder(sparse=load_sparse_embedder(stage.model, runtime, known))
+    made = f"the sparse vectors of the store {info.name} were"
+    _refuse_other(made, known, stage.model, fingerprint(runtime.find(stage.model).path))
+    return Encoder(sparse=load_sparse_embedder(stage.model, runtime, known))
 
 
-def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
-    if not info.words:
-        raise NotFound(f"{info.name} has no text field in which BM25 finds words")
-    if info.made_here or set(stage.fields) == {"content"}:  # another index can have fields of any name
-        refuse_missing({stage.kind: stage}, info.layout, info.name, how)
-    return stage
+# -- the rest
 
 
 def _open_rewriter(
@@ -330,13 +293,33 @@ def _open_rewriter(
         return None
 
 
+def _open_rerankers(
+    recipe: Recipe, runtime: Runtime, warnings: list[str], *, strict: bool, words_alone: bool
+) -> dict[str, tuple[RerankerStage, Reranker]]:
+    rerankers: dict[str, tuple[RerankerStage, Reranker]] = {}
+    for name, stage in recipe.rerankers.items():
+        if isinstance(stage, LateStage) and not stage.required and words_alone:
+            continue  # what is searched by words alone needs no model
+        try:
+            rerankers[name] = stage, open_reranker(stage, runtime)
+        except (NotFound, MissingExtra) as error:
+            if isinstance(stage, ModelStage) and stage.model == AUTO and len(recipe.rerankers) > 1:
+                continue  # `auto` takes what there is beside the others
+            if stage.required or strict:
+                raise with_ways_to_get(error, recipe) from error
+            warnings.append(f"not reranked: {error}")
+    told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
+    warnings += [notice for notice in told if notice]
+    return rerankers
+
+
 def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
     """The language model that asks and answers questions, if the recipe checks with them."""
     if recipe.questions is None:
         return None
     from ..llm import open_llm
     from ..verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
-    from ..verdict.questions.asking import Asking
+    from ..verdict.questions import Asking
 
     try:
         return Asking(open_llm(runtime, recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))
@@ -344,20 +327,14 @@ def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
         raise with_ways_to_get(error, recipe) from error
 
 
-def _open_method(recipe: Recipe, embedder: Embedder | None, runtime: Runtime) -> tuple[StanceMethod | None, str]:
+def _open_judge(recipe: Recipe, runtime: Runtime) -> tuple[StanceMethod | None, str]:
     """The judge, or None and the reason."""
     stage = recipe.verdict
     if stage.method == "none":
         return None, ""
     try:
-        return open_method(stage, runtime, embedder.encode_queries if embedder is not None else None), ""
+        return open_method(stage, runtime), ""
     except (NotFound, MissingExtra) as error:
         if stage.method != "auto":
             raise with_ways_to_get(error, recipe) from error
         return None, str(error)
-
-
-def _sentence_scorer(rerankers: Mapping[str, tuple[RerankerStage, Reranker]]) -> Rerank | None:
-    """The last reranker that scores any text, for sentences."""
-    scoring = [reranker for stage, reranker in rerankers.values() if stage.scores_texts]
-    return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None

@@ -22,11 +22,9 @@ from ..core.types import NO_ANSWER, Citation, Claim, Filter, Hit, Query, Questio
 from ..llm import Answer, Failure, Refused
 from ..search import Search, answer
 from ..search.filters import PUBLISHED
-from ..verdict.questions.asking import Asking, read_answer, verdict_without_model
-from ..verdict.questions.replies import distinct
-from .queries import encode_claims
+from ..verdict.questions import Asking, distinct, read_answer, verdict_without_model
 from .run import ClaimState, Run
-from .steps import choose_evidence
+from .steps import choose_evidence, encode_claims
 
 T = TypeVar("T")
 QUESTIONS_SHARE = 0.75

@@ -3,41 +3,251 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.errors import CcheckError
+from ..core.fusion import Scored
 from ..core.language import foreign_language
-from ..core.stages import ListwiseStage
-from ..core.types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
+from ..core.memory import Memory, memory_key, recall
+from ..core.stages import ListwiseStage, QueryText, Retriever
+from ..core.types import (
+    Evidence,
+    Hit,
+    Query,
+    Ranking,
+    Sentence,
+    SparseVector,
+    Stance,
+    Vector,
+    Verdict,
+    document_of,
+    unit_key,
+)
 from ..rerank.apply import Place, rerank_many
-from ..verdict import Case, Judge, all_judged, choose_sentences, nothing_bears, with_stances
-from .plan import Plan
-from .queries import encode_claims, rewrite_claims
+from ..search import Ranks, Search, answer
+from ..search.answering import searched_units
+from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
+from .plan import Encoder, Plan
 from .relevance import relevance, retrieval_is_weak
-from .retrieval import search
 from .run import ClaimState, Run, going
+
+if TYPE_CHECKING:
+    from ..core.layout import Embedding, SparseField
+
+Role: TypeAlias = Literal["query", "document"]
+"""How a text is encoded: some models have two ways."""
+Texts: TypeAlias = Mapping[QueryText, tuple[str, ...]]
+"""The texts that can stand for a claim in a search: its own, and those that a language model made of it."""
+Ranked: TypeAlias = Scored[str]
 
 
 def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in queries and hits."""
     asked = going(states)
     started = time.perf_counter()
-    texts = rewrite_claims(run, asked)
+    texts = _rewrite(run, asked)
     pairs = [(state, some) for state, some in zip(asked, texts, strict=True) if state.error is None]
     rewritten = time.perf_counter()
     encode_claims(run, [state for state, _ in pairs], [some for _, some in pairs])
     encoded = time.perf_counter()
     search(run, [state for state, _ in pairs])
-    timings = {
-        "rewrite": _milliseconds(rewritten - started, len(asked)),
-        "embed": _milliseconds(encoded - rewritten, len(asked)),
-        "retrieve": _milliseconds(time.perf_counter() - encoded, len(asked)),
-    }
-    if run.plan.rewriter is None:
-        del timings["rewrite"]
+    timings = {"rewrite": _milliseconds(rewritten - started, len(asked))} if run.plan.rewriter is not None else {}
+    timings["embed"] = _milliseconds(encoded - rewritten, len(asked))
+    timings["retrieve"] = _milliseconds(time.perf_counter() - encoded, len(asked))
     for state in going(asked):
         state.timings_ms |= timings
+
+
+# -- queries
+
+
+def _rewrite(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
+    """The texts of each claim. A claim that could not be rewritten has a warning, or an error if required."""
+    texts: list[Texts] = [{"claim": (state.text,)} for state in states]
+    if run.plan.rewriter is None or not states:
+        return texts
+    from .rewriting import rewrite
+
+    kinds = {stage.query for stage in run.plan.retrievers.values()} - {"claim"}
+    made = rewrite([state.text for state in states], kinds, run.recipe.rewriting, run.plan.rewriter)
+    for state, one in zip(states, made, strict=True):
+        state.use("rewrite", one.usage)
+        if one.error is not None:
+            state.warnings.append(f"the search used the claim itself, because it could not be rewritten: {one.error}")
+            state.error = one.error if run.recipe.rewriting.required else None
+    return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
+
+
+def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]) -> None:
+    """Fill in the queries of claims with these texts, which are encoded together, equal ones once."""
+    own: list[dict[str, str | Vector | SparseVector]] = [{} for _ in states]
+    for name, stage in run.plan.retrievers.items():
+        encoder = run.plan.encoders.get(name)
+        for kind in dict.fromkeys((stage.query, "claim")):
+            # A claim that nobody rewrote is searched for as it is, and encoded as one.
+            places = [
+                place for place, some in enumerate(texts) if kind == (stage.query if stage.query in some else "claim")
+            ]
+            chosen = [texts[place][kind] for place in places]
+            made: Sequence[str | Vector | SparseVector] = []
+            if encoder is None:
+                made = ["\n".join(some) for some in chosen] if kind != "claim" else []
+            elif places:
+                if kind == "hyde" and run.recipe.rewriting.with_claim:
+                    chosen = [(*some, states[place].text) for place, some in zip(places, chosen, strict=True)]
+                made = _encoded(encoder, chosen, "document" if kind == "hyde" else "query", run.memory)
+            for place, one in zip(places, made, strict=False):
+                own[place][name] = one
+    for state, asked in zip(states, own, strict=True):
+        state.query = Query(state.text, own=asked)
+
+
+def _encoded(
+    encoder: Encoder, texts: Sequence[tuple[str, ...]], role: Role, memory: Memory | None
+) -> list[Vector | SparseVector]:
+    """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
+    import numpy as np
+
+    model = encoder.sparse or encoder.dense
+    assert model is not None
+    encode = model.encode_documents if role == "document" else model.encode_queries
+    if encoder.sparse is not None:
+        texts = [("\n".join(some),) for some in texts]
+    by_text = _each_once([text for some in texts for text in some], encode, model.spec, role, memory)
+    encoded = []
+    for some in texts:
+        vector = by_text[some[0]]
+        if len(some) > 1:
+            mean = np.mean([by_text[text] for text in some], axis=0)
+            vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
+        encoded.append(encoder.adapter(vector) if encoder.adapter is not None else vector)
+    return encoded
+
+
+def _each_once(
+    texts: Sequence[str],
+    encode: Callable[[list[str]], Iterable[Any]],
+    spec: Embedding | SparseField,
+    role: Role,
+    memory: Memory | None,
+) -> dict[str, Any]:
+    """Returns the encoding of each distinct text. The model encodes only those that the memory does not have."""
+    import numpy as np
+
+    def dump(vector: Any) -> bytes:
+        return vector.to_bytes() if isinstance(vector, SparseVector) else bytes(vector.astype("float32").tobytes())
+
+    def load(data: bytes) -> Any:
+        return SparseVector.from_bytes(data) if kind == "sparse" else np.frombuffer(data, np.float32)
+
+    kind = "embedding" if hasattr(spec, "dimensions") else "sparse"
+    once = list(dict.fromkeys(texts))
+    if memory is None:
+        return dict(zip(once, encode(once), strict=True))
+    keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
+    made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
+    return dict(zip(once, made, strict=True))
+
+
+# -- search
+
+
+def search(run: Run, states: Sequence[ClaimState]) -> None:
+    """Fill in the hits of claims that have a query, or their error; with a trace, each stage's ranking too."""
+    asked = [(state, state.query) for state in states if state.query is not None]
+    if not asked:
+        return
+    search = Search(
+        [query for _, query in asked],
+        run.retrievers,
+        run.recipe.fusion,
+        run.window,
+        run.filters,
+        run.reads_details or run.trace,
+        run.trace,
+    )
+    found = []
+    for (state, query), ranking in zip(asked, answer(run.store, search, rank=partial(_rank, run)), strict=True):
+        if isinstance(ranking, CcheckError):
+            state.error = ranking
+            continue
+        state.hits = ranking.hits
+        if run.trace:
+            state.stages = _traced(run, ranking)
+        if state.hits:
+            found.append((state, query))
+    try:
+        # Whole documents become the parts that matched, where the store knows parts of documents.
+        narrowed = run.store.narrowed([query for _, query in found], [state.hits for state, _ in found])
+        for (state, _), hits in zip(found, narrowed, strict=True):
+            state.hits = hits
+    except CcheckError as error:
+        for state, _ in found:
+            state.error = error
+
+
+def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:
+    """The documents that each retriever found, and the fusion of several, best first."""
+    stages = {name: [key for key, _ in ranked] for name, ranked in ranking.rankings.items()}
+    if len(stages) > 1:
+        stages[run.recipe.fusion.method] = [
+            hit.document.id if hit.unit is None else unit_key(hit.document.id, hit.unit.number) for hit in ranking.hits
+        ]
+    of = str if searched_units(run.retrievers) is None else document_of
+    return {name: tuple(dict.fromkeys(map(of, keys))) for name, keys in stages.items()}
+
+
+def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
+    """Returns the rankings of each query. The store is asked for those that the memory does not have."""
+    memory, state = run.memory, run.plan.state
+    if memory is None or state is None:
+        return run.store.rank(search)
+    import orjson
+
+    by_name: dict[str, list[Ranked | CcheckError]] = {}
+    for name, stage in search.retrievers.items():
+        settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model", "adapter"})
+        keys = [
+            memory_key(
+                "ranking", [state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
+            )
+            for query in search.queries
+        ]
+
+        def compute(places: list[int], name: str = name, stage: Retriever = stage) -> list[Ranked | CcheckError]:
+            asked = replace(search.of([search.queries[place] for place in places], {name: stage}), k=0, whole=True)
+            return [one if isinstance(one, CcheckError) else one.rankings[name] for one in run.store.rank(asked)]
+
+        def dump(one: Ranked | CcheckError) -> bytes | None:
+            return None if isinstance(one, CcheckError) else orjson.dumps([list(pair) for pair in one])
+
+        def load(data: bytes) -> Ranked | CcheckError:
+            return [(id_, score) for id_, score in orjson.loads(data)]
+
+        by_name[name] = recall(memory, "ranking", keys, compute, dump, load)
+    rankings: list[Ranks | CcheckError] = []
+    for place in range(len(search.queries)):
+        every = {name: found[place] for name, found in by_name.items()}
+        error = next((one for one in every.values() if isinstance(one, CcheckError)), None)
+        found = {name: one for name, one in every.items() if not isinstance(one, CcheckError)}
+        rankings.append(error or Ranks(found))
+    return rankings
+
+
+def _content(query: Query, name: str) -> bytes:
+    """Returns the query of one retriever as bytes."""
+    own = query.own.get(name)
+    if isinstance(own, SparseVector):
+        return own.ids.tobytes() + b":" + own.weights.tobytes()
+    if own is not None and not isinstance(own, str):
+        return own.tobytes()
+    return query.words(name).encode("utf-8", "surrogatepass")
+
+
+# -- what was found
 
 
 def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
@@ -54,35 +264,17 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
         state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint), 4)
 
 
-def irrelevant(run: Run, state: ClaimState) -> bool:
-    """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
-    return not state.hits or (state.relevance is not None and state.relevance < run.least_relevance)
-
-
-def why_not_judged(run: Run, state: ClaimState) -> str | None:
-    """The reason why a judge would not be asked about a claim whose evidence is chosen; None if it would."""
-    if state.error is not None:
-        return str(state.error)
-    if not state.evidence:
-        return state.empty or "nothing was found for the claim"
-    if irrelevant(run, state):
-        return (
-            f"the probability that anything found bears on the claim is below {run.least_relevance:g} "
-            "(least_relevance in the recipe's [verdict]; 0 always asks)"
-        )
-    return None
-
-
 def rerank(run: Run, states: Sequence[ClaimState]) -> None:
     """Put the hits into the order of the rerankers, one after the other, and keep the first `run.k`.
 
     A reranker that fails leaves the ranking as it was and a warning. With `run.strict` it is the claim's error.
     """
-    asked = going(states)
     before = run.recipe.fusion.method if len(run.plan.retrievers) > 1 else run.plan.found_by
-    spent = {id(state): 0.0 for state in asked}
+    weights = {name: retriever.weight for name, retriever in run.plan.retrievers.items()}
+    for state in going(states):
+        state.timings_ms["rerank"] = 0.0
     for name, (stage, reranker) in run.plan.rerankers.items():
-        these = [state for state in going(asked) if state.hits]
+        these = [state for state in going(states) if state.hits]
         started = time.perf_counter()
         answers = rerank_many(
             [state.text for state in these],
@@ -90,44 +282,33 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
             [state.reranked_by for state in these],
             reranker,
             stage,
-            Place(name, before, {name: retriever.weight for name, retriever in run.plan.retrievers.items()}),
+            Place(name, before, weights),
         )
         share = _milliseconds(time.perf_counter() - started, len(these))
-        for state, answer in zip(these, answers, strict=True):
-            spent[id(state)] += share
-            if not isinstance(answer, CcheckError):
-                ranking, used = answer
+        for state, outcome in zip(these, answers, strict=True):
+            state.timings_ms["rerank"] = round(state.timings_ms["rerank"] + share, 3)
+            if not isinstance(outcome, CcheckError):
+                ranking, used = outcome
                 state.hits, state.reranked_by = ranking.hits, name
                 state.use("rerank", used)
                 if run.trace:
                     state.stages[name] = tuple(dict.fromkeys(hit.document.id for hit in ranking.hits))
             elif run.strict:
-                state.error = answer
+                state.error = outcome
             else:
-                state.warnings.append(f"reranking with {name} failed and was skipped: {answer}")
-    for state in going(asked):
+                state.warnings.append(f"reranking with {name} failed and was skipped: {outcome}")
+    for state in going(states):
         state.hits = state.hits[: run.k]
-        state.timings_ms["rerank"] = round(spent[id(state)], 3)
 
 
 def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | None) -> None:
     """Make the hits evidence, with sentences for the first `documents` of each claim; None: for all."""
     asked = going(states)
     started = time.perf_counter()
-    vectors = [state.query.vector for state in asked if state.query is not None and state.query.vector is not None]
-    matrix = None
-    if vectors and len(vectors) == len(asked):
-        import numpy as np
-
-        matrix = np.stack(vectors)
     chosen = choose_sentences(
         [(state.text, [hit.read for hit in state.hits[:documents]]) for state in asked],
         run.recipe.evidence.sentences,
-        run.plan.sentences_by,
-        embed=run.plan.embedder.encode_documents if run.plan.embedder is not None else None,
-        rerank=run.plan.sentence_scorer,
-        match=run.plan.match,
-        claim_vectors=matrix,
+        run.plan.match,
     )
     spent = _milliseconds(time.perf_counter() - started, len(asked))
     for state, some in zip(asked, chosen, strict=True):
@@ -154,6 +335,28 @@ def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...
     )
 
 
+# -- judging
+
+
+def irrelevant(run: Run, state: ClaimState) -> bool:
+    """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
+    return not state.hits or (state.relevance is not None and state.relevance < run.least_relevance)
+
+
+def why_not_judged(run: Run, state: ClaimState) -> str | None:
+    """The reason why a judge would not be asked about a claim whose evidence is chosen; None if it would."""
+    if state.error is not None:
+        return str(state.error)
+    if not state.evidence:
+        return state.empty or "nothing was found for the claim"
+    if irrelevant(run, state):
+        return (
+            f"the probability that anything found bears on the claim is below {run.least_relevance:g} "
+            "(least_relevance in the recipe's [verdict]; 0 always asks)"
+        )
+    return None
+
+
 def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
     """Returns the cases to judge: the claims, each with the pieces of its evidence that are read."""
     return [
@@ -164,8 +367,8 @@ def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
                 for piece in state.evidence[: run.recipe.verdict.documents]
             ),
         )
-        for state in going(states)
-        if state.evidence and not irrelevant(run, state)
+        for state in states
+        if why_not_judged(run, state) is None
     ]
 
 
@@ -175,32 +378,25 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
     asked = cases(run, states)
     answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
     for state in states:
-        if state.error is None and not state.hits and (language := foreign_language(state.text)) is not None:
-            why = f"nothing was found, and the claim seems to be in {language}: retrieval may not have been made for it"
-            state.verdict = Verdict(None, error=why)
+        if state.error is None:
             state.timings_ms["verdict"] = 0.0
-        elif state.error is None and irrelevant(run, state):
-            state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
-            state.timings_ms["verdict"] = 0.0
-        elif state.error is None and method is None:
-            state.verdict = Verdict(None, error=run.plan.no_method)
-            state.timings_ms["verdict"] = 0.0
-        elif state.error is None:
-            started = time.perf_counter()
-            one, case = next(answers)
-            quotes = zip((piece.hit for piece in case.evidence), one.quotes, strict=False)
-            one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
-            state.evidence = with_stances(state.evidence, one, run.recipe.evidence.sentences)
-            read = zip(case.evidence, state.evidence, strict=False)
-            concluding = -time.perf_counter()
-            verdict, used = run.plan.conclude(
-                state.claim, [replace(piece, stance=it.stance, sentences=it.sentences) for piece, it in read]
-            )
-            concluding += time.perf_counter()
-            state.verdict = verdict
-            state.use("verdict", one.usage + used)
-            waited = time.perf_counter() - started
-            state.timings_ms["verdict"] = _milliseconds(waited if one.seconds is None else concluding + one.seconds)
+            if not state.hits and (language := foreign_language(state.text)) is not None:
+                why = f"the claim seems to be in {language}: retrieval may not have been made for it"
+                state.verdict = Verdict(None, error=f"nothing was found, and {why}")
+            elif irrelevant(run, state):
+                state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
+            elif method is None:
+                state.verdict = Verdict(None, error=run.plan.no_method)
+            else:
+                started = time.perf_counter()
+                one, case = next(answers)
+                quotes = zip((piece.hit for piece in case.evidence), one.quotes, strict=False)
+                one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
+                state.evidence = with_stances(state.evidence, one, run.recipe.evidence.sentences)
+                state.verdict = conclude(state.evidence[: len(case.evidence)], method.name)
+                state.use("verdict", one.usage)
+                waited = time.perf_counter() - started
+                state.timings_ms["verdict"] = _milliseconds(waited if one.seconds is None else one.seconds)
         yield state
     next(answers, None)  # where a method was interrupted it says so after its last answer
 

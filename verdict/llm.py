@@ -117,9 +117,7 @@ class LlmStances:
         two = stage.strategy == "two-step"
         names = ("two-step-relevance", "two-step-polarity") if two else (stage.strategy,)
         self._steps = tuple(f"paper-{name}" if self._paper else name for name in names)
-        self._prompts = {
-            name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in self._steps
-        }
+        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in self._steps}
         self._pairs = load_pairs(stage.examples) if stage.strategy == "hybrid" and stage.examples is not None else []
         self._chooser = ExampleChooser(self._pairs) if stage.choice == "similar" else None
 
@@ -154,7 +152,7 @@ class LlmStances:
     def _sides(
         self, case: Case, relevant: Sequence[tuple[int, Answer[Any]]], made: list[_Made], stopping: bool
     ) -> _Stream:
-        """The second step: puts the sides of documents with evidence into `made`. After an interrupt it asks nothing."""
+        """The second step: puts the sides of relevant documents into `made`. After an interrupt it asks nothing."""
         documents = _documents(case)
         asked = [] if stopping else [(case.claim, documents[place]) for place, _ in relevant]
         stream = _Stream(
@@ -232,9 +230,7 @@ class LlmStances:
 def _example(pair: LabelledPair) -> str:
     relevant = pair.label != "NOT_ENOUGH_INFO"
     polarity = pair.label if relevant else "NONE"
-    return quoted(
-        {"claim": pair.claim, "paper": pair.evidence[:_EXAMPLE], "relevant": relevant, "polarity": polarity}
-    )
+    return quoted({"claim": pair.claim, "paper": pair.evidence[:_EXAMPLE], "relevant": relevant, "polarity": polarity})
 
 
 class _Stream:
@@ -289,7 +285,7 @@ def _answers(outcome: Answer[Any] | Failure, pairs: Sequence[_Pair]) -> list[_Ma
     if isinstance(value, Batch | Digits):
         stances = meant_by_number(value, len(pairs))
     elif isinstance(outcome, Answer):
-        stance, quotes = meant(value, pairs[0][1])
+        stance, quotes = meant(outcome.value, pairs[0][1])
         stances = {1: stance}
     else:
         stances = {}

@@ -18,8 +18,7 @@ from ...core.files import writing
 from ...core.types import NO_ANSWER, Claim, Label, Result, Usage, add_usage
 from ...ingest import Record, Reject, read
 from ...verdict.labels import parse_label
-from ...verdict.questions.replies import VERACITY
-from ...verdict.questions.sources import page_url
+from ...verdict.questions import VERACITY, page_url
 
 if TYPE_CHECKING:
     from ...pipeline.checker import Checker

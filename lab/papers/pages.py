@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from ...core.ablations import Ablation
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
+from ...core.kinds import Terms, Vectors, Weights
 from ...core.recipe import Recipe, load_recipe, models_used, recipe_names
 from ...core.stages import (
     AdditionalStage,
@@ -36,7 +37,7 @@ from ...core.stages import (
     UnitsStage,
     VerdictStage,
 )
-from ...pipeline.needs import Needs, needs_of
+from ...pipeline.ingest import needs_of
 from .published import Table, row_command, row_recipe, tables_of
 
 LONGEST_CHANGES = 300
@@ -219,10 +220,10 @@ def _models(recipe: Recipe) -> list[str]:
     lines += [f"- of an ablation: {name}{_made(recipe, name)}" for name in recipe.fine_tuned if name not in used]
     needs = needs_of(recipe)
     own = [
-        *(f"vectors of {need.model}" for need in needs.dense if need.model is not None),
-        *(f"sparse vectors of {model}" for model in needs.sparse),
-        *("terms of the analysis above" for _ in needs.analyses),
-        *(["additional texts"] if needs.additional else []),
+        *(f"vectors of {kind.model}" for kind in needs if isinstance(kind, Vectors) and kind.model is not None),
+        *(f"sparse vectors of {kind.model}" for kind in needs if isinstance(kind, Weights)),
+        *("terms of the analysis above" for kind in needs if isinstance(kind, Terms)),
+        *(["additional texts"] if recipe.ingest.additional else []),
     ]
     head = ["Models:", ""] if lines else []
     provided = [f"In the store: {'; '.join(own)}: `ccheck ingest FILE --recipe {recipe.name}`.", ""] if own else []
@@ -251,7 +252,7 @@ def _ablations(recipe: Recipe) -> list[str]:
     rows = ["| ablation | | changes |", "| --- | --- | --- |"]
     for name, ablation in recipe.ablations.items():
         loaded = load_recipe(f"{recipe.name}:{name}")
-        own = " Needs a separate ingest." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
+        own = " Needs a separate ingest." if _needs_more(loaded, recipe) else ""
         rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(_changes_of(ablation))} |")
     return [*rows, ""]
 
@@ -281,15 +282,10 @@ def _shortened(changes: str) -> str:
     return f"`{kept}`" + (", and more of this kind" if kept != changes else "")
 
 
-def _needs_more(needs: Needs, known: Needs) -> bool:
-    """Whether a store that was made for the recipe lacks something, or has texts that the ablation must not find."""
-    dense = {(need.model, need.passages) for need in needs.dense} - {(one.model, one.passages) for one in known.dense}
-    return bool(
-        dense
-        or needs.sparse.keys() - known.sparse.keys()
-        or any(one not in known.analyses for one in needs.analyses)
-        or needs.additional != known.additional
-    )
+def _needs_more(recipe: Recipe, known: Recipe) -> bool:
+    """Whether a store that was made for a recipe lacks something, or has texts that the other must not find."""
+    new = {kind for kind in needs_of(recipe) if isinstance(kind, Vectors | Weights | Terms)} - needs_of(known).keys()
+    return bool(new) or recipe.ingest.additional != known.ingest.additional
 
 
 def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:

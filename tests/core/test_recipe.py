@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.kinds import Terms, Vectors, Weights
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.recipe import (
     load_recipe,
@@ -17,7 +18,7 @@ from ccheck.core.recipe import (
     with_ways_to_get,
 )
 from ccheck.core.stages import Bm25, Dense
-from ccheck.pipeline.needs import DenseNeed, needs_of
+from ccheck.pipeline.ingest import needs_of
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -197,13 +198,12 @@ def test_an_error_says_how_to_get_the_model_that_it_is_about_not_one_that_it_men
 
 
 def test_what_recipes_need_in_a_store() -> None:
-    needs = needs_of(load_recipe("checkthat-4b-elasticsearch"))
-    assert needs.dense == (DenseNeed("inf-retriever-v1-checkthat4b", False, True),)
-    assert needs.additional is not None and needs.additional.summary and needs.additional.posts == 1
-    assert needs_of(load_recipe("checkthat-4b-elasticsearch:plain")).additional is None
-    hybrid = needs_of(load_recipe("climatecheck-hybrid"))
-    assert hybrid.sparse == {"naver/splade-v3": True}
-    assert len(needs_of(load_recipe("climatecheck-ensemble")).analyses) == 1
+    additional = load_recipe("checkthat-4b-elasticsearch")
+    assert needs_of(additional).items() >= {Vectors("inf-retriever-v1-checkthat4b", passages=False): True}.items()
+    assert additional.ingest.additional is not None and additional.ingest.additional.posts == 1
+    assert load_recipe("checkthat-4b-elasticsearch:plain").ingest.additional is None
+    assert needs_of(load_recipe("climatecheck-hybrid"))[Weights("naver/splade-v3")]
+    assert sum(isinstance(kind, Terms) for kind in needs_of(load_recipe("climatecheck-ensemble"))) == 1
 
 
 @pytest.mark.parametrize("name", recipe_names())

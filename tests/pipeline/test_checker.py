@@ -154,7 +154,7 @@ def test_filters_and_k(unjudged: Checker) -> None:
     assert 0 < len(result.evidence) <= 3
     assert all(int(str(e.document.metadata["year"])) < 1980 for e in result.evidence)
     assert len(unjudged.check("the climate of the earth and sea", k=60).evidence) > 10
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError):
         unjudged.check("climate", k=0)
 
 

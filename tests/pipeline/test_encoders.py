@@ -20,7 +20,7 @@ from ccheck.core.stages import Analysis
 from ccheck.encode.dense import load_embedder
 from ccheck.encode.sparse import load_sparse_embedder
 from ccheck.ingest import default_chunking, layout_of
-from ccheck.pipeline.encoders import open_encoders
+from ccheck.pipeline.ingest import open_encoders
 from ccheck.search import StoreInfo
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")

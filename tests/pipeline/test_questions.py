@@ -341,7 +341,7 @@ def test_another_judge_is_refused(folder: Path) -> None:
 
 
 def test_only_marks_are_no_question():
-    from ccheck.verdict.questions.replies import Questions, check_questions, distinct
+    from ccheck.verdict.questions import Questions, check_questions, distinct
 
     assert distinct(["???", "Is tea green?", " ! ?"]) == ["Is tea green?"]
     with pytest.raises(ValueError, match="no question"):

@@ -155,7 +155,7 @@ def test_every_prompt_can_stand_in_a_folder_of_prompts() -> None:
     from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
 
     root = Path(__file__).parents[2]
-    packaged = sorted(file.stem for file in root.glob("*/prompts/*.txt"))
+    packaged = sorted(file.stem for file in [*root.glob("*/prompts/*.txt"), *root.glob("lab/*/prompts/*.txt")])
     assert sorted([*PROMPTS, *PROMPTS_ELSEWHERE]) == packaged
 
 

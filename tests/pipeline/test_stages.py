@@ -244,12 +244,3 @@ def test_an_answer_is_there_before_the_next_claims_are_judged(opened):
     next(results)
     assert len(method.cases) <= 8
     assert len(list(results)) == 39 and len(method.cases) == 40
-
-
-def test_sentences_by_the_reranker(opened):
-    class Water(ByLength):
-        def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-            return Scores(tuple(float("sea" in text) + len(text) / 1e4 for text in passages), (False,) * len(passages))
-
-    result = opened(Water(), evidence=EvidenceStage(sentences=1, method="reranker")).check(SEA, k=2)
-    assert all("sea" in piece.sentences[0].text for piece in result.evidence if "sea" in piece.document.text)

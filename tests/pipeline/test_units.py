@@ -15,10 +15,9 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Hit, Query, Sentence, Unit
 from ccheck.ingest import layout_of
-from ccheck.pipeline.encoders import open_encoders
-from ccheck.pipeline.retrieval import search
+from ccheck.pipeline.ingest import open_encoders
 from ccheck.pipeline.run import Run
-from ccheck.pipeline.steps import cases, choose_evidence, judged
+from ccheck.pipeline.steps import cases, choose_evidence, judged, search
 from ccheck.rerank import Scores
 from ccheck.search import Filter
 from ccheck.verdict import Case, Judged

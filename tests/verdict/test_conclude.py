@@ -8,13 +8,12 @@ import json
 import math
 import random
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccheck.core.types import Document, Evidence, Hit, Stance, Verdict
+from ccheck.core.types import Document, Evidence, Hit, Stance
 from ccheck.verdict.conclude import (
     ASSUMED_CONFIDENCE,
     DECISIVE,
@@ -22,7 +21,6 @@ from ccheck.verdict.conclude import (
     NO_DOCUMENTS,
     UNREAD,
     conclude,
-    counted,
     side_probability,
 )
 from ccheck.verdict.labels import STANCES, parse_label
@@ -243,18 +241,6 @@ def test_there_is_no_verdict_once_it_would_sooner_be_another():
     assert stays[0] >= 0.5 > stays[1]
     # Two sides are two sides, whatever else there is.
     assert conclude(evidence(Stance(S, 1.0), Stance(R, 1.0), *[FAILED] * 30), "test").label == "CONFLICTING"
-
-
-def test_verdicts_of_others_are_weighed_too():
-    made = Verdict(S, 0.8, "So.", "llm:m")
-    assert counted(made, evidence(Stance(S, 0.9))) == replace(made, judged=1)
-    part = counted(made, evidence(Stance(S, 0.9), FAILED))
-    assert part.confidence == pytest.approx(0.8 * (1 - UNREAD * 0.5 ** (1 / HALF_LIFE))) and part.rationale == "So."
-    assert counted(replace(made, confidence=None), evidence(Stance(S), FAILED)).confidence is None
-    assert counted(made, evidence(*[FAILED] * 20, Stance(S))).label is None
-    # Its own error is the nearer one.
-    gone = Verdict(None, method="llm:m", error="the server is gone")
-    assert counted(gone, evidence(Stance(S, 0.9), FAILED)) == replace(gone, judged=1, failed=1)
 
 
 # -- the words

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
-from verdict_questions import CLAIM, OPEN, RISE, case, data_of, document, reply, shown
+from verdict_questions import OPEN, RISE, case, data_of, document, reply, shown
 
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.stages import VerdictStage
-from ccheck.core.types import Claim, Evidence, Hit, Sentence, Stance, Usage
+from ccheck.core.types import Claim, Stance, Usage
 from ccheck.llm import Refused
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.judge import Judged
-from ccheck.verdict.llm import LlmStances, conclude_by_model
+from ccheck.verdict.llm import LlmStances
 
 # -- one-step
 
@@ -143,7 +143,7 @@ def test_a_second_step_that_fails_is_an_error_and_never_open(judge):
     assert judged.usage == Usage(3, 300, 60)
 
 
-# -- hybrid and few-shot
+# -- hybrid
 
 
 def hybrid(relevant: bool, polarity: str, quote: str = "sea level rose by 20 cm") -> dict[str, Any]:
@@ -163,41 +163,30 @@ def test_a_hybrid_reply_that_contradicts_itself_is_invalid(judge, said):
     assert judged.stances[0].label is None and "polarity" in judged.stances[0].error
 
 
-def test_few_shot_shows_the_most_similar_examples_last_and_in_our_labels(judge, examples):
-    judge([say(reply())], case(document(1)), strategy="few-shot", examples=examples, shots=2)
-    assert [(item["claim"], item["label"]) for item in shown(judge.requests[0])] == [
-        ("Sea level is falling.", "REFUTES"),
-        ("Sea level has risen since 1900.", "SUPPORTS"),
-    ]
-
-
-def test_hybrid_with_examples_shows_them_in_its_two_steps(judge, examples):
-    answer = [say(hybrid(True, "SUPPORTS"))]
-    judge(answer, case(document(1)), strategy="hybrid", examples=examples, shots=4)
-    lines = shown(judge.requests[0])
-    assert {(item["relevant"], item["polarity"]) for item in lines} == {
-        (True, "SUPPORTS"),
-        (True, "REFUTES"),
-        (False, "NONE"),
-    }
-
-
-def test_few_shot_without_examples_says_what_to_do(judge):
-    with pytest.raises(UsageError, match=r"verdict\.examples"):
-        judge([say(reply())], case(document(1)), strategy="few-shot")
-
-
-def test_examples_are_chosen_by_embedding_where_there_is_one(examples):
-    import numpy as np
-
-    def embed(texts: list[str]) -> Any:
-        return np.array(
-            [[1.0, 0.0] if "Cats" in text or "feline" in text else [0.0, 1.0] for text in texts], np.float32
-        )
-
-    pairs = load_pairs(examples)
-    assert ExampleChooser(pairs, embed).choose("The feline rests.", "x", 1)[0].claim == "Cats sleep a lot."
-    assert ExampleChooser(pairs).choose("Sleeping cats", "x", 1)[0].claim == "Cats sleep a lot."
+@pytest.mark.parametrize(
+    ("shots", "seen"),
+    [
+        (
+            2,
+            [
+                ("Sea level is falling.", True, "REFUTES"),
+                ("Sea level has risen since 1900.", True, "SUPPORTS"),
+            ],
+        ),
+        (
+            4,
+            [
+                ("Cats sleep a lot.", True, "SUPPORTS"),
+                ("Sea ice is growing.", False, "NONE"),
+                ("Sea level is falling.", True, "REFUTES"),
+                ("Sea level has risen since 1900.", True, "SUPPORTS"),
+            ],
+        ),
+    ],
+)
+def test_hybrid_shows_the_most_similar_examples_last_in_its_two_steps(judge, examples, shots, seen):
+    judge([say(hybrid(True, "SUPPORTS"))], case(document(1)), strategy="hybrid", examples=examples, shots=shots)
+    assert [(item["claim"], item["relevant"], item["polarity"]) for item in shown(judge.requests[0])] == seen
 
 
 def test_the_pair_in_question_is_not_its_own_example():
@@ -349,51 +338,3 @@ def test_an_interrupt_gives_what_was_judged_and_no_label_for_the_rest(tmp_path, 
         assert all("NOT_ENOUGH_INFO" not in line for line in lines)
     else:  # the second step was not begun, and half a judgement is none
         assert lines == []
-
-
-# -- the verdict over the evidence
-
-
-def judged_evidence() -> list[Evidence]:
-    sentence = Sentence(RISE[:20], "text", 0, 20, 1.0)
-    return [
-        Evidence(Hit(1, document(1), 1.0), (sentence,), Stance("SUPPORTS", 0.9, "Gauges.")),
-        Evidence(Hit(2, document(2, title="Unread"), 0.5), (), Stance(None, error="boom")),
-        Evidence(Hit(3, document(3, title="Low"), 0.4), (), Stance("REFUTES", 0.8)),
-    ]
-
-
-def test_a_verdict_by_the_model_weighs_the_documents_that_were_read(open_model):
-    with scripted([say({"rationale": "Paper 1.", "label": "CONFLICTING", "confidence": 0.55})]) as server:
-        verdict, usage = conclude_by_model(open_model(server.url), CLAIM, judged_evidence())
-    assert (verdict.label, verdict.confidence, verdict.rationale) == ("CONFLICTING", 0.55, "Paper 1.")
-    assert verdict.method == "llm:m (conclusion)" and usage == Usage(1, 100, 20)
-    assert (verdict.judged, verdict.failed, verdict.error) == (2, 1, "1 of 3 papers could not be judged: boom")
-    papers = shown(server.requests[0])
-    assert [(paper["number"], paper["title"], paper["stance"]) for paper in papers] == [
-        (1, "Sea level", "SUPPORTS"),
-        (2, "Low", "REFUTES"),
-    ]
-    assert papers[0]["sentences"] == [RISE[:20]]
-
-
-def test_a_verdict_that_could_not_be_made_has_no_label(open_model):
-    with scripted([say({"rationale": "x", "label": "TRUE", "confidence": 1})]) as server:
-        model = open_model(server.url)
-        verdict, usage = conclude_by_model(model, CLAIM, judged_evidence())
-        assert verdict.label is None and "label" in verdict.error and usage.llm_calls == 2
-        for evidence in ([], judged_evidence()[1:2]):
-            verdict, usage = conclude_by_model(model, CLAIM, evidence)
-            assert verdict.label is None and verdict.error and usage == Usage()
-    assert len(server.requests) == 2
-
-
-def test_no_verdict_is_asked_for_after_an_interrupt(open_model):
-    said = "interrupted before the language model answered"
-    for interrupted in (True, False):  # a server can use the same words
-        cut_off = Stance(None, error=said, interrupted=interrupted)
-        evidence = [*judged_evidence(), Evidence(Hit(4, document(4), 0.1), (), cut_off)]
-        with scripted([say({"rationale": "x", "label": "SUPPORTS", "confidence": 1})]) as server:
-            verdict, _ = conclude_by_model(open_model(server.url), CLAIM, evidence)
-        assert (verdict.label is None, len(server.requests)) == (interrupted, 0 if interrupted else 1)
-        assert ("before all of the evidence" in verdict.error) == interrupted

@@ -20,8 +20,8 @@ from ccheck.lab.measure import ev2r
 from ccheck.llm import load_prompt
 from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS
+from ccheck.verdict import questions
 from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
-from ccheck.verdict.questions import asking
 from ccheck.verdict.quotes import find_quote
 
 # -- hostile documents
@@ -38,7 +38,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("strategy", ["one-step", "two-step", "few-shot", "hybrid", "batch"])
+@pytest.mark.parametrize("strategy", ["one-step", "two-step", "hybrid", "batch"])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_document_can_not_leave_its_place_in_the_question(open_model, examples, strategy, text):
     def planned(hostile: str) -> tuple[Any, ...]:
@@ -120,7 +120,7 @@ def test_the_prompts_are_documented_with_their_placeholders():
     documented = {name: placeholders for names, placeholders in rows if placeholders for name in names}
     papers = {name for name in [*PROMPTS, *PROMPTS_ELSEWHERE] if name.startswith("paper-")}
     documented |= {name: documented[name.removeprefix("paper-")] for name in papers}
-    every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | asking.PROMPTS | {"listwise": PLACEHOLDERS}
+    every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | questions.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
     every |= {
         "ev2r": ev2r.PLACEHOLDERS,
