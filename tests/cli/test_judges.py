@@ -117,22 +117,6 @@ def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, tmp_path):
     assert KEY not in one.out + one.err + ran.out + ran.err
 
 
-def test_a_verdict_that_can_not_be_made_is_no_label_and_exit_code_7(at, tmp_path):
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text('[retrievers.bm25]\n[verdict]\nmethod = "llm"\nconclude = "model"\n')
-    asks_for_all = "none supports it"
-
-    def answer(request: dict[str, Any]) -> Said:
-        return say({"unknown": asks_for_all}) if "NOT_ENOUGH_INFO" in user_text(request) else judge(request)
-
-    with scripted(answer) as server:
-        ran = ccheck(*at(server.url, SEA, "--json", "--recipe", str(recipe)))
-    (found,) = ran.objects
-    assert all(piece["stance"]["label"] for piece in found["evidence"])
-    assert found["verdict"]["label"] is None and found["verdict"]["error"]
-    assert ran.code == 7 and "some documents could not be judged" in ran.err
-
-
 def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at):
     with scripted(judge) as server:
         ran = ccheck(*at(server.url, SEA, "--max-calls", "2", "--json"))
