@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..core.adjust import resolved
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
-from ..core.kinds import Field, Terms, Units, Vectors, Weights, Words
-from ..core.layout import Chunking, Embedding, Layout, UnitField
+from ..core.layout import Chunking, Embedding, Field, Layout, Terms, UnitField, Units, Vectors, Weights, Words
 from ..core.recipe import Recipe, load_recipe, ways_to_get
 from ..core.runtime import Runtime
 from ..core.settings import Settings
