@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -335,3 +335,6 @@ class Units:
         if there is None:
             return f"units {self.granularity!r}"
         return f"vectors of units {self.granularity!r}" if self.dense and there.embedding is None else None
+
+
+FieldKind: TypeAlias = Words | Terms | Vectors | Weights | Units
