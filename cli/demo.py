@@ -48,7 +48,7 @@ def demo(
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
         ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
-        show_result(console, result, ran, brief=True)
+        show_result(console, result, ran)
         if not quiet:
             notice(*dict.fromkeys((*report.notices, *result.warnings)))
     if claim is None:

@@ -13,7 +13,7 @@ SECTIONS = {
         "fields": "List the fields to filter on, with examples of their values.",
         "show": "Show documents as they are stored.",
         "export": "Write all documents as JSON Lines, for ccheck ingest.",
-        "remove": "Remove documents by id, by a filter, or if a source lacks them.",
+        "remove": "Remove documents by id or by a filter.",
     },
     "Stores": {
         "info": "Show what a store contains and how it was made.",

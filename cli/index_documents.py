@@ -107,24 +107,19 @@ def export(
 def remove(
     ids: tuple[str, ...] = opt.argument("[ID]...", required=False),
     *,
-    not_in: str | None = opt.option("Remove the documents that are not in this file or folder.", "FILE"),
-    id_field: str | None = opt.option("With --not-in: the field with the id, as at ingest.", "NAME"),
     yes: bool = opt.yes,
     filters: tuple[str, ...] = only,
     store: str | None = opt.store,
     quiet: bool = opt.quiet,
 ) -> None:
-    """Remove documents by id, by a filter, or if a source lacks them.
+    """Remove documents by id or by a filter.
 
     \b
     ccheck index remove W2741809807 W2000000003
     ccheck index remove --filter retracted=true
-    ccheck index remove --not-in corpus.jsonl
     """
-    if sum((bool(ids), bool(filters), not_in is not None)) != 1:
-        raise UsageError(
-            "name what to remove: ids, a condition (--filter), or a file with the documents to keep (--not-in)"
-        )
+    if bool(ids) == bool(filters):
+        raise UsageError("name what to remove: ids, or a condition (--filter)")
     with opened_store(store) as opened:
         info = opened.info()
         assert info is not None
@@ -132,11 +127,8 @@ def remove(
         opened.prepare(info.layout)
         if ids:
             found = list(opened.get(list(ids)))
-        elif filters:
-            found = [document.id for document in opened.scan(_conditions(opened, filters))]
         else:
-            stays = _ids_in(str(not_in), id_field)
-            found = [document.id for document in opened.scan() if document.id not in stays]
+            found = [document.id for document in opened.scan(_conditions(opened, filters))]
         if not found:
             notice(f"nothing to remove from {opened.name}")
             return
@@ -181,27 +173,6 @@ def _conditions(store: Store, texts: Sequence[str]) -> list[Filter]:
     filters = named([parse_filter(text) for text in texts], known)
     refuse_unfit(filters, known, store.name)
     return filters
-
-
-def _ids_in(source: str, id_field: str | None) -> set[str]:
-    """The ids that a file's documents have. Raises UsageError if a record can't be read: what it has is unknown."""
-    from ..core.errors import InvalidData
-    from ..ingest import Reject, read
-    from ..ingest.documents import make_document
-    from ..ingest.fields import Fields
-
-    named_fields = Fields(id=id_field)
-    found: set[str] = set()
-    for record in read(source, fields=named_fields):
-        if isinstance(record, Reject):
-            raise UsageError(f"{record.file}, line {record.line}: {record.reason}. Nothing was removed")
-        try:
-            found.add(make_document(record.data, named_fields, untyped=record.untyped).document.id)
-        except InvalidData as error:
-            raise UsageError(f"{record.file}, line {record.line}: {error}. Nothing was removed") from error
-    if not found:
-        raise UsageError(f"{source} has no documents, so everything would be removed. Nothing was removed")
-    return found
 
 
 def _print(document: Document, as_json: bool) -> None:

@@ -143,6 +143,8 @@ def query(asked: Asked) -> None:
     pipeline = resolved(found.settings, changes)
     filters = _conditions(asked)
     claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
+    if asked.claims != "-":  # those of a pipe are answered as they come
+        claims = list(claims)
     if not asked.dry_run:
         reads = (asked.claims, asked.resume, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
@@ -197,7 +199,7 @@ def _check(
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
         answers = check_batch(checked, claims, k=asked.k, filters=filters, key=key, earlier=earlier)
-        for one in _with_progress(answers, asked):
+        for one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
             if asked.claims is None and one.result.error is not None:
                 raise one.result.error
             tally.add(one)
@@ -303,16 +305,15 @@ class Tally:
         raise Incomplete(f"{said}. Their objects have the errors{first}")
 
 
-def _with_progress(answered: Iterable[Answered], asked: Asked) -> Iterator[Answered]:
+def _with_progress(answered: Iterable[Answered], asked: Asked, total: int | None) -> Iterator[Answered]:
     if asked.claims is None:
         yield from answered
         return
     # A terminal that shows the results needs no other progress.
     with progress_bar("checking", asked.quiet or sys.stdout.isatty(), unit="claims") as update:
-        lines = _lines(asked.claims)
         for done, one in enumerate(answered, 1):
             yield one
-            update(done, lines)
+            update(done, total)
 
 
 def _refuse_own_output(file: str) -> None:
@@ -361,11 +362,3 @@ def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], cla
             f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens"
             f"{cost_said(checked.settings, tokens, answers)}; {counted(cached, 'answer')} already in the cache"
         )
-
-
-def _lines(file: str) -> int | None:
-    """How many lines a file has, if that is cheap to know."""
-    if not file.endswith((".jsonl", ".ndjson")) or not Path(file).is_file():
-        return None
-    with Path(file).open("rb") as stream:
-        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, get_args
 
 from .. import __version__
+from ..core.adjust import printed
+from ..core.analysis import sentence_spans
 from ..core.answers import saved_answers
 from ..core.citation import citation_of, doi_url
 from ..core.errors import InvalidData
@@ -27,16 +29,15 @@ from ..core.page import environment, inert
 from ..core.settings import SECRETS, shown
 from ..core.stages import Fusion
 from ..core.text import shortened
-from . import opt
+from . import opt, show
 from .common import counted, notice
-from .excerpt import Piece, evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
     import jinja2
 
     from ..core.recipe import Recipe
     from ..core.settings import Resolved
-    from ..core.types import Document, Evidence, Result
+    from ..core.types import Document, Evidence, Result, Sentence
 
 MAX_TEXT = 20_000
 """Characters of a document that a page holds in addition to its evidence."""
@@ -55,19 +56,10 @@ VERDICTS = {
     "ERROR": ("!", "Not checked"),
 }
 """The symbol and the words of each outcome, in the order in which they are counted."""
-STANCES = {
-    "SUPPORTS": ("✓", "supports"),
-    "REFUTES": ("✗", "refutes"),
-    "CONFLICTING": ("⇄", "supports and refutes"),
-    "NOT_ENOUGH_INFO": ("○", "leaves it open"),
-}
+STANCES = {label: (VERDICTS[label][0], words) for label, words in show.STANCES.items()}
 
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 """Names of fusion methods, as in recipes and results."""
-
-STAGES = ("ingest", "rewriting", "retrievers", "fusion", "rerankers", "questions", "evidence", "verdict")
-"""The parts of a recipe that a report shows."""
-_RARE = ("ingest", "rewriting")
 
 PRIVATE = {
     *("data_dir", "cache_dir", "cache_bytes", "elasticsearch_username", "elasticsearch_ca_certs"),
@@ -76,6 +68,7 @@ PRIVATE = {
 """Settings that a report does not show."""
 
 About = Mapping[str, str | Sequence[str]]
+Span = tuple[int, int]
 
 
 def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
@@ -147,13 +140,7 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
     lie on this machine is left out.
     """
-    given = recipe.model_dump(mode="json", exclude_none=True, include=set(STAGES))
-    stages = [f"{old} is replaced by {new}" for old, new in recipe.replace.items()]
-    for name, stage in given.items():
-        if name in _RARE and name not in recipe.model_fields_set:
-            continue
-        tables = {f"{name}.{key}": inner for key, inner in stage.items()} if name.endswith("ers") else {name: stage}
-        stages += (f"{key}: {', '.join(f'{k} {_plain(v)}' for k, v in table.items())}" for key, table in tables.items())
+    stages = [f"{name}: {_plain(stage)}" for name, stage in printed(recipe).items() if stage]
     settings = [
         f"{name} = {placeless(str(shown(getattr(resolved.settings, name))))} (from {Path(origin).name})"
         for name, origin in resolved.origins.items()
@@ -176,8 +163,10 @@ def placeless(name: str) -> str:
 
 
 def _plain(value: object) -> str:
+    """A part of a recipe in words: `bm25 (kind bm25, depth 100), dense (…)`."""
     if isinstance(value, Mapping):
-        return " ".join(f"{key}^{inner}" for key, inner in value.items())
+        parts = {key: f"({_plain(one)})" if isinstance(one, Mapping) else _plain(one) for key, one in value.items()}
+        return ", ".join(f"{key} {part}" for key, part in parts.items())
     return " ".join(placeless(str(one)) for one in value) if isinstance(value, list) else placeless(str(value))
 
 
@@ -301,3 +290,85 @@ def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
 
 def _duration(milliseconds: float) -> str:
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+
+
+# -- evidence with the text around it
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text, by its character offsets: `evidence`, `near` it, or `far` from it."""
+
+    start: int
+    end: int
+    kind: Literal["evidence", "near", "far"]
+
+
+def in_place(sentence: Sentence, document: Document) -> bool:
+    """Whether a sentence is in its document at its offsets."""
+    text = document.title if sentence.field == "title" else document.text
+    return 0 <= sentence.start < sentence.end <= len(text) and text[sentence.start : sentence.end] == sentence.text
+
+
+def evidence_spans(document: Document, sentences: Iterable[Sentence], field: Literal["title", "text"]) -> list[Span]:
+    """Where evidence stands in a field: in order, and those that overlap as one."""
+    found = sorted((one.start, one.end) for one in sentences if one.field == field and in_place(one, document))
+    spans: list[Span] = []
+    for start, end in found:
+        if spans and start < spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def pieces(text: str, evidence: Sequence[Span], room: int) -> list[Piece]:
+    """The whole text in pieces, in order and without gaps; `evidence` comes in order, and none overlaps another.
+
+    `near` is what the sentences before and after evidence have within `room` characters of it, in whole words, and
+    what evidence leaves of the sentence that it is in. Without evidence, it is how the text begins.
+    """
+    near = list(_neighbours(text, evidence, room))
+    cuts = sorted({0, len(text), *(offset for span in (*evidence, *near) for offset in span)})
+    beginnings = {start for start, _ in evidence}
+    found: list[Piece] = []
+    for start, end in pairwise(cuts):
+        kind: Literal["evidence", "near", "far"] = "far"
+        if any(first <= start and end <= last for first, last in evidence):
+            kind = "evidence"
+        elif any(first <= start and end <= last for first, last in near) or text[start:end].isspace():
+            kind = "near"
+        # Sentences of evidence side by side stay apart; else what is alike is one piece.
+        if found and kind == found[-1].kind and start not in beginnings:
+            found[-1] = Piece(found[-1].start, end, kind)
+        else:
+            found.append(Piece(start, end, kind))
+    return found
+
+
+def _neighbours(text: str, evidence: Sequence[Span], room: int) -> Iterator[Span]:
+    sentences = sentence_spans(text)
+    if not evidence:
+        yield from ((start, _back(text, start, end, 2 * room)) for start, end in sentences[:1])
+    for start, end in evidence:
+        touched = [i for i, (first, last) in enumerate(sentences) if first < end and start < last]
+        if touched:
+            before = sentences[max(0, touched[0] - 1)][0]
+            after = sentences[min(len(sentences) - 1, touched[-1] + 1)][1]
+            yield _forth(text, min(before, start), start, room), _back(text, end, max(after, end), room)
+
+
+def _forth(text: str, start: int, end: int, room: int) -> int:
+    """Where to begin so that at most `room` characters come before `end`, with a whole word."""
+    if end - start <= room:
+        return start
+    space = text.find(" ", end - room, end)
+    return end if space < 0 else space + 1
+
+
+def _back(text: str, start: int, end: int, room: int) -> int:
+    """Where to end so that at most `room` characters come after `start`, with a whole word."""
+    if end - start <= room:
+        return end
+    space = text.rfind(" ", start, start + room)
+    return start if space < 0 else space

@@ -11,13 +11,12 @@ from ..core.analysis import matches
 from ..core.citation import citation_of
 from ..core.stages import LEAST_RELEVANCE
 from .common import print_hanging, printable
-from .excerpt import evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..core.recipe import Recipe
-    from ..core.types import Document, Evidence, Hit, QuestionAnswer, Result, Sentence, Stance, Verdict
+    from ..core.types import Evidence, Hit, QuestionAnswer, Result, Stance, Verdict
     from ..search import Filter
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
@@ -29,14 +28,10 @@ STANCES = {
 }
 """A document's stance on the claim, in words."""
 INDENT = 5
-MARK = "»"
-"""Before the sentence that decides."""
 CLAIM_CHARS = 500
 """Characters of a claim that are shown."""
 CAPTION_CHARS = 200
 """Characters of a figure's caption that are shown."""
-CONTEXT_CHARS = 90
-"""Characters shown of a sentence next to the evidence."""
 
 
 def show_result(
@@ -46,13 +41,10 @@ def show_result(
     *,
     filters: Sequence[Filter] = (),
     explain: bool = False,
-    brief: bool = False,
 ) -> None:
     """Print the ranking with its sentences, then the verdict line.
 
-    A terminal gets the sentences amid the text around them, which is dimmed; a pipe gets each on a line of its own.
-    `recipe` has the stages that ran; `explain` adds each document's way through them. `brief` prints no more than the
-    sentences, and marks each document's best one.
+    `recipe` has the stages that ran; `explain` adds each document's way through them.
     """
     claim = printable(result.claim.text)
     if len(claim) > CLAIM_CHARS:
@@ -77,7 +69,7 @@ def show_result(
     # What failed for many documents is said once, with the verdict.
     said = {result.verdict.error or ""} if result.verdict is not None else set()
     for evidence in result.evidence:
-        _show_evidence(console, evidence, result.claim.text, said, brief)
+        _show_evidence(console, evidence, result.claim.text, said)
         if explain:
             _show_way(console, evidence.hit, recipe)
         console.print()
@@ -115,7 +107,7 @@ def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> No
         console.print("No question was asked about this claim.\n", markup=False, soft_wrap=True)
 
 
-def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str], brief: bool) -> None:
+def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str]) -> None:
     """`said` has the errors that need not be told again, and gets this one's."""
     document = evidence.document
     cited = citation_of(document)
@@ -133,16 +125,8 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     if cited.authors or cited.journal:
         where = " · ".join(part for part in (cited.names(), cited.journal) if part)
         _print_below(console, Text(printable(where), "dim"))
-    if brief:
-        best = max(evidence.sentences, key=lambda sentence: sentence.score, default=None)
-        for sentence in evidence.sentences:
-            mark = Text(MARK if sentence is best else " ", "bold green")
-            print_hanging(console, Text.assemble(" " * INDENT, mark, " "), _marked(sentence.text, claim), INDENT + 2)
-        return
-    # Dimming is all that tells the evidence from what is around it.
-    amid = console.is_terminal and not console.is_dumb_terminal
-    for line in _in_context(document, evidence.sentences, claim) if amid else _alone(evidence.sentences, claim):
-        _print_below(console, line)
+    for sentence in evidence.sentences:
+        _print_below(console, _marked(sentence.text, claim))
     for line in _grounding(evidence):
         _print_below(console, line)
     doi = cited.doi or document.metadata.get("doi")
@@ -180,27 +164,6 @@ def _reason(stance: Stance) -> str:
         f"confidence {stance.confidence:.2f}, {_in_words(stance.confidence)}" if stance.confidence is not None else ""
     )
     return " · ".join(part for part in (sure, printable(stance.rationale or "").strip()) if part)
-
-
-def _alone(sentences: Sequence[Sentence], claim: str) -> Iterator[Text]:
-    return (_marked(sentence.text, claim) for sentence in sentences)
-
-
-def _in_context(document: Document, sentences: Sequence[Sentence], claim: str) -> Iterator[Text]:
-    """The evidence in the order of the text, with the beginnings and ends of the sentences beside it."""
-    yield from _alone([one for one in sentences if one.field == "title" or not in_place(one, document)], claim)
-    spans = evidence_spans(document, sentences, "text")
-    if not spans:
-        return
-    line = Text()
-    for piece in pieces(document.text, spans, CONTEXT_CHARS):
-        words = printable(document.text[piece.start : piece.end])
-        if piece.kind == "evidence":
-            line.append(_marked(words, claim))
-        else:
-            line.append(words if piece.kind == "near" else " … ", "dim")
-    line.rstrip()
-    yield line[len(line.plain) - len(line.plain.lstrip()) :]
 
 
 def _marked(sentence: str, claim: str) -> Text:

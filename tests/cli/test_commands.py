@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from cli_runs import BM25, ccheck
 from http_stub import Reply, http_stub
 
-from ccheck import cli
 from ccheck.core import models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
@@ -81,9 +78,7 @@ def test_demo():
     first = json.loads(CLAIMS.read_text(encoding="utf-8").splitlines()[0])["text"]
     assert ran.code == 0 and ran.out.startswith(f"Claim  {first}\n")
     claim, first_paper, *_, verdict, steps = ran.out.strip().split("\n\n")
-    title, *sentences = first_paper.splitlines()
-    assert claim == f"Claim  {first}" and title.startswith("  1  ") and 2 <= len(sentences) <= 4
-    assert [line.startswith("     » ") for line in sentences].count(True) == 1
+    assert claim == f"Claim  {first}" and first_paper.startswith("  1  ")
     assert verdict.startswith("Verdict  ") and "Judged by packaged stance model" in verdict
     assert [line.split("  # ")[1] for line in steps.splitlines()[1:]] == [
         "check another claim",
@@ -327,18 +322,3 @@ def test_a_server_that_is_no_elasticsearch(status, body, kind, monkeypatch):
             ran = ccheck(*arguments, "--store", f"{server.url}/papers")
             assert ran.code in (4, 6) and "a bug" not in ran.err, (arguments, ran)
             assert server.url in ran.err + ran.out
-
-
-def test_commands_are_all_listed():
-    folder = Path(cli.__file__).parent
-    files = [*folder.glob("*.py"), *folder.glob("lab/*.py")]
-    modules = {file.stem: file.parent.name for file in files if not file.stem.startswith("_")}
-    commands = {
-        name
-        for name, inside in modules.items()
-        if isinstance(
-            getattr(importlib.import_module(f"{cli.__name__}.{inside}.{name}".replace(".cli.cli", ".cli")), name, None),
-            click.Command,
-        )
-    }
-    assert commands == set(cli.COMMANDS)

@@ -9,7 +9,6 @@ import pytest
 from cli_runs import ESCAPE
 from rich.console import Console
 
-from ccheck.cli.excerpt import Piece, evidence_spans, pieces
 from ccheck.cli.show import show_result
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import ListwiseStage, ModelStage
@@ -79,43 +78,11 @@ def test_a_failed_stance_is_an_error_and_no_label():
 # -- sentences
 
 
-def test_a_pipe_gets_each_sentence_on_a_line_of_its_own():
+def test_each_sentence_has_a_line_of_its_own_with_the_words_of_the_claim_in_bold():
     assert shown(evidence(RATE, ROSE))[1:-1] == [f"     {RATE}", f"     {ROSE}"]
-
-
-def test_a_terminal_gets_the_sentence_amid_its_neighbours_which_are_dimmed():
     seen = shown(evidence(ROSE), terminal=True)[1]
-    plain = ESCAPE.sub("", seen)
-    head, tail = (plain.strip().partition(ROSE)[i] for i in (0, 2))
-    assert head.startswith("… ") and BEFORE.endswith(head[2:].rstrip()) and len(head) < len(BEFORE)
-    assert tail == f" {RATE} …"
-    assert ROSE not in "".join(DIM.findall(seen)) and RATE in "".join(DIM.findall(seen))
-    assert "\x1b[1mSea\x1b[0m \x1b[1mlevel\x1b[0m \x1b[1mrose\x1b[0m by 21 cm" in seen  # the words of the claim
-
-
-def test_sentences_on_a_terminal_come_in_the_order_of_the_text():
-    plain = ESCAPE.sub("", shown(evidence("The last sentence.", ROSE), terminal=True)[1]).strip()
-    assert plain.index(ROSE) < plain.index("The last sentence.")
-    (side_by_side,) = (ESCAPE.sub("", line) for line in shown(evidence(RATE, ROSE), terminal=True)[1:-1])
-    assert f"{ROSE} {RATE}" in side_by_side
-    whole = ESCAPE.sub("", shown(evidence(TEXT), terminal=True)[1]).strip()
-    assert whole == TEXT
-
-
-def test_a_terminal_that_can_not_dim_gets_the_sentences_alone(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    assert ESCAPE.sub("", shown(evidence(ROSE), terminal=True)[1]) == f"     {ROSE}"
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_sentence_that_is_not_in_its_place_is_shown_alone(terminal):
-    astray = Sentence("It is nowhere.", "text", 3, 17, 0.5)
-    title = Sentence("Sea level", "title", 0, 9, 0.5)
-    one = Evidence(Hit(1, DOCUMENT, 1.0), (astray, title))
-    assert [ESCAPE.sub("", line) for line in shown(one, terminal=terminal)[1:-1]] == [
-        "     It is nowhere.",
-        "     Sea level",
-    ]
+    assert ESCAPE.sub("", seen) == f"     {ROSE}"
+    assert "\x1b[1mSea\x1b[0m \x1b[1mlevel\x1b[0m \x1b[1mrose\x1b[0m by 21 cm" in seen
 
 
 @pytest.mark.parametrize("width", [30, 60, 100])
@@ -123,17 +90,6 @@ def test_lines_on_a_terminal_fit_and_stand_under_their_document(width):
     lines = [ESCAPE.sub("", line) for line in shown(evidence(ROSE, RATE), terminal=True, width=width)]
     assert max(map(len, lines)) <= width and not [line for line in lines if line != line.rstrip()]
     assert all(line.startswith("     ") for line in lines[1:])
-
-
-def test_pieces_are_the_whole_text_in_order():
-    for chosen in ([], [ROSE], [TEXT], [RATE, ROSE], ["gauges were read"], ["The first sentence.", "sentence."]):
-        spans = evidence_spans(DOCUMENT, map(sentence, chosen), "text")
-        for room in (0, 10, 1_000):
-            found = pieces(TEXT, spans, room)
-            assert "".join(TEXT[one.start : one.end] for one in found) == TEXT
-            assert [(one.start, one.end) for one in found if one.kind == "evidence"] == spans
-    assert pieces("", [], 10) == []
-    assert pieces(" \n", [], 10) == [Piece(0, 2, "near")]
 
 
 # -- the way through the ranking
