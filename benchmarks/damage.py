@@ -50,7 +50,7 @@ from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 from ccheck.search import Ranks, Search, answer
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore
+from ccheck.search.local import LocalStore, sparse
 
 BAD = ("silently wrong", "missed by check", "a bug")
 KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
@@ -123,6 +123,7 @@ def units(granularity: str, text: str, words: int, vectors: Sequence[Vector]) ->
 
 
 def build(folder: Path) -> None:
+    sparse.SEGMENT_FROM, sparse.SEGMENT_DOCUMENTS, sparse.FAN = 20, 60, 4
     with LocalStore(folder) as store:
         store.prepare(LAYOUT)
         for first in range(0, DOCUMENTS, 40):
@@ -307,12 +308,12 @@ def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]
         while done < count:
             shutil.rmtree(copy)
             shutil.copytree(whole, copy)
-            # The database, the words and the vectors in equal parts.
+            # The database, the words, the vectors and the sparse lists in equal parts.
             file, kind = draw.choice(groups[draw.choice(sorted(groups))]), draw.choice(KINDS)
             if not damage(copy / file, kind, draw):
                 continue
             done += 1
-            derived = _kind(file).partition(" ")[0] in ("bm25", "vectors")
+            derived = _kind(file).partition(" ")[0] in ("bm25", "vectors", "sparse")
             result, where = outcome(in_child(lambda: everything(copy)), expected, derived)
             counts[result, _kind(file)] += 1
             if show or result in BAD:
@@ -323,7 +324,7 @@ def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]
 def _kind(file: Path) -> str:
     if file.parts[0].startswith("bm25"):
         return f"bm25 {file.suffix}"
-    return file.parts[0].partition("-")[0]
+    return "sparse" if file.parts[0] == "sparse" else file.parts[0].partition("-")[0]
 
 
 def main() -> None:

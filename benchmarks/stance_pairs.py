@@ -21,7 +21,6 @@ from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
 from ccheck.ingest.rows import read_records
 from ccheck.lab.train.stance_rows import StanceRow, read_rows
-from ccheck.lab.train.synthetic import contradicted
 from ccheck.verdict.features import BOTH_WAYS, sentences_of
 from ccheck.verdict.labels import STANCES
 
@@ -44,6 +43,11 @@ _VERB = re.compile(
     r"|improves?|enhances?|impairs?|drives?|contributes?|reveals?|links?|limits?|blocks?|leads?|plays?)\b",
     re.IGNORECASE,
 )
+
+
+_ANY_AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|could|may|will|does|do|did|has|have|had|should)\b(?! not\b)")
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
+_FACTORS = (0.1, 0.3, 0.5, 2.0, 3.0, 10.0)
 
 
 class Pair(NamedTuple):
@@ -78,6 +82,39 @@ def first_pairs(folder: Path) -> FirstPairs:
     abstracts = _of_abstracts(pool, draw)
     kept = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in held]
     return FirstPairs(made, abstracts, _of_findings(pool, random.Random(5)), kept, counts)
+
+
+def contradicted(text: str, draw: random.Random) -> str | None:
+    """The statement made false: a word turned into its opposite, a denial put in or taken out, or another number.
+
+    None if the text offers nothing of that kind.
+    """
+    turned = [match for match in _WORD.finditer(text) if match.group().lower() in BOTH_WAYS]
+    auxiliaries = list(_ANY_AUXILIARY.finditer(text))
+    denials = list(_DENIAL.finditer(text))
+    numbers = list(_NUMBER.finditer(text))
+    ways = [found for found in (turned, auxiliaries, denials, numbers) if found]
+    if not ways:
+        return None
+    way = draw.choice(ways)
+    match = draw.choice(way)
+    word = match.group()
+    if way is turned:
+        new = BOTH_WAYS[word.lower()]
+        new = new.capitalize() if word[0].isupper() else new
+    elif way is auxiliaries:
+        new = f"{word} not"
+    elif way is denials:
+        new = ""
+    else:
+        new = _other_number(word, draw)
+    return f"{text[: match.start()]}{new}{text[match.end() :]}"
+
+
+def _other_number(word: str, draw: random.Random) -> str:
+    places = len(word.partition(".")[2])
+    new = f"{float(word) * draw.choice(_FACTORS):.{places}f}"
+    return new if new != word else f"{float(word) + 7:.{places}f}"
 
 
 def _nearest(claim: str, sentences: Sequence[str], most: int) -> str:

@@ -1,6 +1,6 @@
 """How much training on SciFact's claims helps, on claims about documents that were not trained on.
 
-    python benchmarks/training.py FOLDER --work WORK [--part embedder|adapter|reranker] [--seed N] [--quick]
+    python benchmarks/training.py FOLDER --work WORK [--part embedder|reranker] [--seed N] [--quick]
 
 FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Every training starts from the
 packaged all-MiniLM-L6-v2, and the data is split by document, as `ccheck train` does. WORK keeps the store, the rankings
@@ -11,12 +11,10 @@ claims. For rerankers it also measures a mix of their scores with the retrieval'
 both scaled to 0..1 over a claim's candidates. It chooses w on the claims held out by claim and measures on the others.
 Each variant changes one thing in the previous one, to show what helps.
 
-For embedders it also measures the weights halfway between before and after (WiSE-FT, Wortsman et al., CVPR 2022). "weak
-pairs alone" learns from documents without judgements, so that all claims are about unseen documents. A split has few
-claims. Draw others with --seed: a real gain shows in most of them.
+A split has few claims. Draw others with --seed: a real gain shows in most of them.
 
-On two cores the embedder takes about ten minutes, the adapter as long as embedding the corpus, and each reranker about
-an hour. --quick takes a twentieth of that and only shows that everything runs.
+On two cores the embedder takes about ten minutes and each reranker about an hour. --quick takes a twentieth of that and
+only shows that everything runs.
 """
 
 from __future__ import annotations
@@ -41,11 +39,9 @@ from ccheck.ingest import IngestOptions, Record, read
 from ccheck.ingest.documents import make_document
 from ccheck.lab.measure.datasets import read_qrels
 from ccheck.lab.measure.metrics import bootstrap, measure, only
-from ccheck.lab.train.adapter import train_adapter
-from ccheck.lab.train.embedder import load_base, pool_of, rank, train_embedder
-from ccheck.lab.train.figures import figures
-from ccheck.lab.train.loop import Silent
-from ccheck.lab.train.options import AdapterOptions, EmbedderOptions, RerankerOptions
+from ccheck.lab.train.embedder import train_embedder
+from ccheck.lab.train.folders import Output
+from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions
 from ccheck.lab.train.reranker import train_reranker
 from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data
 from ccheck.pipeline.claims import read_claims
@@ -57,10 +53,7 @@ EMBEDDERS = {
     "multiple negatives, LoRA": {"epochs": 2, "batch": 64, "learning_rate": 2e-4, "lora": {}},
     "triplet, random negatives": {"epochs": 2, "batch": 16, "learning_rate": 2e-5, "loss": "triplet"},
     "multiple negatives, one epoch of 128 tokens": {"epochs": 1, "max_tokens": 128},
-    "the same after 1,500 weak pairs": {"epochs": 1, "max_tokens": 128, "weak_pairs": 1500},
-    "weak pairs alone": {"epochs": 0, "max_tokens": 128, "weak_pairs": 1500},
 }
-ALONE = "weak pairs alone"
 _COMMON = {"max_tokens": 256, "depth": 50, "batch": 16, "learning_rate": 5e-5, "epochs": 2, "eval_claims": 80}
 RERANKERS = {
     # The usual way: high-ranked documents that are not relevant. A document that is relevant to some claim is its
@@ -75,34 +68,8 @@ RERANKERS = {
         "random": 2,
         "random_from": "relevant",
     },
-    "the same after 4,000 weak pairs": {
-        **_COMMON,
-        "loss": "softmax",
-        "batch": 4,
-        "hard": 1,
-        "random": 2,
-        "random_from": "relevant",
-        "weak_pairs": 4000,
-        "weak_learning_rate": 1e-4,
-    },
-    "weak pairs alone": {
-        **_COMMON,
-        "loss": "softmax",
-        "batch": 4,
-        "hard": 3,
-        "random": 0,
-        "epochs": 0,
-        "weak_pairs": 4000,
-    },
 }
 _QUICK = {"epochs": 1, "max_tokens": 64}
-
-
-class Shown(Silent):
-    """A line for what was measured."""
-
-    def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
-        print(f"    {phase}, epoch {epoch:.4g}: {metric} {value:.4f}", flush=True)
 
 
 @click.command()
@@ -110,10 +77,10 @@ class Shown(Silent):
 @click.option(
     "--work", type=click.Path(path_type=Path), required=True, help="Folder for the store, rankings and models."
 )
-@click.option("--part", type=click.Choice(["embedder", "adapter", "reranker"]), help="Train only this one.")
+@click.option("--part", type=click.Choice(["embedder", "reranker"]), help="Train only this one.")
 @click.option("--variant", "only_variant", help="Train only the variant whose name starts with this.")
 @click.option("--seed", default=0, help="Random seed for the split and all else drawn.")
-@click.option("--pool", default=6000, help="Number of documents that embedders and adapters rank.")
+@click.option("--pool", default=6000, help="Number of documents that embedders rank.")
 @click.option("--quick", is_flag=True, help="Only check that it runs. The figures mean nothing.")
 def main(
     folder: Path, work: Path, part: str | None, only_variant: str | None, seed: int, pool: int, quick: bool
@@ -127,10 +94,10 @@ def main(
         ],
         read_claims(folder / "queries.jsonl"),
         read_qrels(folder / "qrels.tsv"),
-        seed=seed,
+        TrainingOptions(seed=seed),
     )
     print(f"{len(data.documents):,} documents; {'; '.join(data.messages)}; {os.cpu_count()} cores")
-    for kind, variants in (("embedder", EMBEDDERS), ("adapter", {"linear": {}}), ("reranker", RERANKERS)):
+    for kind, variants in (("embedder", EMBEDDERS), ("reranker", RERANKERS)):
         if part not in (None, kind):
             continue
         for name, settings in variants.items():
@@ -153,32 +120,16 @@ def run(
     output = work / f"{kind}{drawn}-{''.join(c if c.isalnum() else '-' for c in name)}{'-quick' if quick else ''}"
     if output.exists():
         raise UsageError(f"{output} is there already: remove it to train it again")
-    resume = output.with_name(f"{output.name}.training").exists()
+    how = Output(output, resume=output.with_name(f"{output.name}.training").exists())
     started, cpu = time.perf_counter(), time.process_time()
-    if kind == "embedder":
-        alone = name == ALONE and kind == "embedder"
-        if alone:
-            data = unjudged(data, folder)
-        small = {**_QUICK, "pool": 200, "final_pool": 300} if quick else {"pool": min(1500, pool), "final_pool": pool}
-        if quick and settings.get("weak_pairs"):
-            small |= {"epochs": int(not alone), "weak_pairs": 40, "batch": 8}
-        chosen = EmbedderOptions(**{**settings, **small})
-        report = train_embedder(chosen, data, output, resume=resume, listener=Shown())
-        halfway(output, data, chosen)
-    elif kind == "adapter":
-        small = {"final_pool": 300, "epochs": 3} if quick else {"final_pool": pool}
-        report = train_adapter(AdapterOptions(**{**settings, **small}), data, output, listener=Shown())
-    else:
-        found = Found(folder, work)
-        small = {**_QUICK, "eval_claims": 5, "eval_depth": 5, "weak_pairs": min(settings.get("weak_pairs", 0), 40)}
-        report = train_reranker(
-            RerankerOptions(**{**settings, **(small if quick else {})}),
-            data,
-            output,
-            found.candidates,
-            resume=resume,
-            listener=Shown(),
-        )
+    with Runtime(notify=lambda said: print(f"    {said}", flush=True)) as runtime:
+        if kind == "embedder":
+            small = {**_QUICK, "pool": 200, "final_pool": 300} if quick else {"pool": pool // 4, "final_pool": pool}
+            report = train_embedder(EmbedderOptions(**{**settings, **small}), data, how, runtime)
+        else:
+            found = Found(folder, work)
+            small = {**_QUICK, "eval_claims": 5, "eval_depth": 5} if quick else {}
+            report = train_reranker(RerankerOptions(**{**settings, **small}), data, how, runtime, found.candidates)
     for figure in report.figures:
         low, high = figure.difference_interval or (float("nan"),) * 2
         change = f"{figure.after - figure.before:+.4f} [{low:+.3f}, {high:+.3f}]"
@@ -186,31 +137,6 @@ def run(
     if kind == "reranker" and not quick:
         mixed(output, data, found)
     print(f"  {time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} s of CPU", flush=True)
-
-
-def unjudged(data: RetrievalData, folder: Path) -> RetrievalData:
-    """All claims to measure on, and only documents without judgements to learn from."""
-    claims = tuple(claim for claim in read_claims(folder / "queries.jsonl") if data.relevant(claim))
-    judged = frozenset(id_ for claim in claims for id_ in data.qrels[str(claim.id)])
-    return RetrievalData(data.documents, data.qrels, (), {UNSEEN: claims}, judged)
-
-
-def halfway(output: Path, data: RetrievalData, options: EmbedderOptions) -> None:
-    """The mean of the weights before and after training, measured as the figures are."""
-    models = [load_base(options.model_copy(update={"base": base}), "cpu")[0] for base in (options.base, str(output))]
-    measured = [claim for claims in data.groups.values() for claim in claims]
-    pool = pool_of(data, measured, options.final_pool, options.seed)
-    runs = [rank(models[0], measured, pool, options, "cpu")]
-    before, after = (model.transformers_model.state_dict() for model in models)
-    mean = {
-        name: (before[name] + after[name]) / 2 if value.is_floating_point() else value for name, value in after.items()
-    }
-    models[1].transformers_model.load_state_dict(mean)
-    runs.append(rank(models[1], measured, pool, options, "cpu"))
-    for figure in figures(data, *runs, [METRIC]):
-        low, high = figure.difference_interval or (float("nan"),) * 2
-        change = f"{figure.after - figure.before:+.4f} [{low:+.3f}, {high:+.3f}]"
-        print(f"  halfway, {figure.group} ({figure.claims}) {figure.metric} {change}")
 
 
 class Found:

@@ -243,7 +243,7 @@ def _of_store(
     from ..core.stages import Bm25
     from ..core.types import Query
     from ..search import Search, answer, open_store
-    from ..search.store import no_store
+    from ..search.missing import no_store
 
     open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
     named = {row.article for row in rows if row.article is not None}

@@ -1,1 +1,1 @@
-"""From texts to vectors: dense (with and without torch), sparse, adapters, and the cache of vectors."""
+"""From texts to vectors: dense (with and without torch), sparse, and the cache of vectors."""

@@ -321,7 +321,7 @@ def only_searching(recipe: Recipe) -> Recipe:
 
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
-    from ..core.layout import Vectors
+    from ..core.kinds import Vectors
     from ..core.models import find_model
     from ..core.recipe import models_used
     from .ingest import needs_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,10 @@ from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.answering import searched_units
-from ..search.store import no_store, not_held, refuse_missing
+from ..search.missing import no_store, not_held, refuse_missing
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:
-    from ..core.types import Vector
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from ..llm import LanguageModel
@@ -34,10 +32,9 @@ DEGRADED = "retrieval is degraded"
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Encodes claims for one retriever: as an embedding, with or without an adapter, or as a sparse vector."""
+    """Encodes claims for one retriever: as an embedding or as a sparse vector."""
 
     dense: Embedder | None = None
-    adapter: Callable[[Vector], Vector] | None = None
     sparse: SparseEmbedder | None = None
 
 
@@ -187,7 +184,7 @@ def _open_retriever(stage: Retriever, info: StoreInfo, runtime: Runtime, how: st
         made = f"the vectors for the units {stage.units!r} of the store {info.name} were"
         _refuse_other(made, embedding, model, fingerprint(runtime.find(model).path))
         embedder = load_embedder(model, runtime, embedding)
-    return stage, Encoder(embedder, _adapter(stage, embedder.spec.fingerprint, runtime))
+    return stage, Encoder(embedder)
 
 
 def _embedded_there(stage: Dense, info: StoreInfo, runtime: Runtime) -> str | None:
@@ -250,15 +247,6 @@ def _refuse_other(made: str, known: Embedding | SparseField, name: str, found: s
         f"{made} made with {known.model} (weights {known.fingerprint[:8]}). {name} has other weights here "
         f"({found[:8]}). Name the right model with {right}, or ingest into another store"
     )
-
-
-def _adapter(stage: Dense, fingerprint: str, runtime: Runtime) -> Callable[[Vector], Vector] | None:
-    if stage.adapter is None:
-        return None
-    from ..encode.adapter import load_adapter
-
-    folder = stage.adapter
-    return runtime.once("adapter", str(folder), fingerprint, make=lambda: load_adapter(folder, fingerprint))
 
 
 def _sparse_encoder(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> Encoder:

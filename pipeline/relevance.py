@@ -14,7 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.analysis import MADE_FOR, sentence_spans, terms
+from ..core.analysis import sentence_spans, terms
+from ..core.language import MADE_FOR
 from ..core.stages import Bm25, Dense, Retriever
 from ..core.types import Hit
 
@@ -65,9 +66,7 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
     """
     if not hits:
         return 0.0
-    dense = [
-        name for name, stage in retrievers.items() if isinstance(stage, Dense) and not (stage.model or stage.adapter)
-    ]
+    dense = [name for name, stage in retrievers.items() if isinstance(stage, Dense) and not stage.model]
     words = [name for name, stage in retrievers.items() if stage.by_words]
     near = dense[0] if dense and (fingerprint or "").startswith(CALIBRATED) else None
     bm25 = words[0] if words else None

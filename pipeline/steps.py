@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..core.analysis import foreign_language
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
+from ..core.language import foreign_language
 from ..core.memory import Memory, memory_key, recall
 from ..core.stages import ListwiseStage, QueryText, Retriever
 from ..core.types import (
@@ -123,7 +123,7 @@ def _encoded(
         if len(some) > 1:
             mean = np.mean([by_text[text] for text in some], axis=0)
             vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
-        encoded.append(encoder.adapter(vector) if encoder.adapter is not None else vector)
+        encoded.append(vector)
     return encoded
 
 
@@ -209,7 +209,7 @@ def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
 
     by_name: dict[str, list[Ranked | CcheckError]] = {}
     for name, stage in search.retrievers.items():
-        settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model", "adapter"})
+        settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model"})
         keys = [
             memory_key(
                 "ranking", [state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)

@@ -40,7 +40,6 @@ class Mine:
         default=0.5,
     )
     seed: int = opt.seed
-    resume: bool = opt.option("Continue a run that was interrupted.")
     trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
     quiet: bool = opt.quiet
@@ -58,7 +57,7 @@ def mine(asked: Mine) -> None:
     near duplicates. Each line has claim_id, claim, positive_id, positive and negatives. The margin is meant for
     cosines and reranker scores; with reciprocal ranks it skips whatever ranks above the relevant document.
     """
-    from ...lab.train.from_store import mine_from_store
+    from ...lab.train.from_store import MiningFiles, mine_from_store
     from ...lab.train.mining import MiningOptions
 
     target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
@@ -66,17 +65,9 @@ def mine(asked: Mine) -> None:
     chosen = MiningOptions(
         asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.duplicates, asked.seed
     )
+    files = MiningFiles(asked.claims, asked.qrels, asked.corpus)
     with runtime(settings, asked.quiet) as opened:
-        mined = mine_from_store(
-            opened,
-            asked.claims,
-            asked.qrels,
-            target,
-            chosen,
-            corpus=asked.corpus,
-            replace=replacements(asked.replace),
-            resume=asked.resume,
-        )
+        mined = mine_from_store(opened, files, target, chosen, replacements(asked.replace))
     if not asked.quiet:
         notice(*mined.messages[:5])
         if len(mined.messages) > 5:

@@ -8,7 +8,6 @@ from .. import opt
 
 KINDS = {
     "embedder": "Train an embedding model on claims and the documents that bear on them.",
-    "adapter": "Train an adapter for the claims' embeddings; documents stay as they are.",
     "reranker": "Train a reranking model on claims and the documents that bear on them.",
     "stance": "Train a stance classifier on labelled pairs.",
     "expressions": "Learn expressions that are common in passages that ground claims.",

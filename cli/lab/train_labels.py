@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import opt
@@ -28,7 +27,6 @@ class TrainStance(shared.Training):
     dev: str | None = opt.option("Pairs that choose the best epoch.  [default: a part of --train]", "FILE")
     test: str | None = opt.option("Pairs to measure on.  [default: a part of --train, or --dev]", "FILE")
     corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE")
-    resume: bool = shared.resume_option
 
 
 @opt.command
@@ -49,22 +47,18 @@ def stance(asked: TrainStance) -> None:
 
     chosen, files = shared.prepared(StanceOptions, asked, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
-    with shared.listening(asked.quiet) as listener:
+    with shared.running(asked) as runtime:
         data = read_stance_data(
-            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=listener.message
+            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=runtime.notify
         )
         for message in data.messages:
-            listener.message(message)
-        made = train_stance(data, chosen, Path(files["output"]), **shared.how(asked, listener))
-    phases = [
-        {"phase": one.phase, "steps": one.steps, "best_step": one.best_step, "seconds": one.seconds}
-        for one in made.phases
-    ]
+            runtime.notify(message)
+        made = train_stance(data, chosen, shared.output_of(asked, files), runtime)
     facts = {
         "kind": "stance",
         "output": str(made.folder),
         "base": chosen.base,
-        "phases": phases,
+        "phases": [one.to_dict() for one in made.phases],
         "figures": {
             name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in made.figures.items()
         },

@@ -1,24 +1,21 @@
-"""`ccheck train embedder`, `adapter` and `reranker`."""
+"""`ccheck train embedder` and `ccheck train reranker`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import notice, print_answer, replacements, settings_from
+from ..common import notice, print_answer, replacements
 from . import train_shared as shared
 
 if TYPE_CHECKING:
+    from ...core.runtime import Runtime
     from ...lab.train.figures import Report
-    from ...lab.train.loop import Listener
     from ...lab.train.options import RetrievalOptions
     from ...lab.train.retrieval_data import RetrievalData
-
-Options = TypeVar("Options", bound="RetrievalOptions")
 
 NEEDED = ("corpus", "claims", "qrels", "output")
 FILES = (*NEEDED, "dev_claims", "dev_qrels")
@@ -45,7 +42,6 @@ class Embedder(Data):
     """What `ccheck train embedder` is given."""
 
     negatives: str | None = negatives_option
-    resume: bool = shared.resume_option
     loss: Literal["multiple-negatives", "triplet"] | None = opt.option("Loss function.  [default: multiple-negatives]")
 
 
@@ -54,7 +50,6 @@ class Reranker(Data):
     """What `ccheck train reranker` is given."""
 
     negatives: str | None = negatives_option
-    resume: bool = shared.resume_option
     store: str | None = opt.option("Store with the corpus.  [default: a temporary store]", "STORE")
     recipe: str | None = opt.recipe("Recipe whose retrieval finds candidates.  [default: default]")
     replace: tuple[str, ...] = opt.replace
@@ -75,22 +70,10 @@ def embedder(asked: Embedder) -> None:
     from ...lab.train.embedder import train_embedder
     from ...lab.train.options import EmbedderOptions
 
-    _train(asked, EmbedderOptions, train_embedder)
-
-
-@opt.command
-def adapter(asked: Data) -> None:
-    """Train an adapter for the claims' embeddings; documents stay as they are.
-
-    \b
-    ccheck train adapter --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
-
-    To use it, set adapter = "out" on a recipe's dense retriever. --base is the embedding model of the store.
-    """
-    from ...lab.train.adapter import train_adapter
-    from ...lab.train.options import AdapterOptions
-
-    _train(asked, AdapterOptions, train_adapter)
+    chosen, files = shared.prepared(EmbedderOptions, asked, FILES, NEEDED)
+    with shared.running(asked) as runtime:
+        report = train_embedder(chosen, _data(files, chosen, runtime), shared.output_of(asked, files), runtime)
+    _print(report, asked.as_json)
 
 
 @opt.command
@@ -99,41 +82,28 @@ def reranker(asked: Reranker) -> None:
 
     \b
     ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
-    ccheck train reranker --config mine.toml --set weak_pairs=2000
+    ccheck train reranker --config mine.toml --set second_epochs=1
     ccheck train reranker --preset climatecheck-hybrid --config mine.toml
     ccheck query "..." --rerank out
 
     Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
     interrupted training, use --resume.
     """
-    from ...core.runtime import Runtime
     from ...lab.train.from_store import open_candidates
     from ...lab.train.options import RerankerOptions
     from ...lab.train.reranker import train_reranker
 
     chosen, files = shared.prepared(RerankerOptions, asked, (*FILES, "store"), NEEDED)
-    with shared.listening(asked.quiet) as listener:
-        data = _data(files, chosen, listener)
-        settings = settings_from(store=files["store"], recipe=chosen.recipe, device=asked.device)
-        corpus = str(files["corpus"]) if files["store"] is None else None
-        replace = replacements(asked.replace)
-        with (
-            Runtime(settings, listener.message) as opened,
-            open_candidates(opened, data.documents, corpus=corpus, replace=replace) as candidates,
-        ):
-            report = train_reranker(chosen, data, Path(files["output"]), candidates, **shared.how(asked, listener))
+    corpus = str(files["corpus"]) if files["store"] is None else None
+    replace = replacements(asked.replace)
+    with shared.running(asked, store=files["store"], recipe=chosen.recipe) as runtime:
+        data = _data(files, chosen, runtime)
+        with open_candidates(runtime, data.documents, corpus=corpus, replace=replace) as candidates:
+            report = train_reranker(chosen, data, shared.output_of(asked, files), runtime, candidates)
     _print(report, asked.as_json)
 
 
-def _train(asked: Data, kind: type[Options], train: Callable[..., Report]) -> None:
-    chosen, files = shared.prepared(kind, asked, FILES, NEEDED)
-    with shared.listening(asked.quiet) as listener:
-        data = _data(files, chosen, listener)
-        report = train(chosen, data, Path(files["output"]), **shared.how(asked, listener))
-    _print(report, asked.as_json)
-
-
-def _data(files: Mapping[str, Any], chosen: RetrievalOptions, listener: Listener) -> RetrievalData:
+def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:
     from ...lab.train.inputs import read_retrieval_data
 
     if files["dev_qrels"] and not files["dev_claims"]:
@@ -143,7 +113,7 @@ def _data(files: Mapping[str, Any], chosen: RetrievalOptions, listener: Listener
         corpus, claims, qrels, chosen, dev_claims=files["dev_claims"], dev_qrels=files["dev_qrels"]
     )
     for message in data.messages:
-        listener.message(message)
+        runtime.notify(message)
     return data
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import notice
+from ..common import notice, settings_from
 
 if TYPE_CHECKING:
-    from ...lab.train.figures import Figure
-    from ...lab.train.loop import Listener
+    from ...core.runtime import Runtime
+    from ...lab.train.folders import Output
     from ...lab.train.options import TrainingOptions
+    from ..progress import Update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Training:
     config: str | None = opt.option(
         "TOML file with settings and file names. Command-line options take precedence.", "FILE"
     )
+    resume: bool = opt.option("Continue a training that was interrupted.")
     overwrite: bool = opt.option("Replace the output if it exists.")
     epochs: int | None = opt.option("Number of passes over the data.", least=0, heading="Settings")
     batch: int | None = opt.option("Rows per batch.", least=1)
@@ -45,7 +47,6 @@ class Training:
     quiet: bool = opt.quiet
 
 
-resume_option = opt.option("Continue a training that was interrupted.")
 T = TypeVar("T", bound="TrainingOptions")
 
 
@@ -72,10 +73,11 @@ def prepared(kind: type[T], asked: Training, files: Sequence[str], needed: Colle
     return chosen, values
 
 
-def how(asked: Training, listener: Listener) -> dict[str, Any]:
-    """A training's arguments besides its settings and data; an adapter's does not resume."""
-    resume = {"resume": asked.resume} if hasattr(asked, "resume") else {}
-    return {"device": asked.device, "overwrite": asked.overwrite, "listener": listener} | resume
+def output_of(asked: Training, files: Mapping[str, Any]) -> Output:
+    """Where the training goes."""
+    from ...lab.train.folders import Output
+
+    return Output(Path(files["output"]), asked.resume, asked.overwrite)
 
 
 def settings_of(given: Sequence[str]) -> dict[str, Any]:
@@ -92,33 +94,12 @@ def settings_of(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-@contextmanager
-def listening(quiet: bool) -> Iterator[Listener]:
-    """A line for what happens, and on a terminal a bar with the loss and the time left."""
-    from ...lab.train.loop import Silent
+def running(asked: Training, **settings: Any) -> Runtime:
+    """The runtime of a training: a line for what happens, and on a terminal a bar. Use it in `with`."""
+    from ...core.runtime import Runtime, silent
     from ..progress import progress_bar
 
-    if quiet:
-        yield Silent()
-        return
-    with progress_bar("training", quiet) as update:
+    def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
+        return progress_bar(name, asked.quiet, unit=unit)
 
-        class Shown:
-            def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None:
-                update(step, steps, facts="" if loss is None else f"loss {loss:.4f}", name=phase)
-
-            def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
-                notice(f"{phase}, epoch {epoch:.4g}: {metric} {value:.4f}")
-
-            def message(self, text: str) -> None:
-                notice(text)
-
-        yield Shown()
-
-
-def figure_fields(figures: Sequence[Figure]) -> dict[str, str]:
-    """The figures of a trained ranking, for `print_fields`."""
-    return {
-        f"{figure.metric} {figure.group} ({figure.claims})": f"{figure.describe()}, {figure.change()}"
-        for figure in figures
-    }
+    return Runtime(settings_from(device=asked.device, **settings), silent if asked.quiet else notice, bar)

@@ -15,11 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel
-
+from ...core.ablations import Ablation
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ...core.layout import Terms, Vectors, Weights
-from ...core.recipe import Ablation, Recipe, load_recipe, models_used, recipe_names
+from ...core.kinds import Terms, Vectors, Weights
+from ...core.recipe import Recipe, load_recipe, models_used, recipe_names
 from ...core.stages import (
     AdditionalStage,
     Analysis,
@@ -34,6 +33,7 @@ from ...core.stages import (
     QuestionsStage,
     RewritingStage,
     Sparse,
+    Stage,
     UnitsStage,
     VerdictStage,
 )
@@ -62,7 +62,7 @@ too, the result is an error, never a label.
 
 | source | piece of the paper's prompt | ccheck's prompt | its words |
 | --- | --- | --- | --- |"""
-_STAGES: dict[str, type[BaseModel]] = {
+_STAGES: dict[str, type[Stage]] = {
     "[retrievers.bm25]": Bm25,
     "[retrievers.bm25.analysis]": Analysis,
     "[retrievers.dense]": Dense,
@@ -130,7 +130,7 @@ def pieces() -> Iterator[Piece]:
             yield Piece(source["name"], piece, source["prompt"], words)
 
 
-def _keys(title: str, stage: type[BaseModel]) -> list[str]:
+def _keys(title: str, stage: type[Stage]) -> list[str]:
     """A stage's docstring and its keys with their defaults."""
     lines = [f"### {title}", "", inspect.cleandoc(stage.__doc__ or ""), ""]
     lines += ["| key | default | |", "| --- | --- | --- |"]
@@ -152,7 +152,7 @@ def _choices(annotation: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    if isinstance(value, BaseModel):
+    if isinstance(value, Stage):
         return "as below"
     return "–" if value in (None, "", {}, []) else f"`{_value(value)}`"
 
@@ -194,12 +194,12 @@ def _stages(recipe: Recipe) -> list[str]:
     return [*rows, ""]
 
 
-def _settings(stage: BaseModel, always: tuple[str, ...] = ("depth",), without: tuple[str, ...] = ()) -> str:
+def _settings(stage: Stage, always: tuple[str, ...] = ("depth",), without: tuple[str, ...] = ()) -> str:
     """The settings of a stage that differ from the defaults, and those in `always`; none in `without`."""
     said = stage.model_dump(mode="json", exclude_defaults=True) | {
         key: getattr(stage, key) for key in always if key in type(stage).model_fields
     }
-    for key in ("examples", "calibration", "adapter"):
+    for key in ("examples", "calibration"):
         if said.get(key):
             said[key] = Path(said[key]).name
     return ", ".join(f"{key} = {_value(value)}" for key, value in said.items() if key not in ("kind", *without))

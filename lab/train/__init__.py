@@ -1,1 +1,1 @@
-"""Making models from labels: embedders, adapters, rerankers and stance models."""
+"""Making models from labels: embedders, rerankers and stance models."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from ... import __version__
 from ...verdict.labels import STANCES
-from .figures import Figure, shown
+from .figures import Report, shown
 from .loop import Trained
 from .options import StanceOptions, TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 from .stance_data import StanceData
-from .stance_figures import Measured
+from .stance_figures import Measured, StanceReport
 from .stance_rows import StanceRow
 
 TRAINED_BY = "trained by ccheck"
@@ -22,20 +22,13 @@ TRAINED_BY = "trained by ccheck"
 
 
 def retrieval_card(
-    kind: str,
-    use: str,
-    options: TrainingOptions,
-    data: RetrievalData,
-    phases: Sequence[Trained],
-    found: Sequence[Figure],
-    notes: Sequence[str],
-    facts: Mapping[str, object],
+    report: Report, use: str, options: TrainingOptions, data: RetrievalData, facts: Mapping[str, object]
 ) -> str:
-    """The card of an embedder, an adapter or a reranker. `use`: the command or setting that uses it."""
+    """The card of an embedder or a reranker. `use`: the command that uses it."""
     return _card(
-        kind.capitalize(),
+        report.kind.capitalize(),
         f"To use it: `{use}`.",
-        "text-ranking" if kind == "reranker" else "sentence-similarity",
+        "text-ranking" if report.kind == "reranker" else "sentence-similarity",
         options.model_dump(mode="json", exclude_none=True),
         data=[
             f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
@@ -52,19 +45,16 @@ def retrieval_card(
                 f"| {figure.group} ({figure.claims}) | {figure.metric} | {figure.before:.4f} "
                 f"{shown(figure.before_interval)} | {figure.after:.4f} {shown(figure.after_interval)} "
                 f"| {figure.change()} |"
-                for figure in found
+                for figure in report.figures
             ),
         ],
-        notes=notes,
-        training=[*_phases(phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())],
+        notes=report.notes,
+        training=[*_phases(report.phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())],
     )
 
 
-def stance_card(
-    options: StanceOptions, data: StanceData, phases: Sequence[Trained], measured: Measured, notes: Sequence[str]
-) -> str:
+def stance_card(report: StanceReport, options: StanceOptions, data: StanceData) -> str:
     """The card of a stance classifier."""
-    weak = [f"First trained on {counted(data.weak)}, made from documents without labels"] if data.weak else []
     return _card(
         "Stance model",
         "It says what a document (the first text) says about a claim (the second). To use it: "
@@ -76,11 +66,10 @@ def stance_card(
             *data.messages,
             f"Trained on {counted(data.train)}",
             f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
-            *weak,
         ],
-        figures=_stance_figures(measured),
-        notes=notes,
-        training=_phases(phases, options.metric),
+        figures=_stance_figures(report.figures),
+        notes=report.notes,
+        training=_phases(report.phases, options.metric),
     )
 
 

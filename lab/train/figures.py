@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.types import Claim
-from ..measure.metrics import bootstrap, check_metrics, measure, only
+from ..measure.metrics import bootstrap, measure, only
 from ..measure.types import Interval, Qrels, Run
 from .loop import Trained
-from .options import TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 
 
@@ -52,18 +51,10 @@ class Report:
             "kind": self.kind,
             "output": str(self.output),
             "base": self.base,
-            "phases": [
-                {"phase": one.phase, "steps": one.steps, "best_step": one.best_step, "seconds": round(one.seconds, 1)}
-                for one in self.phases
-            ],
+            "phases": [one.to_dict() for one in self.phases],
             "figures": [{name: getattr(figure, name) for name in Figure.__slots__} for figure in self.figures],
             "notes": list(self.notes),
         }
-
-
-def metric_names(options: TrainingOptions, others: Sequence[str]) -> list[str]:
-    """The development metric and those that are always reported. Raises UsageError for an unknown metric."""
-    return check_metrics([options.metric, *others])
 
 
 def development_value(run: Run, qrels: Qrels, claims: Sequence[Claim], metric: str) -> float:
@@ -74,25 +65,16 @@ def development_value(run: Run, qrels: Qrels, claims: Sequence[Claim], metric: s
 
 def figures(data: RetrievalData, before: Run, after: Run, metrics: Sequence[str]) -> tuple[Figure, ...]:
     """Both states of each group of claims."""
-    return tuple(
-        figure
-        for group, claims in data.groups.items()
-        for figure in figures_of_group(
-            group, only(data.qrels, [str(claim.id) for claim in claims]), before, after, metrics
-        )
-    )
-
-
-def figures_of_group(group: str, judged: Qrels, before: Run, after: Run, metrics: Sequence[str]) -> list[Figure]:
-    """Both states of the claims that are judged."""
-    old, new = (measure({claim: run.get(claim, {}) for claim in judged}, judged, metrics) for run in (before, after))
     found = []
-    for metric in metrics:
-        changes = [new.by_claim[metric][claim] - old.by_claim[metric][claim] for claim in judged]
-        interval = bootstrap(changes) if len(changes) > 1 else None
-        intervals = old.intervals.get(metric), new.intervals.get(metric), interval
-        found.append(Figure(group, len(judged), metric, old.mean[metric], new.mean[metric], *intervals))
-    return found
+    for group, claims in data.groups.items():
+        judged = only(data.qrels, [str(claim.id) for claim in claims])
+        old, new = (measure({key: run.get(key, {}) for key in judged}, judged, metrics) for run in (before, after))
+        for metric in metrics:
+            changes = [new.by_claim[metric][claim] - old.by_claim[metric][claim] for claim in judged]
+            interval = bootstrap(changes) if len(changes) > 1 else None
+            intervals = old.intervals.get(metric), new.intervals.get(metric), interval
+            found.append(Figure(group, len(judged), metric, old.mean[metric], new.mean[metric], *intervals))
+    return tuple(found)
 
 
 def notes_on(found: Sequence[Figure], metric: str) -> list[str]:

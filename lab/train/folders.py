@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...core.errors import InvalidData, UsageError
 from ...core.files import check_folder, write_text
+from ...core.text import json_line
 from .card import TRAINED_BY
-from .loop import log_text
+from .loop import Trained
 
 SETTINGS = "settings.json"
 
 
-def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -> Path:
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The folder that a training writes. `resume` continues a stopped one, `overwrite` replaces what is there."""
+
+    folder: Path
+    resume: bool = False
+    overwrite: bool = False
+
+
+def work_folder(wanted: Output, settings: str) -> Path:
     """`OUTPUT.training`, new or to continue in. Raises UsageError if it exists and neither flag was given."""
+    output, resume, overwrite = wanted.folder, wanted.resume, wanted.overwrite
     work = output.with_name(f"{output.name}.training")
     check_folder(output, "the model")
     check_folder(work, "the training")
@@ -66,7 +76,7 @@ def _is_training(work: Path) -> bool:
     return (work / SETTINGS).is_file() or all(file.name.startswith(".ccheck-") for file in work.iterdir())
 
 
-def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, phases: Sequence[str]) -> None:
+def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, phases: Sequence[Trained]) -> None:
     """Save a model with its card and log, move it to its place whole, and remove the work folder."""
     made = work / "model"
     if made.exists():
@@ -74,12 +84,8 @@ def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, 
     made.mkdir()
     save(made)
     write_text(made / "README.md", card)
-    rows: list[dict[str, Any]] = []
-    for phase in phases:
-        with (work / phase / "log.csv").open(encoding="utf-8", newline="") as stream:
-            rows += list(csv.DictReader(stream))
-    if rows:
-        write_text(made / "log.csv", log_text(rows))
+    rows = [{"phase": phase.phase, **row} for phase in phases for row in phase.log]
+    write_text(made / "log.jsonl", "".join(map(json_line, rows)))
     strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
     if strange:
         raise InvalidData(

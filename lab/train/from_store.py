@@ -2,69 +2,63 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import InvalidData, UsageError
-from ...core.redaction import redact
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document
 from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
 from ..measure.datasets import read_corpus, read_qrels
 from ..measure.evaluate import retrieval_only
-from .mining import Mined, MiningOptions, mine
+from ..measure.session import open_session
+from .mining import Mined, MiningOptions, Source, mine
 from .reranker import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class MiningFiles:
+    """Claims, judgements, and the corpus that random negatives come from: by default all judged documents."""
+
+    claims: str
+    qrels: str
+    corpus: str | None = None
 
 
 def mine_from_store(
     runtime: Runtime,
-    claims: str,
-    qrels: str,
+    files: MiningFiles,
     output: Path,
     options: MiningOptions,
-    *,
-    corpus: str | None = None,
     replace: Mapping[str, str] | None = None,
-    resume: bool = False,
 ) -> Mined:
     """Mine hard negatives with the retrieval of the settings' recipe: what `ccheck mine` does.
 
     Only a reranker that the settings name reorders the ranking, down to the whole depth: a recipe's own reads less.
-    `replace`: other models for those that the recipe names. Random negatives come from the file `corpus`, else from all
-    judged documents. Raises what `mine` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
+    `replace`: other models for those that the recipe names. Rankings and scores are kept as evaluations keep them, so a
+    mining that was stopped goes on. Raises what `mine` raises, and NotFound, UsageError or InvalidData for files, store
+    and recipe.
     """
     if options.hard + options.random == 0:
         raise UsageError("nothing to mine: ask for hard or random negatives")
     if runtime.settings.rerank is None:
         runtime = runtime.using(rerank="none")
-    settings = runtime.settings
-    depth = options.depth if settings.rerank != "none" else None
-    recipe = retrieval_only(resolved(settings, Changes(rerank_depth=depth, replace=replace)))
-    judged = read_qrels(qrels)
-    ids = sorted(read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades})
-    with Checker(runtime, recipe=recipe) as checker, runtime.progress("mining", "claims") as on_progress:
-        about = {
-            "recipe": redact(recipe.model_dump_json(include={"retrievers", "fusion", "rerankers"})),
-            "store": checker.store.name,
-            "data": hashlib.sha256("\0".join([Path(claims).name, *ids]).encode("utf-8", "surrogatepass")).hexdigest(),
-        }
-        return mine(
-            checker,
-            read_claims(claims),
-            judged,
-            checker.store.get,
-            ids,
-            output,
-            options,
-            about,
-            resume=resume,
-            on_progress=on_progress,
-        )
+    depth = options.depth if runtime.settings.rerank != "none" else None
+    recipe = retrieval_only(resolved(runtime.settings, Changes(rerank_depth=depth, replace=replace)))
+    qrels = read_qrels(files.qrels)
+    ids = read_corpus(files.corpus).documents if files.corpus else {key for grades in qrels.values() for key in grades}
+    with (
+        open_session(runtime) as session,
+        session.checker(recipe) as checker,
+        runtime.progress("mining", "claims") as on_progress,
+    ):
+        source = Source(checker, session.store.get, sorted(ids))
+        return mine(source, read_claims(files.claims), qrels, output, options, on_progress)
 
 
 @contextmanager

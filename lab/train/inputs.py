@@ -10,7 +10,7 @@ from ..measure.datasets import read_corpus, read_qrels
 from .options import RetrievalOptions, StanceOptions
 from .retrieval_data import RetrievalData, retrieval_data
 from .stance_data import StanceData, join_files, stance_data
-from .stance_rows import read_documents, read_rows
+from .stance_rows import read_rows
 
 
 def read_retrieval_data(
@@ -27,16 +27,9 @@ def read_retrieval_data(
     Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData.
     """
     documents, rejected = read_corpus(corpus, titles=options.titles)
-    data = retrieval_data(
-        documents.values(),
-        read_claims(claims),
-        read_qrels(qrels),
-        dev_claims=read_claims(dev_claims) if dev_claims else None,
-        dev_qrels=read_qrels(dev_qrels) if dev_qrels else None,
-        split=options.split,
-        dev_share=options.dev_share,
-        seed=options.seed,
-    )
+    judged = read_qrels(qrels)
+    dev = (read_claims(dev_claims), read_qrels(dev_qrels) if dev_qrels else judged) if dev_claims else None
+    data = retrieval_data(documents.values(), read_claims(claims), judged, options, dev)
     left_out = f"{len(rejected):,} records of the corpus were left out. The first: {rejected[0]}" if rejected else ""
     return replace(data, messages=(left_out, *data.messages)) if left_out else data
 
@@ -62,5 +55,4 @@ def read_stance_data(
         options,
         read_rows(dev, corpus).rows if dev else (),
         read_rows(test, corpus).rows if test else (),
-        read_documents(corpus) if corpus and options.weak_pairs else None,
     )

@@ -1,4 +1,4 @@
-"""Shared by all trainings with transformers' Trainer: arguments, checkpoints, progress, a log.
+"""Shared by all trainings with transformers' Trainer: arguments, checkpoints, progress.
 
 A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
 phase has a folder in it, with the Trainer's checkpoints: one after each measurement, the best and the last are kept. A
@@ -9,21 +9,21 @@ no code in them runs.
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
-import io
 import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from ...core.errors import UsageError, require
+from ...core.errors import UsageError
+from ...core.extras import require
 from ...core.files import write_text
 from ...core.models import best_device, check_device, cpu_has_bfloat16, loading_quietly
+from ...core.runtime import OnProgress, Runtime
 from .options import TrainingOptions
 
 WEIGHTS = "trainable.safetensors"
@@ -32,43 +32,29 @@ BEST = "best.safetensors"
 STATE = "trainer_state.json"
 """The file that the Trainer writes into a checkpoint last."""
 VALUE = "eval_value"
-COLUMNS = ("phase", "step", "epoch", "loss", "learning_rate", "grad_norm", "metric", "value")
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
 
-class Listener(Protocol):
-    """Is told how a training goes."""
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a training, in a folder of its own."""
 
-    def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None: ...
-
-    def measured(self, phase: str, epoch: float, metric: str, value: float) -> None: ...
-
-    def message(self, text: str) -> None: ...
-
-
-class Silent:
-    """Ignores it."""
-
-    def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None:
-        pass
-
-    def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
+    name: str
+    epochs: int
+    learning_rate: float
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
     """How a phase went. `history` has (step, epoch, value of the development metric), starting with the untrained
-    state."""
+    state; `log` has what the Trainer logged."""
 
     phase: str
     steps: int
     best_step: int
     history: tuple[tuple[int, float, float], ...]
     seconds: float
+    log: tuple[dict[str, Any], ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -81,6 +67,15 @@ class Trained:
         if not self.measured:
             return True
         return max(value for _, _, value in self.history[1:]) > self.history[0][2]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `ccheck train --json` prints it."""
+        return {
+            "phase": self.phase,
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "seconds": round(self.seconds, 1),
+        }
 
 
 def require_training() -> None:
@@ -100,69 +95,147 @@ def training_device(name: str | None) -> str:
     return device
 
 
-def mixed_precision(options: TrainingOptions, device: str) -> str:
-    """`bf16`, `fp16` or `no`, for the forward pass; weights and optimiser stay float32.
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The phases of a training work in the folder `work`.
 
-    float16 needs a GPU. Elsewhere it means auto.
+    `evaluate` gives the development metric of the model as it is, which chooses the weights to keep; None: the last.
     """
-    import torch
 
-    if options.precision == "float32":
-        return "no"
-    if device == "cuda":
-        return "fp16" if options.precision == "float16" or not torch.cuda.is_bf16_supported() else "bf16"
-    if options.precision == "bfloat16":
-        return "bf16"
-    return "bf16" if device == "cpu" and cpu_has_bfloat16() else "no"
+    work: Path
+    options: TrainingOptions
+    runtime: Runtime
+    evaluate: Callable[[], float] | None = None
 
+    @property
+    def device(self) -> str:
+        """See `training_device`."""
+        return training_device(self.runtime.device)
 
-@contextlib.contextmanager
-def autocast(options: TrainingOptions, device: str) -> Iterator[None]:
-    """The forward pass in the training's precision, without gradients."""
-    import torch
+    @property
+    def precision(self) -> str:
+        """`bf16`, `fp16` or `no`, for the forward pass; weights and optimiser stay float32.
 
-    mode = mixed_precision(options, device)
-    dtype = torch.float16 if mode == "fp16" else torch.bfloat16
-    with torch.inference_mode(), torch.autocast(device, dtype, enabled=mode != "no"):
-        yield
+        float16 needs a GPU. Elsewhere it means auto.
+        """
+        import torch
 
+        wanted = self.options.precision
+        if wanted == "float32":
+            return "no"
+        if self.device == "cuda":
+            return "fp16" if wanted == "float16" or not torch.cuda.is_bf16_supported() else "bf16"
+        return "bf16" if wanted == "bfloat16" or (self.device == "cpu" and cpu_has_bfloat16()) else "no"
 
-def arguments(
-    options: TrainingOptions, folder: Path, device: str, *, epochs: int, learning_rate: float, rows: int
-) -> dict[str, Any]:
-    """The arguments of a Trainer of transformers."""
-    mode = mixed_precision(options, device)
-    steps = math.ceil(math.ceil(rows / options.batch) / options.accumulate)
-    often = options.evaluations > 1
-    every = max(1, steps // options.evaluations)
-    return {
-        "output_dir": str(folder / "checkpoints"),
-        "num_train_epochs": epochs,
-        "per_device_train_batch_size": options.batch,
-        "gradient_accumulation_steps": options.accumulate,
-        "learning_rate": learning_rate,
-        "lr_scheduler_type": SCHEDULES[options.schedule],
-        "warmup_steps": options.warmup,
-        "weight_decay": options.weight_decay,
-        "max_grad_norm": options.clip,
-        "optim": "adamw_torch",
-        "seed": options.seed,
-        "data_seed": options.seed,
-        "bf16": mode == "bf16",
-        "fp16": mode == "fp16",
-        "use_cpu": device == "cpu",
-        **({_checkpointing_name(): True} if options.gradient_checkpointing else {}),
-        "save_strategy": "steps" if often else "epoch",
-        **({"save_steps": every, "eval_steps": every} if often else {}),
-        "save_total_limit": 2,
-        "metric_for_best_model": VALUE,
-        "greater_is_better": True,
-        "logging_steps": max(1, steps // 20),
-        "logging_nan_inf_filter": False,
-        "report_to": [],
-        "disable_tqdm": True,
-        "dataloader_pin_memory": device == "cuda",
-    }
+    @contextlib.contextmanager
+    def judging(self, model: Any) -> Iterator[None]:
+        """Within it, the model is used as it is: in the training's precision, without gradients and dropout."""
+        import torch
+
+        dtype = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        was_training = model.training
+        model.eval()
+        with torch.inference_mode(), torch.autocast(self.device, dtype, enabled=self.precision != "no"):
+            yield
+        model.train(was_training)
+
+    def arguments(self, phase: Phase, rows: int) -> dict[str, Any]:
+        """The arguments of a Trainer of transformers."""
+        options = self.options
+        steps = math.ceil(math.ceil(rows / options.batch) / options.accumulate)
+        often = options.evaluations > 1
+        every = max(1, steps // options.evaluations)
+        return {
+            "output_dir": str(self.work / phase.name / "checkpoints"),
+            "num_train_epochs": phase.epochs,
+            "per_device_train_batch_size": options.batch,
+            "gradient_accumulation_steps": options.accumulate,
+            "learning_rate": phase.learning_rate,
+            "lr_scheduler_type": SCHEDULES[options.schedule],
+            "warmup_steps": options.warmup,
+            "weight_decay": options.weight_decay,
+            "max_grad_norm": options.clip,
+            "optim": "adamw_torch",
+            "seed": options.seed,
+            "data_seed": options.seed,
+            "bf16": self.precision == "bf16",
+            "fp16": self.precision == "fp16",
+            "use_cpu": self.device == "cpu",
+            **({_checkpointing_name(): True} if options.gradient_checkpointing else {}),
+            "save_strategy": "steps" if often else "epoch",
+            **({"save_steps": every, "eval_steps": every} if often else {}),
+            "save_total_limit": 2,
+            "metric_for_best_model": VALUE,
+            "greater_is_better": True,
+            "logging_steps": max(1, steps // 20),
+            "logging_nan_inf_filter": False,
+            "report_to": [],
+            "disable_tqdm": True,
+            "dataloader_pin_memory": self.device == "cuda",
+        }
+
+    def run(self, phase: Phase, make_trainer: Callable[[], Any]) -> Trained:
+        """Train, or go on training, and leave the best weights in the trainer's model, which then drops nothing out.
+
+        A finished phase is only loaded. Raises UsageError if the loss is not finite or memory is too small.
+        """
+        import torch
+        from transformers import EarlyStoppingCallback
+        from transformers.trainer_callback import PrinterCallback
+
+        folder = self.work / phase.name
+        trainer = make_trainer()
+        done = folder / "done.json"
+        if done.is_file():
+            load_weights(trainer.model, folder / BEST)
+            data = json.loads(done.read_text(encoding="utf-8"))
+            return Trained(**{**data, "history": tuple(map(tuple, data["history"])), "log": tuple(data["log"])})
+        started = time.monotonic()
+        trainer.remove_callback(PrinterCallback)
+        begins = math.nan
+        if self.evaluate is not None:
+            trainer.development = lambda: self._measured(phase, trainer.state.epoch)
+            trainer.args.eval_strategy, trainer.args.load_best_model_at_end = trainer.args.save_strategy, True
+            if self.options.patience is not None:
+                trainer.add_callback(EarlyStoppingCallback(self.options.patience))
+            trainer.model.eval()
+            begins = self._measured(phase, 0)
+        checkpoint = last_checkpoint(folder / "checkpoints")
+        if checkpoint is not None:
+            self.runtime.notify(f"{phase.name}: continuing after step {_step_of(checkpoint)}")
+        try:
+            with (
+                self.runtime.progress(phase.name, "steps") as on_progress,
+                loading_quietly(),
+                warnings.catch_warnings(),
+            ):
+                # Of transformers and torch to those who call them: nothing that a user could change.
+                warnings.simplefilter("ignore")
+                trainer.add_callback(_told_class()(on_progress))
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except torch.OutOfMemoryError as error:
+            raise UsageError(
+                f"batches of {self.options.batch} do not fit into the device's memory. Halve batch and double "
+                "accumulate, or set gradient_checkpointing = true"
+            ) from error
+        state = trainer.state
+        trainer.model.eval()  # what is measured now is what is saved
+        save_weights(trainer.model, folder / BEST)
+        values = [(row["step"], row["epoch"], row[VALUE]) for row in state.log_history if VALUE in row]
+        best = state.global_step if self.evaluate is None else _step_of(Path(state.best_model_checkpoint))
+        history = [(0, 0.0, begins), *(values or [(state.global_step, state.epoch, math.nan)])]
+        seconds = time.monotonic() - started
+        trained = Trained(
+            phase.name, state.global_step, best, tuple(history), seconds, tuple(map(dict, state.log_history))
+        )
+        write_text(done, json.dumps(asdict(trained)))
+        return trained
+
+    def _measured(self, phase: Phase, epoch: float) -> float:
+        assert self.evaluate is not None
+        value = self.evaluate()
+        self.runtime.notify(f"{phase.name}, epoch {epoch:.4g}: {self.options.metric} {value:.4f}")
+        return value
 
 
 def _checkpointing_name() -> str:
@@ -204,7 +277,7 @@ def checkpointing(trainer_class: type[Any]) -> type[Any]:
     """A Trainer whose checkpoints hold the trained parameters, whatever the model is made of.
 
     Its loss is the mean of a batch: several batches that make a step are averaged. It measures with `development`,
-    which `run_phase` sets.
+    which `Training.run` sets.
     """
 
     class Checkpointing(trainer_class):  # type: ignore[misc] # which Trainer it is is known when it is called
@@ -237,103 +310,6 @@ def checkpointing(trainer_class: type[Any]) -> type[Any]:
     return Checkpointing
 
 
-def run_phase(
-    name: str,
-    folder: Path,
-    options: TrainingOptions,
-    make_trainer: Callable[[], Any],
-    evaluate: Callable[[], float] | None,
-    listener: Listener,
-) -> Trained:
-    """Train, or go on training, and leave the best weights in the trainer's model, which then drops nothing out.
-
-    `evaluate` gives the development metric of the model as it is; with None the last weights are kept. A finished phase
-    is only loaded. Raises UsageError if the loss is not finite or memory is too small.
-    """
-    import torch
-    from transformers import EarlyStoppingCallback
-    from transformers.trainer_callback import PrinterCallback
-
-    trainer = make_trainer()
-    done = folder / "done.json"
-    if done.is_file():
-        load_weights(trainer.model, folder / BEST)
-        data = json.loads(done.read_text(encoding="utf-8"))
-        return Trained(**{**data, "history": tuple(tuple(row) for row in data["history"])})
-    started = time.monotonic()
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_told_class()(name, options.metric, listener))
-    begins = math.nan
-    if evaluate is not None:
-        trainer.development = evaluate
-        trainer.args.eval_strategy, trainer.args.load_best_model_at_end = trainer.args.save_strategy, True
-        if options.patience is not None:
-            trainer.add_callback(EarlyStoppingCallback(options.patience))
-        trainer.model.eval()
-        begins = evaluate()
-        listener.measured(name, 0.0, options.metric, begins)
-    checkpoint = last_checkpoint(folder / "checkpoints")
-    if checkpoint is not None:
-        listener.message(f"{name}: continuing after step {_step_of(checkpoint)}")
-    try:
-        with loading_quietly(), warnings.catch_warnings():
-            # Of transformers and torch to those who call them: nothing that a user could change.
-            warnings.simplefilter("ignore")
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except torch.OutOfMemoryError as error:
-        raise UsageError(
-            f"batches of {options.batch} do not fit into the device's memory. Halve batch and double accumulate, or "
-            "set gradient_checkpointing = true"
-        ) from error
-    state = trainer.state
-    trainer.model.eval()  # what is measured now is what is saved
-    save_weights(trainer.model, folder / BEST)
-    write_text(folder / "log.csv", log_text([_row(name, options.metric, row) for row in state.log_history]))
-    values = [(row["step"], row["epoch"], row[VALUE]) for row in state.log_history if VALUE in row]
-    best = state.global_step if evaluate is None else _step_of(Path(state.best_model_checkpoint))
-    history = [(0, 0.0, begins), *(values or [(state.global_step, state.epoch, math.nan)])]
-    trained = Trained(name, state.global_step, best, tuple(history), time.monotonic() - started)
-    write_text(done, json.dumps(asdict(trained)))
-    return trained
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A part of a training, in a folder of its own."""
-
-    name: str
-    epochs: int
-    learning_rate: float
-
-
-def run_phases(
-    phases: Sequence[Phase],
-    model: Any,
-    work: Path,
-    options: TrainingOptions,
-    make_trainer: Callable[[Phase], Any],
-    evaluate: Callable[[], float] | None,
-    listener: Listener,
-) -> tuple[list[Trained], list[str]]:
-    """Train the phases that have epochs, one after the other. A later one that gains nothing is undone, with a note.
-
-    `make_trainer` makes a phase's trainer, and is called when it is its turn.
-    """
-    done: list[Trained] = []
-    notes = []
-    for phase in phases:
-        if not phase.epochs:
-            continue
-        trainer = functools.partial(make_trainer, phase)
-        trained = run_phase(phase.name, work / phase.name, options, trainer, evaluate, listener)
-        if done and not trained.gained:
-            load_weights(model, work / done[-1].phase / BEST)
-            save_weights(model, work / phase.name / BEST)
-            notes.append(f"the phase {phase.name} brought no gain in {options.metric} and was undone")
-        done.append(trained)
-    return done, notes
-
-
 def last_checkpoint(folder: Path) -> Path | None:
     """The last checkpoint that was written to its end."""
     return max((path.parent for path in folder.glob(f"checkpoint-*/{STATE}")), key=_step_of, default=None)
@@ -343,51 +319,24 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def log_text(rows: list[dict[str, Any]]) -> str:
-    """Rows of a log as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _row(phase: str, metric: str, logged: dict[str, Any]) -> dict[str, Any]:
-    """A row of the log from what the Trainer logged."""
-    row = {"phase": phase, **{name: logged[name] for name in COLUMNS if name in logged}}
-    return row | ({"metric": metric, "value": logged[VALUE]} if VALUE in logged else {})
-
-
 @functools.cache
 def _told_class() -> type[Any]:
     from transformers import TrainerCallback
 
     class Told(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
-        """Tells a listener how it goes, and ends a training that diverged."""
+        """Moves a bar, and ends a training that diverged."""
 
-        def __init__(self, phase: str, metric: str, listener: Listener) -> None:
-            self.phase, self.metric, self.listener = phase, metric, listener
-            self.loss: float | None = None
-            self.started, self.first_step = time.monotonic(), 0
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-            self.started, self.first_step = time.monotonic(), state.global_step
+        def __init__(self, on_progress: OnProgress) -> None:
+            self.on_progress = on_progress
 
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-            each = (time.monotonic() - self.started) / (state.global_step - self.first_step)
-            left = each * (state.max_steps - state.global_step)
-            self.listener.step(self.phase, state.global_step, state.max_steps, self.loss, left)
+            self.on_progress(state.global_step, state.max_steps)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
-            if not logs or "loss" not in logs:
-                return
-            self.loss = float(logs["loss"])
-            if not math.isfinite(self.loss):
+            loss = (logs or {}).get("loss")
+            if loss is not None and not math.isfinite(float(loss)):
                 raise UsageError(
-                    f"training diverged: the loss is {self.loss} after step {state.global_step}. Lower learning_rate"
+                    f"training diverged: the loss is {loss} after step {state.global_step}. Lower learning_rate"
                 )
-
-        def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **parts: Any) -> None:
-            self.listener.measured(self.phase, state.epoch, self.metric, metrics[VALUE])
 
     return Told

@@ -8,17 +8,17 @@ from the whole corpus. Unjudged documents can be relevant, so those that probabl
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core.analysis import clean
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData
 from ...core.files import write_text
+from ...core.runtime import OnProgress
 from ...core.text import json_line
 from ...core.types import Claim, Document, Hit
 from ..measure.types import Qrels
@@ -26,7 +26,6 @@ from .retrieval_data import Checks
 
 SHINGLE = 5
 """Runs of this many words are compared to find near duplicates."""
-MARK = "mining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,153 +56,106 @@ class Mined:
     messages: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What negatives are mined from: a checker that ranks, the texts of documents, and the ids of the whole corpus."""
+
+    checker: Checks
+    documents: Callable[[Sequence[str]], Mapping[str, Document]]
+    ids: Sequence[str]
+
+
 def mine(
-    checker: Checks,
+    source: Source,
     claims: Sequence[Claim],
     qrels: Qrels,
-    documents: Callable[[Sequence[str]], Mapping[str, Document]],
-    ids: Sequence[str],
     output: Path,
     options: MiningOptions,
-    settings: Mapping[str, Any],
-    *,
-    resume: bool = False,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> Mined:
     """Write a line of JSON for each claim and relevant document: `claim_id`, `claim`, `positive_id`, `positive`, and
     `negatives` with `id`, `text`, `score` and `kind` (`hard` or `random`; these have no score).
 
-    `ids` are those of the whole corpus. The file appears when all is done; until then it is `OUTPUT.part`, which
-    `resume` goes on with: what is drawn for a claim depends on the seed and the claim alone. Raises UsageError if
-    `OUTPUT.part` is there and `resume` is not, or was made with other settings, InvalidData where no claim has a
-    relevant document in the store.
+    The file appears when all is done. What is drawn for a claim depends on the seed and the claim alone. Raises
+    InvalidData where no claim has a relevant document in the store.
     """
     wanted = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
     if not wanted:
         raise InvalidData("no claim has a relevant document. Check that the ids of claims and judgements match")
-    part = output.with_name(f"{output.name}.part")
-    told = json.dumps({MARK: 1, "options": asdict(options), **settings}, sort_keys=True)
-    done, rows = _begin(part, told, resume)
+    rows: list[dict[str, Any]] = []
     left_out: Counter[str] = Counter()
     messages: list[str] = []
-    todo = [claim for claim in wanted if str(claim.id) not in done]
-    with part.open("a", encoding="utf-8") as stream:
-        for number, result in enumerate(checker.check_many(todo, k=options.depth), len(done) + 1):
-            claim = result.claim
-            on_progress(number, len(wanted))
-            if result.error is not None:
-                messages.append(f"claim {claim.id}: {result.error}")
-                continue
-            hits = [piece.hit for piece in result.evidence]
-            made = list(_of_claim(claim, qrels[str(claim.id)], hits, documents, ids, options, left_out))
-            if not made:
-                messages.append(f"claim {claim.id}: the store has none of its relevant documents")
-            # One line for a claim and its end, so that a claim is there whole or not at all.
-            stream.write("".join(map(json_line, made)))
-            stream.write(json.dumps({"done": str(claim.id)}) + "\n")
-            stream.flush()
-            rows += len(made)
+    for number, result in enumerate(source.checker.check_many(wanted, k=options.depth), 1):
+        claim = result.claim
+        on_progress(number, len(wanted))
+        if result.error is not None:
+            messages.append(f"claim {claim.id}: {result.error}")
+            continue
+        hits = [piece.hit for piece in result.evidence]
+        made = list(_of_claim(source, claim, qrels[str(claim.id)], hits, options, left_out))
+        if not made:
+            messages.append(f"claim {claim.id}: the store has none of its relevant documents")
+        rows += made
     if not rows:
         raise InvalidData(f"nothing was mined: {messages[0] if messages else 'no claim'}")
-    lines = part.read_text(encoding="utf-8").split("\n")[:-1]
-    mined = (f"{line}\n" for line in lines if not line.startswith(('{"done"', f'{{"{MARK}"')))
-    write_text(output, "".join(mined), "what is mined")
-    part.unlink()
-    return Mined(rows, len(wanted) - len(messages), dict(left_out), tuple(messages))
-
-
-def _begin(part: Path, told: str, resume: bool) -> tuple[set[str], int]:
-    """Begin `part`, or go on with it: the finished claims, and the number of their rows."""
-    if not part.exists():
-        write_text(part, f'{{"{MARK}": {json.dumps(told)}}}\n')
-        return set(), 0
-    if not resume:
-        raise UsageError(f"{part} contains unfinished mining. Use --resume to continue it, or remove the file")
-    # The last line may have been cut off; so may the rows of a claim that has no end.
-    lines = [line for line in part.read_text(encoding="utf-8").split("\n")[:-1] if line]
-    if not lines or json.loads(lines[0]).get(MARK) != told:
-        raise UsageError(f"{part} was mined with other settings. Use the same ones, or remove the file")
-    kept, waiting = [lines[0]], list[str]()
-    done: set[str] = set()
-    rows = 0
-    for line in lines[1:]:
-        waiting.append(line)
-        data = json.loads(line)
-        if "done" in data:
-            done.add(data["done"])
-            rows += len(waiting) - 1
-            kept += waiting
-            waiting = []
-    write_text(part, "".join(f"{line}\n" for line in kept))
-    return done, rows
+    write_text(output, "".join(map(json_line, rows)), "what is mined")
+    return Mined(len(rows), len(wanted) - len(messages), dict(left_out), tuple(messages))
 
 
 def _of_claim(
+    source: Source,
     claim: Claim,
     grades: Mapping[str, int],
     hits: Sequence[Hit],
-    documents: Callable[[Sequence[str]], Mapping[str, Document]],
-    ids: Sequence[str],
     options: MiningOptions,
     left_out: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    relevant = documents([key for key, grade in grades.items() if grade > 0])
+    relevant = source.documents([key for key, grade in grades.items() if grade > 0])
     scores = {hit.document.id: hit.score for hit in hits}
     similar = [shingles(document) for document in relevant.values()]
     for id_, document in relevant.items():
         draw = random.Random(f"{options.seed} {claim.id} {id_}")  # noqa: S311 - a sample, not a secret
-        pool = list(_pool(hits, grades, similar, scores.get(id_), options, left_out))
-        chosen = draw.sample(pool, min(options.hard, len(pool)))
-        chosen.sort(key=lambda hit: hit.rank)
-        negatives: list[dict[str, Any]] = [
-            {"id": hit.document.id, "text": hit.text, "score": hit.score, "kind": "hard"} for hit in chosen
-        ]
-        others = _random(draw, ids, {*grades, *(hit.document.id for hit in hits)}, options.random)
-        found = documents(others)
-        negatives += [
-            {"id": other, "text": found[other].content, "score": None, "kind": "random"}
-            for other in others
-            if other in found
-        ]
+        pool = []
+        for hit in hits:
+            grade = grades.get(hit.document.id)
+            why = _bears_on_it(hit, similar, scores.get(id_), options) if grade is None else None
+            left_out.update([why] if why else [])
+            if why is None and not (grade or 0) > 0:
+                pool.append(hit)
+            if len(pool) == options.keep:
+                break
+        chosen = sorted(draw.sample(pool, min(options.hard, len(pool))), key=lambda hit: hit.rank)
+        others = _random(draw, source.ids, {*grades, *scores}, options.random)
+        found = source.documents(others)
         yield {
             "claim_id": str(claim.id),
             "claim": claim.text,
             "positive_id": id_,
             "positive": document.content,
-            "negatives": negatives,
+            "negatives": [
+                *({"id": hit.document.id, "text": hit.text, "score": hit.score, "kind": "hard"} for hit in chosen),
+                *(
+                    {"id": other, "text": found[other].content, "score": None, "kind": "random"}
+                    for other in others
+                    if other in found
+                ),
+            ],
         }
 
 
-def _pool(
-    hits: Sequence[Hit],
-    grades: Mapping[str, int],
-    similar: Sequence[frozenset[int]],
-    positive: float | None,
-    options: MiningOptions,
-    left_out: Counter[str],
-) -> Iterator[Hit]:
-    """The first `keep` hits that can be taken not to bear on the claim."""
-    kept = 0
-    for hit in hits:
-        if kept == options.keep:
-            return
-        grade = grades.get(hit.document.id)
-        if grade is not None and grade > 0:
-            continue
-        # What was judged not relevant needs no guard.
-        if grade is None:
-            limit = None
-            if options.margin is not None and positive is not None:
-                limit = positive - (1 - options.margin) * abs(positive)
-            if limit is not None and hit.score > limit:
-                left_out["scored like a relevant document"] += 1
-                continue
-            own = shingles(hit.document)
-            if any(jaccard(own, other) > options.duplicates for other in similar):
-                left_out["nearly the same text as a relevant document"] += 1
-                continue
-        kept += 1
-        yield hit
+def _bears_on_it(
+    hit: Hit, similar: Sequence[frozenset[int]], positive: float | None, options: MiningOptions
+) -> str | None:
+    """Why an unjudged hit probably bears on the claim; None if it can be taken not to."""
+    limit = None
+    if options.margin is not None and positive is not None:
+        limit = positive - (1 - options.margin) * abs(positive)
+    if limit is not None and hit.score > limit:
+        return "scored like a relevant document"
+    own = shingles(hit.document)
+    if any(jaccard(own, other) > options.duplicates for other in similar):
+        return "nearly the same text as a relevant document"
+    return None
 
 
 def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: int) -> list[str]:

@@ -29,35 +29,41 @@ class Drawn:
         return (*self.hard, *self.random)
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How negatives are drawn: `hard` and `random` ones for each relevant document, as `RerankerOptions` has it.
+
+    `hard_choice`: the first ones of the ranking, or any of its first `keep`. `random_from`: all documents, or those
+    relevant to other claims. `negatives_from = "judged"`: only documents that were judged not to be relevant to some
+    claim.
+    """
+
+    hard: int
+    random: int
+    hard_choice: Literal["top", "random"] = "top"
+    keep: int | None = None
+    random_from: Literal["corpus", "relevant"] = "corpus"
+    negatives_from: Literal["corpus", "judged"] = "corpus"
+    seed: int = 0
+
+
 def draw_negatives(
     data: RetrievalData,
     claims: Sequence[Claim],
-    ranked: Mapping[str, Sequence[str]],
-    *,
-    hard: int,
-    hard_choice: Literal["top", "random"] = "top",
-    keep: int | None = None,
-    random_count: int,
-    random_from: Literal["corpus", "relevant"] = "corpus",
-    negatives_from: Literal["corpus", "judged"] = "corpus",
+    how: Drawing,
+    ranked: Mapping[str, Sequence[str]] | None = None,
     mined: Mapping[str, Mapping[str, MinedNegatives]] | None = None,
-    seed: int,
-    own: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
-    """A row for each claim and relevant document.
+    """A row for each claim and relevant document; never with one that is relevant to the claim or hidden from training.
 
-    `hard` of the first `keep` of the claim's ranking (`ranked`, best first); with `hard_choice = "top"`, and without a
-    ranking, those that were judged not to be relevant to the claim come first, wherever they rank. `random_count` of
-    all documents, or of those relevant to other claims. Never one that is relevant to the claim or hidden from
-    training. `own`: the one relevant document of claims that have no judgements.
-
-    With `negatives_from = "judged"` only documents that were judged not to be relevant to some claim are negatives. Of
-    those that were judged for the claim itself, another relevant document gets others (they take turns).
+    `ranked` are the claims' rankings, best first. With `hard_choice = "top"`, and without a ranking, those that were
+    judged not to be relevant to the claim come first, wherever they rank. With `negatives_from = "judged"`, another
+    relevant document of a claim gets others of those that were judged for it (they take turns).
 
     With `mined`, what `read_negatives` read, a row's hard negatives are those mined for it and no others, and so are
     its random ones as far as they go.
 
-    A row has fewer negatives than asked for if there are no more.
+    A row has fewer negatives than asked for if there are no more. Raises InvalidData if no row has any.
     """
     visible = set(data.visible)
     not_relevant = {id_ for claim in data.train for id_ in data.judged_not(claim)} & visible
@@ -65,44 +71,44 @@ def draw_negatives(
         "corpus": data.visible,
         "relevant": sorted({id_ for claim in data.train for id_ in data.relevant(claim)} & visible),
     }
-    everything = sorted(not_relevant) if negatives_from == "judged" else sources[random_from]
+    everything = sorted(not_relevant) if how.negatives_from == "judged" else sources[how.random_from]
     rows = []
     for claim in claims:
-        relevant = [own[str(claim.id)]] if own is not None else data.relevant(claim)
+        relevant = data.relevant(claim)
         kept_out = set(relevant)
-        judged = [] if own is not None else [id_ for id_ in data.judged_not(claim) if id_ in visible]
-        ranking = ranked.get(str(claim.id), ())
-        order = list(ranking) if ranking and hard_choice == "random" else list(dict.fromkeys([*judged, *ranking]))
-        if negatives_from == "judged":
+        judged = [id_ for id_ in data.judged_not(claim) if id_ in visible]
+        ranking = (ranked or {}).get(str(claim.id), ())
+        order = list(ranking) if ranking and how.hard_choice == "random" else list(dict.fromkeys([*judged, *ranking]))
+        if how.negatives_from == "judged":
             # What the claim's own labels say, in the ranking's order if there is one.
             order = list(ranking) or judged
             order = [id_ for id_ in order if id_ in not_relevant]
-        found = [id_ for id_ in order if id_ in visible and id_ not in kept_out][:keep]
+        found = [id_ for id_ in order if id_ in visible and id_ not in kept_out][: how.keep]
         for turn, positive in enumerate(relevant):
             # By the row's own words, so that one row more changes no other.
-            draw = random.Random(f"{seed}:{claim.id}:{positive}")  # noqa: S311 - a sample, not a secret
+            draw = random.Random(f"{how.seed}:{claim.id}:{positive}")  # noqa: S311 - a sample, not a secret
             pool, given = found, _NOTHING
             if mined is not None:
                 rows_of_claim = mined.get(str(claim.id), {})
                 given = rows_of_claim.get(positive) or rows_of_claim.get("", _NOTHING)
                 pool = [id_ for id_ in given.hard if id_ in visible and id_ not in kept_out]
-            elif negatives_from == "judged" and not ranked and found:
-                start = turn * hard % len(found)
+            elif how.negatives_from == "judged" and not ranked and found:
+                start = turn * how.hard % len(found)
                 pool = [*found[start:], *found[:start]]
-            chosen = draw.sample(pool, min(hard, len(pool))) if hard_choice == "random" else pool[:hard]
+            chosen = draw.sample(pool, min(how.hard, len(pool))) if how.hard_choice == "random" else pool[: how.hard]
             taken = kept_out | set(chosen)
-            others = [id_ for id_ in given.random if id_ in visible and id_ not in taken][:random_count]
+            others = [id_ for id_ in given.random if id_ in visible and id_ not in taken][: how.random]
             taken |= set(others)
-            for _ in range(20 * random_count):
-                if len(others) == random_count or not everything:
+            for _ in range(20 * how.random):
+                if len(others) == how.random or not everything:
                     break
                 id_ = draw.choice(everything)
                 if id_ not in taken:
                     taken.add(id_)
                     others.append(id_)
             rows.append(Drawn(claim, positive, tuple(chosen), tuple(others)))
-    if not any(row.negatives for row in rows) and hard + random_count:
-        if negatives_from == "judged":
+    if not any(row.negatives for row in rows) and how.hard + how.random:
+        if how.negatives_from == "judged":
             raise InvalidData(
                 "no document was judged not to be relevant to a claim to train on. Add such judgements (a grade of 0, "
                 "NOT_ENOUGH_INFO), or set negatives_from = 'corpus'"

@@ -61,7 +61,6 @@ class TrainingOptions(BaseModel):
         default=0.0, ge=0, lt=1, description="0 allows a faster attention kernel; none: the model's own value"
     )
     gradient_checkpointing: bool = Field(default=False, description="saves memory, takes a third more time")
-    lora: Lora | None = None
     metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
     patience: int | None = Field(default=None, ge=1, description="stop after this many measurements without a gain")
     evaluations: int = Field(default=1, ge=1, description="measurements, and checkpoints, in each epoch")
@@ -75,12 +74,13 @@ class TrainingOptions(BaseModel):
         description="share of the claims to measure on, where --dev-claims are not given; 0: train on all of them and "
         "keep the last weights",
     )
-    negatives: Path | None = Field(default=None, description="a file from ccheck mine")
 
 
 class RetrievalOptions(TrainingOptions):
-    """The options of trainings on a corpus: of embedders, adapters and rerankers."""
+    """The options of trainings on a corpus: of embedders and rerankers."""
 
+    lora: Lora | None = None
+    negatives: Path | None = Field(default=None, description="a file from ccheck mine")
     titles: bool = Field(
         default=True,
         description="false: learn from texts without their titles, as recipes with ingest.titles = false read them",
@@ -98,7 +98,6 @@ class EmbedderOptions(RetrievalOptions):
     is computed at a time. `triplet`: nearer by `margin`, in cosine, than to one other document.
     """
 
-    epochs: int = Field(default=3, ge=0, le=1000)
     loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
     batch: int = Field(default=64, ge=2)
     chunk: int = Field(
@@ -108,30 +107,10 @@ class EmbedderOptions(RetrievalOptions):
     )
     scale: float = Field(default=20.0, gt=0, description="multiple-negatives: factor for the cosines")
     margin: float = Field(default=0.3, gt=0, description="triplet")
-    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, for a first phase")
-    weak_epochs: int = Field(default=1, ge=1)
-    weak_learning_rate: float = Field(default=2e-5, gt=0)
     hard: int = Field(default=1, ge=0, description="negatives for each pair; optional for multiple-negatives")
     negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
     pool: int = Field(default=2000, ge=1, description="documents to rank when choosing the best epoch")
     final_pool: int = Field(default=20_000, ge=1, description="documents to rank for the figures at the end")
-
-
-class AdapterOptions(RetrievalOptions):
-    """Training of a linear map of claims' embeddings."""
-
-    epochs: int = Field(default=50, ge=1, le=10_000)
-    batch: int = Field(default=64, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    schedule: Literal["linear", "cosine", "constant"] = "constant"
-    warmup: float = Field(default=0, ge=0)
-    weight_decay: float = Field(default=0, ge=0)
-    precision: Literal["float32"] = "float32"
-    scale: float = Field(default=20.0, gt=0)
-    towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to the identity")
-    patience: int | None = Field(default=5, ge=1)
-    final_pool: int = Field(default=20_000, ge=1, description="documents to rank, beside all judged ones")
-    dev_share: float = Field(default=0.2, gt=0, lt=1)
 
 
 class RerankerOptions(RetrievalOptions):
@@ -145,13 +124,9 @@ class RerankerOptions(RetrievalOptions):
     relevant one, and `random` others.
     """
 
-    epochs: int = Field(default=3, ge=0, le=1000)
     second_epochs: int = Field(
         default=0, ge=0, description="epochs on negatives that the model of the first phase ranks highest"
     )
-    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, for a first phase")
-    weak_epochs: int = Field(default=1, ge=1)
-    weak_learning_rate: float = Field(default=5e-5, gt=0)
     recipe: str | None = Field(default=None, description="the recipe whose retrieval finds candidates")
     loss: Literal["bce", "margin", "softmax"] = "bce"
     margin: float = Field(default=0.2, gt=0)
@@ -213,10 +188,6 @@ class StanceOptions(TrainingOptions):
         description="pairs are drawn with weight count^-balanced; 1: equal classes, 0: classes as they are",
     )
     frozen: bool = Field(default=False, description="train only pooler and classifier, not the encoder")
-    frozen_layers: int = Field(default=0, ge=0, description="leave this many of the lowest layers unchanged")
-    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, for a first phase")
-    weak_epochs: int = Field(default=1, ge=1)
-    weak_learning_rate: float = Field(default=1e-4, gt=0)
 
 
 T = TypeVar("T", bound=TrainingOptions)

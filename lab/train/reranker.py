@@ -7,7 +7,6 @@ trained is what reranks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,28 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from more_itertools import chunked
 
-from ...core.errors import InvalidData, UsageError
-from ...core.files import write_text
+from ...core.runtime import Runtime
 from ...core.types import Claim, Document
-from .card import retrieval_card
-from .figures import Report, development_value, figures, metric_names, notes_on
-from .folders import finish, work_folder
-from .loop import (
-    Listener,
-    Phase,
-    Silent,
-    arguments,
-    autocast,
-    checkpointing,
-    mixed_precision,
-    require_training,
-    run_phases,
-    training_device,
-)
-from .negatives import Drawn, describe, draw_negatives, once_per_claim
+from .figures import Report
+from .folders import Output
+from .loop import Phase, Training, checkpointing
+from .negatives import Drawing, Drawn, describe, draw_negatives, once_per_claim
 from .options import RerankerOptions
-from .rerank_model import RerankModel, load_rerank_model
-from .retrieval_data import RetrievalData, read_negatives, weak_pairs
+from .ranker import checked, train_ranker
+from .rerank_model import load_rerank_model
+from .retrieval_data import RetrievalData, read_negatives
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +32,6 @@ if TYPE_CHECKING:
 
 Candidates: TypeAlias = Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]
 """Finds the best documents for claims, at most the given number each: claim id -> document id -> score, best first."""
-METRICS = ("nDCG@10", "RR@10", "R@10")
 _SCORED_AT_ONCE = 64
 
 
@@ -59,67 +45,11 @@ class RerankerRow:
 
 
 def train_reranker(
-    options: RerankerOptions,
-    data: RetrievalData,
-    output: Path,
-    candidates: Candidates,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str | None = None,
-    listener: Listener | None = None,
+    options: RerankerOptions, data: RetrievalData, output: Output, runtime: Runtime, candidates: Candidates
 ) -> Report:
-    """Train a reranker and save it where `ccheck query --rerank FOLDER` and recipes find it.
-
-    Raises MissingExtra without the libraries, UsageError for invalid settings or folders, and NotFound or InvalidData
-    for a base or data that can't be used.
-    """
-    require_training()
-    metrics = metric_names(options, METRICS)
-    if options.epochs + options.second_epochs == 0 and not options.weak_pairs:
-        raise UsageError("nothing to train: epochs, second_epochs and weak_pairs are all 0")
-    device, listener = training_device(device), listener or Silent()
-    settings = json.dumps({"reranker": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
-    work = work_folder(output, settings, resume=resume, overwrite=overwrite)
-    made = load_rerank_model(options, device)
-    whole = len(data.documents)
-    measured = [claim for claims in data.groups.values() for claim in claims]
-    found = candidates(measured, max(options.eval_depth, 100))
-    judge = _Judge(made, options, data, device, found)
-    before = found if made.new_head else judge.reranked(measured)
-
-    said: list[str] = []
-
-    def trainer(phase: Phase) -> Any:
-        rows, negatives = _rows(phase.name, options, data, candidates, judge, work)
-        said.append(f"{phase.name}: {negatives}")
-        listener.message(said[-1])
-        listener.message(f"{phase.name}: {len(rows):,} rows, {phase.epochs} epochs")
-        return _trainer(made, options, rows, work / phase.name, device, phase.epochs, phase.learning_rate)
-
-    planned = [
-        Phase("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
-        Phase("first", options.epochs, options.learning_rate),
-        Phase("second", options.second_epochs, options.learning_rate),
-    ]
-    measuring = judge.development if data.chosen_by else None
-    phases, undone = run_phases(planned, made.model, work, options, trainer, measuring, listener)
-    listener.message("measuring")
-    after = judge.reranked(measured)
-    values = figures(data, before, after, metrics)
-    notes = [*_notes(options, made, whole, bool(measured)), *said, *undone, *notes_on(values, metrics[0])]
-    card = retrieval_card(
-        "reranker",
-        f"ccheck query CLAIM --rerank {output.name}",
-        options,
-        data,
-        phases,
-        values,
-        notes,
-        {"loss": options.loss, "precision": mixed_precision(options, device), "tokens": made.pairs.length},
-    )
-    finish(work, output, made.save, card, [phase.phase for phase in phases])
-    return Report("reranker", output, options.base, tuple(phases), values, tuple(notes))
+    """Train a reranker and save it where `ccheck query --rerank FOLDER` and recipes find it. Raises as
+    `train_ranker`."""
+    return train_ranker(lambda training: Reranker(options, data, training, candidates), options, data, output, runtime)
 
 
 def margin_ranking_loss(positive: torch.Tensor, negative: torch.Tensor, margin: float) -> torch.Tensor:
@@ -167,176 +97,123 @@ def reranker_rows(drawn: Iterable[Drawn], passages: Mapping[str, str], options: 
     return rows
 
 
-class _Judge:
-    """Ranks what a retrieval found by the model as it is."""
+class Reranker:
+    """A reranker while it is trained: a `Learner`. It reorders what a retrieval found."""
+
+    kind, use = "reranker", "ccheck query CLAIM --rerank"
+    metrics: tuple[str, ...] = ("nDCG@10", "RR@10", "R@10")
 
     def __init__(
-        self,
-        made: RerankModel,
-        options: RerankerOptions,
-        data: RetrievalData,
-        device: str,
-        found: Mapping[str, Mapping[str, float]],
+        self, options: RerankerOptions, data: RetrievalData, training: Training, candidates: Candidates
     ) -> None:
-        self._made, self._options, self._data, self._device, self._found = made, options, data, device, found
-        made.model.to(device)
-        group = data.chosen_by
+        self.options, self.data, self.training, self._candidates = options, data, training, candidates
+        self.phases = [Phase("first", options.epochs, options.learning_rate)]
+        if options.second_epochs:
+            self.phases.append(Phase("second", options.second_epochs, options.learning_rate))
         # The same ones in every process: they are in the order of the claims' file.
-        every = max(1, -(-len(group) // options.eval_claims))
-        self._chosen = group[::every]
+        every = max(1, -(-len(data.chosen_by) // options.eval_claims))
+        self.choosing = data.chosen_by[::every]
+        self._made = load_rerank_model(options, training.device)
+        self.model = self._made.model.to(training.device)
+        self.tokens = self._made.pairs.length
+        measured = [claim for claims in data.groups.values() for claim in claims]
+        self._found = candidates(measured, max(options.eval_depth, 100))
+        self.notes = _notes(options, len(data.documents), new_head=self._made.new_head) if measured else []
+        if options.prompt is not None or options.yes_token is not None:
+            self.notes.append(
+                "a recipe that uses this model needs the same prompt and yes_token, see the settings in its README.md"
+            )
+        self._trained = not self._made.new_head
 
-    def development(self) -> float:
-        run = self.reranked(self._chosen)
-        return development_value(run, self._data.qrels, self._chosen, self._options.metric)
+    def rank(self, claims: Sequence[Claim], *, final: bool) -> dict[str, dict[str, float]]:
+        """The first `eval_depth` by the model, those below as they were. Before it is trained, a new head says
+        nothing, and the figures are those of the retrieval."""
+        found = {str(claim.id): list(self._found.get(str(claim.id), {})) for claim in claims}
+        if self._trained or not final:
+            found = self._reordered(claims, found, self.options.eval_depth)
+        return {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in found.items()}
 
-    def reranked(self, claims: Sequence[Claim]) -> dict[str, dict[str, float]]:
-        """The first `eval_depth` by the model, those below as they were."""
-        run = {}
+    def _reordered(
+        self, claims: Sequence[Claim], found: Mapping[str, Sequence[str]], depth: int
+    ) -> dict[str, list[str]]:
+        """Rankings whose first documents are in the model's order."""
+        made = {}
         for claim in claims:
-            before = self._found.get(str(claim.id), {})
-            ids = list(before)
-            head = ids[: self._options.eval_depth]
-            scores = dict(zip(head, self.score(claim, [self._data.documents[id_] for id_ in head]), strict=True))
-            order = sorted(head, key=lambda id_: -scores[id_]) + ids[len(head) :]
-            run[str(claim.id)] = {id_: -float(place) for place, id_ in enumerate(order)}
-        return run
+            ids = list(found.get(str(claim.id), ()))
+            head = ids[:depth]
+            scores = dict(zip(head, self._score(claim, [self.data.documents[id_] for id_ in head]), strict=True))
+            made[str(claim.id)] = [*sorted(head, key=lambda id_: -scores[id_]), *ids[depth:]]
+        return made
 
-    def score(self, claim: Claim, documents: Sequence[Document]) -> list[float]:
-        if not documents:
-            return []
-        encoded = self._made.encode(claim.text, [document.content for document in documents])
-        was_training = self._made.model.training
-        self._made.model.eval()
+    def _score(self, claim: Claim, documents: Sequence[Document]) -> list[float]:
         values: list[float] = []
-        with autocast(self._options, self._device):
+        encoded = self._made.encode(claim.text, [document.content for document in documents]) if documents else []
+        with self.training.judging(self.model):
             for part in chunked(encoded, _SCORED_AT_ONCE):
-                values += self._made.scores(self._made.model, part, self._options.batch_tokens).tolist()
-        self._made.model.train(was_training)
+                values += self._made.scores(self.model, part, self.options.batch_tokens).tolist()
         return values
 
+    def trainer(self, phase: Phase) -> Any:
+        rows, negatives = self._rows(second=phase.name == "second")
+        self._trained = True
+        self.notes.append(f"{phase.name}: {negatives}")
+        self.training.runtime.notify(self.notes[-1])
+        self.training.runtime.notify(f"{phase.name}: {len(rows):,} rows, {phase.epochs} epochs")
+        return self.trainer_on(rows, phase)
 
-def _rows(
-    phase: str, options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge, work: Path
-) -> tuple[list[RerankerRow], str]:
-    """The rows of a phase, and how many negatives of each kind they have.
+    def _rows(self, *, second: bool) -> tuple[list[RerankerRow], str]:
+        """The rows of a phase, and how many negatives of each kind they have."""
+        options, data = self.options, self.data
+        mined = ranked = None
+        if options.negatives is not None and not second:
+            mined = read_negatives(options.negatives, data.documents)
+        else:
+            found = self._candidates(data.train, options.depth)
+            hidden = data.hidden
+            ranked = {claim: [id_ for id_ in scores if id_ not in hidden] for claim, scores in found.items()}
+            if second or options.mined_by == "base":
+                ranked = self._reordered(data.train, ranked, options.depth)
+        how = Drawing(
+            options.hard,
+            options.random,
+            "top" if second else options.hard_choice,
+            options.keep,
+            options.random_from,
+            options.negatives_from,
+            options.seed + second,
+        )
+        drawn = draw_negatives(data, data.train, how, ranked, mined)
+        if options.loss == "bce" and options.negatives_per == "claim":
+            drawn = once_per_claim(drawn)
+        passages = {id_: data.documents[id_].content for id_ in data.visible}
+        return reranker_rows(drawn, passages, options), describe(data, drawn)
 
-    What they were made of is kept in the folder, so that resuming trains on the same.
-    """
-    file = work / f"{phase}-ranked.json"
-    if phase == "weak":
-        return _weak_rows(options, data, candidates, file)
-    mined = None
-    ranked: Mapping[str, Sequence[str]] = {}
-    if phase == "second" or (options.negatives is None and options.mined_by == "base"):
-        ranked = _kept(file, lambda: _ranked_by_model(options, data, candidates, judge))
-    elif options.negatives is not None:
-        mined = read_negatives(options.negatives, data.documents)
-    else:
-        ranked = _kept(file, lambda: _orders(candidates(data.train, options.depth)))
-    drawn = draw_negatives(
-        data,
-        data.train,
-        ranked,
-        hard=options.hard,
-        hard_choice="top" if phase == "second" else options.hard_choice,
-        keep=options.keep,
-        random_count=options.random,
-        random_from=options.random_from,
-        negatives_from=options.negatives_from,
-        mined=mined,
-        seed=options.seed + (phase == "second"),
-    )
-    if options.loss == "bce" and options.negatives_per == "claim":
-        drawn = once_per_claim(drawn)
-    passages = {id_: data.documents[id_].content for id_ in data.visible}
-    return reranker_rows(drawn, passages, options), describe(data, drawn)
+    def trainer_on(self, rows: Sequence[RerankerRow], phase: Phase) -> Any:
+        """The Trainer of transformers on some rows."""
+        import torch
+        from transformers import Trainer, TrainingArguments
 
+        made, options = self._made, self.options
 
-def _weak_rows(
-    options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path
-) -> tuple[list[RerankerRow], str]:
-    pairs = weak_pairs(data, options.weak_pairs, options.seed)
-    claims = [claim for claim, _ in pairs]
-    ranked = _kept(file, lambda: _orders(candidates(claims, options.depth)))
-    drawn = draw_negatives(
-        data,
-        claims,
-        ranked,
-        hard=options.hard,
-        hard_choice=options.hard_choice,
-        random_count=options.random,
-        seed=options.seed,
-        own={str(claim.id): document.id for claim, document in pairs},
-    )
-    rows: list[RerankerRow] = []
-    for (claim, document), row in zip(pairs, drawn, strict=True):
-        # Where the relevant one is without its title the others are too: it must not show by that.
-        titled = bool(document.title) or not data.documents[document.id].title
-        passages = {
-            id_: data.documents[id_].content if titled else data.documents[id_].text for id_ in row.negatives
-        } | {document.id: document.content}
-        assert claim.id == row.claim.id
-        rows += reranker_rows([row], passages, options)
-    return rows, describe(data, drawn)
+        class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
+            def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
+                batch: _Batch = inputs["batch"]
+                return loss_of(made.scores(model, batch.encoded, options.batch_tokens), batch.rows, options)
 
+        def collate(chosen: Sequence[RerankerRow]) -> dict[str, Any]:
+            encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]
+            # The tensor is for the libraries, which look for one to tell how large a batch is.
+            return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
 
-def _ranked_by_model(
-    options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge
-) -> dict[str, list[str]]:
-    """The documents that the retrieval found for each claim, in the model's order."""
-    hidden, claims = data.hidden, {str(claim.id): claim for claim in data.train}
-    ranked = {}
-    for claim_id, scores in candidates(data.train, options.depth).items():
-        ids = [id_ for id_ in scores if id_ not in hidden]
-        values = judge.score(claims[claim_id], [data.documents[id_] for id_ in ids])
-        ranked[claim_id] = [id_ for _, id_ in sorted(zip(values, ids, strict=True), key=lambda pair: -pair[0])]
-    return ranked
+        return RerankerTrainer(
+            model=self.model,
+            args=TrainingArguments(**self.training.arguments(phase, len(rows)), remove_unused_columns=False),
+            train_dataset=checked(rows),
+            data_collator=collate,
+        )
 
-
-def _orders(found: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
-    return {claim: list(scores) for claim, scores in found.items()}
-
-
-def _kept(file: Path, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
-    if not file.is_file():
-        write_text(file, json.dumps(make()))
-    ranked: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
-    return ranked
-
-
-def _trainer(
-    made: RerankModel,
-    options: RerankerOptions,
-    rows: Sequence[RerankerRow],
-    folder: Path,
-    device: str,
-    epochs: int,
-    learning_rate: float,
-) -> Any:
-    import torch
-    from transformers import Trainer, TrainingArguments
-
-    if not rows:
-        raise InvalidData("nothing to train on: no claim has both a relevant document and a negative")
-
-    class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
-            batch: list[RerankerRow] = inputs["batch"].rows
-            scores = made.scores(model, inputs["batch"].encoded, options.batch_tokens)
-            return loss_of(scores, batch, options)
-
-    def collate(chosen: Sequence[RerankerRow]) -> dict[str, Any]:
-        encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]
-        # The tensor is for the libraries, which look for one to tell how large a batch is.
-        return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
-
-    told = arguments(options, folder, device, epochs=epochs, learning_rate=learning_rate, rows=len(rows))
-    return RerankerTrainer(
-        model=made.model,
-        args=TrainingArguments(**told, remove_unused_columns=False),
-        train_dataset=list(rows),
-        data_collator=collate,
-    )
+    def save(self, folder: Path) -> None:
+        self._made.save(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,16 +222,9 @@ class _Batch:
     encoded: list[Encoded]
 
 
-def _notes(options: RerankerOptions, made: RerankModel, documents: int, measured: bool) -> list[str]:
-    notes = []
-    if measured:
-        notes.append(
-            f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The "
-            "figure before training is for "
-            + ("the retrieval's own order, as the base is not a reranker" if made.new_head else "the base's order")
-        )
-    if options.prompt is not None or options.yes_token is not None:
-        notes.append(
-            "a recipe that uses this model needs the same prompt and yes_token, see the settings in its README.md"
-        )
-    return notes
+def _notes(options: RerankerOptions, documents: int, *, new_head: bool) -> list[str]:
+    return [
+        f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The figure "
+        "before training is for "
+        + ("the retrieval's own order, as the base is not a reranker" if new_head else "the base's order")
+    ]

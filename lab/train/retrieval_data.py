@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...core.analysis import clean, sentence_spans
 from ...core.errors import InvalidData, NotFound
 from ...core.types import Claim, Document, Result
+from .options import TrainingOptions
 from .split import split_by_claim, split_by_document
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -85,39 +84,38 @@ def retrieval_data(
     documents: Iterable[Document],
     claims: Sequence[Claim],
     qrels: Qrels,
-    *,
-    dev_claims: Sequence[Claim] | None = None,
-    dev_qrels: Qrels | None = None,
-    split: str = "document",
-    dev_share: float = 0.2,
-    seed: int = 0,
+    options: TrainingOptions | None = None,
+    dev: tuple[Sequence[Claim], Qrels] | None = None,
 ) -> RetrievalData:
-    """Put together what to train on and what to measure on.
+    """Put together what to train on and what to measure on; `dev` are claims to measure on, with their judgements.
 
-    With a `dev_share` of 0, training uses all claims and nothing is measured. Otherwise, without `dev_claims`, a
-    `dev_share` of the claims is held out by document, and half as many of the others by claim (with `split = "claim"`,
-    all of them by claim). Given `dev_claims` form one group or two: those without a document in training, and all (with
+    With a `dev_share` of 0, training uses all claims and nothing is measured. Otherwise, without `dev`, a `dev_share`
+    of the claims is held out by document, and half as many of the others by claim (with `split = "claim"`, all of them
+    by claim). Given claims form one group or two: those without a document in training, and all (with
     `split = "claim"`, only the latter).
 
     Raises InvalidData if no relevant document is in the corpus or too few claims are left.
     """
+    options = options or TrainingOptions()
+    share, seed = options.dev_share, options.seed
     by_id = {document.id: document for document in documents}
     messages: list[str] = []
     judged = _with_documents(claims, qrels, by_id, "claims", messages)
-    if dev_claims is not None:
-        merged = {**qrels, **(dev_qrels if dev_qrels is not None else qrels)}
-        dev = _with_documents(dev_claims, merged, by_id, "claims to measure on", messages)
-        return _given(by_id, merged, judged, dev, messages, apart=split == "document")
-    if not dev_share:
+    if dev is not None:
+        merged = {**qrels, **dev[1]}
+        given = _with_documents(dev[0], merged, by_id, "claims to measure on", messages)
+        whole = RetrievalData(by_id, merged, tuple(judged), {}, messages=tuple(messages))
+        return _given(whole, given, apart=options.split == "document")
+    if not share:
         messages.append(f"{len(judged)} claims to train on, and none to measure on")
         return RetrievalData(by_id, qrels, tuple(judged), {}, messages=tuple(messages))
-    if split == "claim":
-        one = split_by_claim(judged, qrels, dev_share, seed)
+    if options.split == "claim":
+        one = split_by_claim(judged, qrels, share, seed)
         return RetrievalData(
             by_id, qrels, one.train_claims, {SEEN: one.dev_claims}, messages=(*messages, one.describe())
         )
-    outer = split_by_document(judged, qrels, dev_share, seed)
-    inner = split_by_claim(outer.train_claims, qrels, dev_share / 2, seed)
+    outer = split_by_document(judged, qrels, share, seed)
+    inner = split_by_claim(outer.train_claims, qrels, share / 2, seed)
     messages.append(
         f"{outer.describe()}; {len(inner.dev_claims)} of the training claims are held back as well, by claim"
     )
@@ -125,20 +123,14 @@ def retrieval_data(
     return RetrievalData(by_id, qrels, inner.train_claims, groups, outer.dev_documents, tuple(messages))
 
 
-def _given(
-    documents: Mapping[str, Document],
-    qrels: Qrels,
-    train: Sequence[Claim],
-    dev: Sequence[Claim],
-    messages: list[str],
-    *,
-    apart: bool,
-) -> RetrievalData:
-    """`apart`: claims whose documents are not in training form a separate group, the first."""
+def _given(data: RetrievalData, dev: Sequence[Claim], *, apart: bool) -> RetrievalData:
+    """With the claims `dev` to measure on. `apart`: those whose documents are not in training form a separate group,
+    the first."""
+    messages, qrels = list(data.messages), data.qrels
     ids = {claim.id for claim in dev}
-    kept = [claim for claim in train if claim.id not in ids]
-    if len(kept) < len(train):
-        messages.append(f"{len(train) - len(kept)} claims are not trained on, because they are measured on")
+    kept = [claim for claim in data.train if claim.id not in ids]
+    if len(kept) < len(data.train):
+        messages.append(f"{len(data.train) - len(kept)} claims are not trained on, because they are measured on")
     if not kept:
         raise InvalidData("no claims are left to train on: all of them are measured on")
     trained = {id_ for claim in kept for id_ in qrels[str(claim.id)]}
@@ -150,7 +142,7 @@ def _given(
     groups = {UNSEEN: unseen} if unseen and apart else {}
     if not apart or len(unseen) < len(dev):
         groups[SEEN] = tuple(dev)
-    return RetrievalData(documents, qrels, tuple(kept), groups, hidden, tuple(messages))
+    return replace(data, train=tuple(kept), groups=groups, hidden=hidden, messages=tuple(messages))
 
 
 def _with_documents(
@@ -227,54 +219,3 @@ def _kind(negative: Any) -> str:
     if kind not in ("hard", "random"):
         raise ValueError(f"the kind of a negative is hard or random, not {kind!r}")
     return str(kind)
-
-
-_SENTENCE_CHARS = (40, 300)
-"""Shorter ones say too little. Longer ones are not really sentences."""
-_TEXT_CHARS = 200
-
-
-def weak_pairs(data: RetrievalData, count: int, seed: int) -> list[tuple[Claim, Document]]:
-    """Pairs that need no labels: a title with its text, and a sentence of a text with what is left (Lee et al., 2019).
-
-    Of the documents that training may see, each at most once in each way, in an order drawn by the seed. The claims
-    have ids that no other claim has; the document is without the title or sentence, and keeps its id.
-
-    Raises InvalidData if there are none.
-    """
-    draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    ways = [(id_, way) for id_ in data.visible for way in ("title", "sentence")]
-    draw.shuffle(ways)
-    made: list[tuple[Claim, Document]] = []
-    for id_, way in ways:
-        if len(made) == count:
-            break
-        document = data.documents[id_]
-        pair = _by_title(document) if way == "title" else _by_sentence(document, draw)
-        if pair is not None:
-            made.append((Claim(pair[0], f"weak:{way}:{id_}"), pair[1]))
-    if not made:
-        raise InvalidData(
-            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
-        )
-    return made
-
-
-def _by_title(document: Document) -> tuple[str, Document] | None:
-    title = clean(document.title).rstrip(".")
-    if len(title) < _SENTENCE_CHARS[0] or len(document.text) < _TEXT_CHARS:
-        return None
-    return title, Document(document.id, "", document.text)
-
-
-def _by_sentence(document: Document, draw: random.Random) -> tuple[str, Document] | None:
-    spans = [
-        (start, end)
-        for start, end in sentence_spans(document.text)
-        if _SENTENCE_CHARS[0] <= end - start <= _SENTENCE_CHARS[1]
-    ]
-    if len(spans) < 3:
-        return None
-    start, end = draw.choice(spans)
-    rest = f"{document.text[:start].rstrip()} {document.text[end:].lstrip()}".strip()
-    return document.text[start:end].strip(), Document(document.id, document.title, rest)

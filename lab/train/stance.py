@@ -13,22 +13,21 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.analysis import clean, sentence_spans, terms
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData
 from ...core.models import find_model, loading_quietly
 from ...core.runtime import Runtime
-from ...core.settings import Settings
 from ...core.text import first_line
 from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
 from .card import stance_card
-from .folders import finish, work_folder
-from .loop import Listener, Silent, Trained, arguments, checkpointing, require_training, run_phase, training_device
+from .folders import Output, finish, work_folder
+from .loop import Phase, Training, checkpointing, require_training
 from .options import StanceOptions
 from .stance_data import StanceData
 from .stance_figures import (
@@ -61,40 +60,31 @@ class _Pair:
         return len(self.inputs["input_ids"])
 
 
-def train_stance(
-    data: StanceData,
-    options: StanceOptions,
-    output: Path,
-    *,
-    device: str | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    listener: Listener | None = None,
-) -> StanceReport:
+def train_stance(data: StanceData, options: StanceOptions, output: Output, runtime: Runtime) -> StanceReport:
     """Train a stance classifier and write its folder, which `--stance` takes.
 
-    `resume` continues a training that was stopped. Raises MissingExtra, NotFound for a missing base,
-    InvalidData for an unusable base or rows of one label only, and UsageError for invalid settings and for an output or
-    an unfinished training that already exists.
+    Raises MissingExtra, NotFound for a missing base, InvalidData for an unusable base or rows of one label only, and
+    UsageError for invalid settings and for an output or an unfinished training that already exists.
     """
     require_training()
-    listener = listener or Silent()
     _check(data)
-    device = training_device(device)
-    work = work_folder(output, _settings(options, data), resume=resume, overwrite=overwrite)
-    start = work / "start"
+    training = Training(work_folder(output, _settings(options, data)), options, runtime)
+    start = training.work / "start"
     if not start.is_dir():
         _prepare(options, start)
-    method = StanceClassifier(str(start), Runtime(Settings(device=device)), max_tokens=options.max_tokens)
-    phases = []
-    if data.weak:
-        weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": 0.0})
-        pairs = _pairs(method, data.weak, options.seed, listener)
-        phases.append(
-            _phase("weak", work, weak, method, pairs, data, listener, options.weak_epochs, options.weak_learning_rate)
-        )
-    pairs = _pairs(method, data.train, options.seed, listener)
-    phases.append(_phase("stance", work, options, method, pairs, data, listener, options.epochs, options.learning_rate))
+    method = StanceClassifier(str(start), runtime.using(device=training.device), max_tokens=options.max_tokens)
+    pairs = _pairs(method, data.train, options.seed, runtime)
+    if options.frozen:
+        encoder = getattr(method.network, method.network.base_model_prefix)
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad = name.startswith("pooler")
+
+    def evaluate() -> float:
+        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev), resamples=1), options.metric)
+
+    phase = Phase("stance", options.epochs, options.learning_rate)
+    training = replace(training, evaluate=evaluate)
+    trained = training.run(phase, lambda: _trainer(training, phase, method, pairs))
     most = most_frequent(data.train)
     measured = measure_groups(method, data.groups, most)
 
@@ -105,10 +95,9 @@ def train_stance(
             method.network.save_pretrained(folder)
         save_figures(measured, folder)
 
-    notes = stance_notes(measured, most)
-    card = stance_card(options, data, phases, measured, notes)
-    finish(work, output, save, card, [phase.phase for phase in phases])
-    return StanceReport(output, tuple(phases), measured, most, notes)
+    report = StanceReport(output.folder, (trained,), measured, most, stance_notes(measured, most))
+    finish(training.work, output.folder, save, stance_card(report, options, data), [trained])
+    return report
 
 
 def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:
@@ -173,7 +162,7 @@ def _check(data: StanceData) -> None:
 def _settings(options: StanceOptions, data: StanceData) -> str:
     """Identifies a training: one with other settings or data can't continue it."""
     digest = hashlib.sha256()
-    for rows in (data.train, data.dev, data.weak):
+    for rows in (data.train, data.dev):
         digest.update(repr(rows).encode("utf-8", "surrogatepass"))
     return json.dumps({"options": options.model_dump(mode="json"), "data": digest.hexdigest()})
 
@@ -231,7 +220,7 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
     temporary.rename(folder)
 
 
-def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, listener: Listener) -> list[_Pair]:
+def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, runtime: Runtime) -> list[_Pair]:
     """The pairs to train on: the windows of each row whose label is known."""
     draw = random.Random(seed)  # noqa: S311
     pairs: list[_Pair] = []
@@ -244,7 +233,7 @@ def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, liste
             inputs = method.tokenizer(premise, claim, truncation="only_first", max_length=method.max_tokens)
             pairs.append(_Pair(dict(inputs), method.labels.index(label)))
     if left_out:
-        listener.message(
+        runtime.notify(
             f"{left_out} pairs are left out: they have no document, or their claim is too long for the model"
         )
     if not pairs:
@@ -279,74 +268,25 @@ def _labelled(row: StanceRow, premises: Sequence[str], draw: random.Random) -> I
 # -- the training
 
 
-def _phase(
-    name: str,
-    work: Path,
-    options: StanceOptions,
-    method: StanceClassifier,
-    pairs: Sequence[_Pair],
-    data: StanceData,
-    listener: Listener,
-    epochs: int,
-    learning_rate: float,
-) -> Trained:
-    folder = work / name
-    _freeze(method.network, options)
-
-    def evaluate() -> float:
-        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev), resamples=1), options.metric)
-
-    return run_phase(
-        name,
-        folder,
-        options,
-        lambda: _trainer(folder, options, method, pairs, epochs, learning_rate),
-        evaluate,
-        listener,
-    )
-
-
-def _freeze(model: Any, options: StanceOptions) -> None:
-    """Exclude from training what must not change."""
-    encoder = getattr(model, model.base_model_prefix)
-    layers: Any = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", ())
-    if options.frozen_layers > len(layers):
-        raise UsageError(f"frozen_layers is {options.frozen_layers}, but the model has only {len(layers)} layers")
-    if options.frozen:
-        for name, parameter in encoder.named_parameters():
-            parameter.requires_grad = name.startswith("pooler")
-    elif options.frozen_layers:
-        for part in (encoder.embeddings, *layers[: options.frozen_layers]):
-            for parameter in part.parameters():
-                parameter.requires_grad = False
-
-
-def _trainer(
-    folder: Path,
-    options: StanceOptions,
-    method: StanceClassifier,
-    pairs: Sequence[_Pair],
-    epochs: int,
-    learning_rate: float,
-) -> Any:
+def _trainer(training: Training, phase: Phase, method: StanceClassifier, pairs: Sequence[_Pair]) -> Any:
     import torch
     from transformers import Trainer, TrainingArguments
 
+    options = training.options
+    assert isinstance(options, StanceOptions)
     labels = [pair.label for pair in pairs]
     weights = class_weights(labels) if options.class_weights else [1.0] * len(STANCES)
-    settings = arguments(
-        options, folder, method.network.device.type, epochs=epochs, learning_rate=learning_rate, rows=len(pairs)
-    )
-    sampler = BalancedSampler(
-        [pair.tokens for pair in pairs], labels, options.batch, options.seed, balanced=options.balanced
-    )
+    lengths = [pair.tokens for pair in pairs]
+    sampler = BalancedSampler(lengths, labels, options.batch, options.seed, balanced=options.balanced)
+
+    gamma = options.gamma
 
     class Focal(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **parts: Any) -> Any:
             targets = inputs.pop("labels")
             outputs = model(**inputs)
             alpha = torch.tensor(weights, device=targets.device)
-            loss = focal_loss(outputs.logits, targets, alpha, options.gamma)
+            loss = focal_loss(outputs.logits, targets, alpha, gamma)
             return (loss, outputs) if return_outputs else loss
 
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -354,7 +294,7 @@ def _trainer(
 
     return Focal(
         model=method.network,
-        args=TrainingArguments(**settings, remove_unused_columns=False),
+        args=TrainingArguments(**training.arguments(phase, len(pairs)), remove_unused_columns=False),
         train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
         data_collator=functools.partial(_collate, method.tokenizer),
     )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
 from .stance_rows import StanceRow, StanceRows, split_rows, without_leaks
-from .synthetic import weak_rows
 
 GIVEN = "those to choose by"
 CHOOSE_SHARE = 0.1
@@ -27,9 +26,6 @@ class StanceData:
     dev: tuple[StanceRow, ...]
     groups: Mapping[str, tuple[StanceRow, ...]]
     messages: tuple[str, ...] = ()
-    weak: tuple[StanceRow, ...] = ()
-    dev_given: bool = False
-    """Whether the user gave `dev`, or it was split off."""
 
 
 def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
@@ -62,18 +58,16 @@ def stance_data(
     options: StanceOptions,
     dev: Sequence[StanceRow] = (),
     test: Sequence[StanceRow] = (),
-    documents: Mapping[str, tuple[str, str]] | None = None,
 ) -> StanceData:
     """The pairs to train on, to choose the best epoch on (`dev`) and to measure on (`test`).
 
     Without `test`, `dev` is measured on; without both, a test group is split off. A split by document adds a second
     group, by claim alone, which tells learning from remembering. Without `dev`, it is split off the rest; after a
-    split by pair, it is the test group. Weak pairs, if wanted, are made from `documents` that are not measured on.
+    split by pair, it is the test group.
 
     Raises InvalidData if too little is left.
     """
     messages: list[str] = []
-    dev_given = bool(dev)
     left = list(rows)
     groups: dict[str, tuple[StanceRow, ...]] = {}
     held = [*dev, *test]
@@ -109,14 +103,4 @@ def stance_data(
         share = min(CHOOSE_AT_MOST, max(CHOOSE_SHARE, CHOOSE_AT_LEAST / max(1, len(left))))
         left, chosen, split = split_rows(left, options.split, share, options.seed + 1)
         dev = chosen
-    weak: tuple[StanceRow, ...] = ()
-    if options.weak_pairs:
-        out = {row.doc_id for group in groups.values() for row in group} | {row.doc_id for row in dev}
-        sources = documents or {row.doc_id: (row.title, row.text) for row in left}
-        weak = tuple(
-            weak_rows(
-                {id_: value for id_, value in sources.items() if id_ not in out}, options.weak_pairs, options.seed
-            )
-        )
-        messages.append(f"{len(weak):,} weak pairs, from documents that are not measured on")
-    return StanceData(tuple(left), tuple(dev), groups, tuple(messages), weak, dev_given)
+    return StanceData(tuple(left), tuple(dev), groups, tuple(messages))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import ServerError, UsageError, require
+from ...core.errors import ServerError, UsageError
+from ...core.extras import require
 
 if TYPE_CHECKING:
     import uvicorn

@@ -12,7 +12,8 @@ from ...core.layout import analysis_key
 from ...core.stages import Bm25, Dense, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
-from ..store import Search, not_held
+from ..missing import not_held
+from ..store import Search
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import SPARSE, TERMS

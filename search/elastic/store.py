@@ -22,7 +22,8 @@ from ...core.stages import Bm25, Retriever
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..answering import searched_units
 from ..filters import Kind
-from ..store import Ranks, Search, StoreInfo, no_store, unfinished
+from ..missing import no_store, unfinished
+from ..store import Ranks, Search, StoreInfo
 from . import bound, bulk, ingested, mappings, nested, ownership, reading, schema, units
 from .client import Client, path_of
 from .comparable import field_kinds

@@ -1,6 +1,5 @@
 """The store in a folder."""
 
-from .files import DATABASE
 from .store import LocalStore
 
-__all__ = ["DATABASE", "LocalStore"]
+__all__ = ["LocalStore"]

@@ -13,7 +13,7 @@ import ccheck as package
 from ccheck.core.settings import resolve
 from ccheck.demo import CORPUS
 from ccheck.pipeline.doctor import findings
-from ccheck.search.open import local_stores
+from ccheck.search.local.listing import local_stores
 
 
 def test_doctor(papers: Path) -> None:

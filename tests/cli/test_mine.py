@@ -1,4 +1,4 @@
-"""Hard negatives: what is left out, what is drawn, and a mining that was cut off."""
+"""Hard negatives: what is left out and what is drawn."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 
-from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
-from ccheck.lab.train.mining import MiningOptions, jaccard, mine, shingles
+from ccheck.lab.train.mining import MiningOptions, Source, jaccard, mine, shingles
 
 TEXT = "The sea has risen by twenty centimetres since nineteen hundred, as tide gauges at all coasts have shown."
 
@@ -29,15 +29,8 @@ CORPUS = {
 class Checker:
     """A checker that has found these: `near` scores like the relevant document, which is third."""
 
-    def __init__(self, fail: int | None = None):
-        self.asked: list[str] = []
-        self.fail = fail
-
     def check_many(self, claims, *, k):
         for claim in claims:
-            if self.fail is not None and len(self.asked) == self.fail:
-                raise KeyboardInterrupt
-            self.asked.append(claim.id)
             names = ["d0", "d1", "good", "copy", *(f"d{n}" for n in range(2, 20))]
             scores = [0.99, 0.9, 0.91, 0.80, *(0.7 - 0.01 * n for n in range(18))]
             hits = [Hit(r, CORPUS[name], s) for r, (name, s) in enumerate(zip(names, scores, strict=True), 1)]
@@ -52,9 +45,8 @@ CLAIMS = [Claim(f"claim {n}", f"c{n}") for n in range(6)]
 QRELS = {f"c{n}": {"good": 1, "d5": 0} for n in range(6)}
 
 
-def run(output, options=None, checker=None, **more):
-    chosen = options or MiningOptions(hard=3, random=4)
-    return mine(checker or Checker(), CLAIMS, QRELS, get, sorted(CORPUS), output, chosen, {}, **more)
+def run(output, options):
+    return mine(Source(Checker(), get, sorted(CORPUS)), CLAIMS, QRELS, output, options)
 
 
 def rows(output) -> list[dict]:
@@ -93,30 +85,11 @@ def test_only_the_first_are_drawn_from_and_the_seed_decides(tmp_path):
     assert drawn <= {f"d{n}" for n in range(2, 8)} and len(drawn) > 2
 
 
-def test_a_mining_that_was_cut_off_goes_on(tmp_path):
-    whole, output = tmp_path / "whole", tmp_path / "negatives"
-    run(whole)
-    with pytest.raises(KeyboardInterrupt):
-        run(output, checker=Checker(fail=3))
-    part = tmp_path / "negatives.part"
-    assert part.exists() and not output.exists()
-    with part.open("a") as stream:
-        stream.write('{"claim_id": "c3", "claim": "cl')
-    with pytest.raises(UsageError, match="--resume"):
-        run(output)
-    with pytest.raises(UsageError, match="other settings"):
-        run(output, MiningOptions(hard=1), resume=True)
-    checker = Checker()
-    mined = run(output, checker=checker, resume=True)
-    assert checker.asked == ["c3", "c4", "c5"] and mined.rows == 6
-    assert output.read_text() == whole.read_text() and not part.exists()
-
-
 def test_claims_without_anything_to_mine(tmp_path):
     with pytest.raises(InvalidData, match="Check that the ids"):
-        mine(Checker(), CLAIMS, {"x": {"good": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
+        mine(Source(Checker(), get, []), CLAIMS, {"x": {"good": 1}}, tmp_path / "o", MiningOptions())
     with pytest.raises(InvalidData, match="the store has none of its relevant documents"):
-        mine(Checker(), CLAIMS, {"c0": {"gone": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
+        mine(Source(Checker(), get, []), CLAIMS, {"c0": {"gone": 1}}, tmp_path / "o", MiningOptions())
 
 
 def test_near_duplicates():

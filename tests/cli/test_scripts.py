@@ -29,7 +29,7 @@ from ccheck.pipeline.claims import iter_claims, read_claims
 from ccheck.pipeline.doctor import findings
 from ccheck.pipeline.ingest import open_ingest, recipe_to_ingest
 from ccheck.search import open_local_store, open_store
-from ccheck.search.open import local_stores
+from ccheck.search.local.listing import local_stores
 
 
 def settings(store: Path, **more: object) -> Settings:

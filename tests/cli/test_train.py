@@ -1,4 +1,4 @@
-"""`ccheck train embedder`, `adapter` and `reranker`, from files to a model that is used."""
+"""`ccheck train embedder` and `ccheck train reranker`, from files to a model that is used."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
     assert "rerank" in used.objects[0]["evidence"][0]["scores"]
 
 
-def test_an_embedder_and_an_adapter_are_trained(files, tmp_path):
+def test_an_embedder_is_trained(files, tmp_path):
     how = ("--epochs", 1, "--seed", 3, "--json", "--quiet")
     ran = ccheck(
         *("train", "embedder", *data(files), "--base", files / "base", "-o", tmp_path / "embedder", *how),
@@ -73,9 +73,6 @@ def test_an_embedder_and_an_adapter_are_trained(files, tmp_path):
     )
     assert (ran.code, ran.err) == (0, "")
     assert ran.objects[0]["kind"] == "embedder" and (tmp_path / "embedder" / "modules.json").is_file()
-    ran = ccheck("train", "adapter", *data(files), "--base", files / "base", "-o", tmp_path / "adapter", *how)
-    assert (ran.code, ran.err) == (0, "")
-    assert (tmp_path / "adapter" / "adapter.safetensors").is_file()
 
 
 @pytest.mark.parametrize(

@@ -6,36 +6,43 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from paths import FOLDERS
 
-from ccheck.lab.train.loop import Silent
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 
 
-class Deadly(Silent):
-    """Kills its process at a step of a phase."""
+def deadly(phase: str, step: int, end: Callable[[], object]) -> Runtime:
+    """A runtime that ends a training at a step of a phase."""
 
-    def __init__(self, phase: str, step: int) -> None:
-        self.at = phase, step
+    @contextmanager
+    def bar(name: str, unit: str | None = None) -> Iterator[Callable[[int, int | None], None]]:
+        yield lambda done, total: end() if (name, done) == (phase, step) else None
 
-    def step(self, phase: str, step: int, *_: object) -> None:
-        if (phase, step) == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
+    return Runtime(Settings(device="cpu"), progress=bar)
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_training(train: str, options: str, output: Path, phase: str, step: int) -> None:
     """Runs the statements of `train` in a process that dies at that step.
 
-    They know `options` (JSON), `output` and a `listener`. The process has as many threads as this one, so that it
+    They know `options` (JSON), `output` and a `runtime`. The process has as many threads as this one, so that it
     computes the same weights.
     """
     code = f"""
 import sys
 from pathlib import Path
-from killed import Deadly
-options, output, listener = sys.argv[1], Path(sys.argv[2]), Deadly(sys.argv[3], int(sys.argv[4]))
+from ccheck.lab.train.folders import Output
+from killed import deadly, kill
+options, output, runtime = sys.argv[1], Output(Path(sys.argv[2])), deadly(sys.argv[3], int(sys.argv[4]), kill)
 {train}
 """
     killed = subprocess.run(

@@ -12,8 +12,15 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.lab.train.embedder import embedder_rows
 from ccheck.lab.train.inputs import read_retrieval_data
-from ccheck.lab.train.negatives import describe, draw_negatives, once_per_claim
-from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, StanceOptions, load_options, preset_names
+from ccheck.lab.train.negatives import Drawing, describe, draw_negatives, once_per_claim
+from ccheck.lab.train.options import (
+    EmbedderOptions,
+    RerankerOptions,
+    StanceOptions,
+    TrainingOptions,
+    load_options,
+    preset_names,
+)
 from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, retrieval_data
 from ccheck.lab.train.stance_data import stratified
 from ccheck.lab.train.stance_rows import StanceRow
@@ -21,13 +28,16 @@ from ccheck.lab.train.stance_rows import StanceRow
 IDS = [document.id for document in tiny.corpus()]
 
 
-def data(**more):
+ALL = TrainingOptions(dev_share=0)
+
+
+def data():
     """Claim c0-1 has two relevant documents; it and four other claims have documents that leave them open."""
     qrels = {claim: dict(grades) for claim, grades in tiny.qrels().items()}
     qrels["c0-1"] = {"d0-1": 1, "d0-2": 1, "d1-1": 0, "d1-2": 0}
     for number in range(1, 5):
         qrels[f"c{number}-1"][f"d{number + 9}-2"] = 0
-    return retrieval_data(tiny.corpus(), tiny.claims(), qrels, dev_share=0, **more)
+    return retrieval_data(tiny.corpus(), tiny.claims(), qrels, ALL)
 
 
 DATA = data()
@@ -59,10 +69,8 @@ def test_mined_negatives_keep_their_kind_and_their_document(tmp_path):
     """As the ensemble's presets draw them: 5 hard and 10 random, of its own for each relevant document."""
     mined = read_negatives(mined_file(tmp_path), DATA.documents)
     chosen = load_options(RerankerOptions, "climatecheck-ensemble-1", {}, {})
-    first, second = draw_negatives(
-        DATA, [CLAIM], {}, hard=chosen.hard, hard_choice=chosen.hard_choice, random_count=chosen.random,
-        mined=mined, seed=chosen.seed,
-    )  # fmt: skip
+    how = Drawing(chosen.hard, chosen.random, chosen.hard_choice, seed=chosen.seed)
+    first, second = draw_negatives(DATA, [CLAIM], how, mined=mined)
     assert (set(first.hard), set(first.random)) == (set(IDS[4:9]), set(IDS[20:30]))
     assert (set(second.hard), set(second.random)) == (set(IDS[9:14]), set(IDS[30:40]))
     assert describe(DATA, [first, second]).startswith("10 hard and 20 random negatives; 0 of them were judged")
@@ -92,12 +100,9 @@ def test_triplets_take_what_was_judged_not_to_be_relevant_in_turn():
 def test_a_second_phase_orders_the_judged_ones_anew():
     """Section 4.1.2 of climatecheck-hybrid: hard ones from a ranking, easy ones from all that were judged."""
     chosen = load_options(RerankerOptions, "climatecheck-hybrid", {}, {})
-    how = {
-        "hard": 2, "hard_choice": chosen.hard_choice, "random_count": 2, "negatives_from": chosen.negatives_from,
-        "seed": 0,
-    }  # fmt: skip
-    first = draw_negatives(DATA, [CLAIM], {"c0-1": ["d5-1", "d13-2", "d0-1", "d1-1", "d12-2"]}, **how)
-    second = draw_negatives(DATA, [CLAIM], {"c0-1": ["d5-1", "d12-2", "d1-2", "d13-2"]}, **how)
+    how = Drawing(2, 2, chosen.hard_choice, negatives_from=chosen.negatives_from)
+    first = draw_negatives(DATA, [CLAIM], how, {"c0-1": ["d5-1", "d13-2", "d0-1", "d1-1", "d12-2"]})
+    second = draw_negatives(DATA, [CLAIM], how, {"c0-1": ["d5-1", "d12-2", "d1-2", "d13-2"]})
     assert [row.hard for row in first] == [("d13-2", "d1-1")] * 2, "what was not judged, d5-1, is no negative"
     assert [row.hard for row in second] == [("d12-2", "d1-2")] * 2, "mined again, they are others"
     assert all(set(row.negatives) <= NOT_RELEVANT and len(set(row.negatives)) == 4 for row in first)
@@ -106,15 +111,15 @@ def test_a_second_phase_orders_the_judged_ones_anew():
 
 
 def test_without_a_negative_label_there_is_nothing_to_draw():
-    plain = retrieval_data(tiny.corpus(), tiny.claims(), tiny.qrels(), dev_share=0)
+    plain = retrieval_data(tiny.corpus(), tiny.claims(), tiny.qrels(), ALL)
     with pytest.raises(InvalidData, match="no document was judged not to be relevant"):
-        draw_negatives(plain, plain.train, {}, hard=1, random_count=1, negatives_from="judged", seed=0)
+        draw_negatives(plain, plain.train, Drawing(1, 1, negatives_from="judged"))
 
 
 def test_all_claims_can_be_trained_on():
     assert len(DATA.train) == len(tiny.claims()) and DATA.groups == {} and not DATA.hidden
-    dev = tiny.claims()[-3:]
-    given = retrieval_data(tiny.corpus(), tiny.claims()[:-3], tiny.qrels(), dev_claims=dev, split="claim")
+    dev, by_claim = tiny.claims()[-3:], TrainingOptions(split="claim")
+    given = retrieval_data(tiny.corpus(), tiny.claims()[:-3], tiny.qrels(), by_claim, (dev, {}))
     assert [len(claims) for claims in given.groups.values()] == [3], (
         "all of the development claims choose, in one group"
     )
@@ -122,16 +127,16 @@ def test_all_claims_can_be_trained_on():
 
 def test_the_pool_of_hard_negatives_is_cut():
     ranked = {"c0-1": IDS[4:40]}
-    rows = draw_negatives(DATA, [CLAIM], ranked, hard=5, hard_choice="random", keep=6, random_count=0, seed=1)
+    rows = draw_negatives(DATA, [CLAIM], Drawing(5, 0, "random", keep=6, seed=1), ranked)
     assert {id_ for row in rows for id_ in row.hard} <= set(IDS[4:10]), "those of the ranking alone"
 
 
 def test_what_is_drawn_from_a_ranking_is_in_it():
     """The ensemble draws of the 500 best of a ranking; a judged document that is not among them is none of these."""
     ranked = {"c0-1": [*IDS[4:9], "d1-1"]}
-    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=6, hard_choice="random", random_count=0, seed=0)
+    (row, _) = draw_negatives(DATA, [CLAIM], Drawing(6, 0, "random"), ranked)
     assert set(row.hard) == {*IDS[4:9], "d1-1"}, "d1-2 was judged, and was not found"
-    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=3, hard_choice="top", random_count=0, seed=0)
+    (row, _) = draw_negatives(DATA, [CLAIM], Drawing(3, 0), ranked)
     assert row.hard == ("d1-1", "d1-2", IDS[4])
 
 

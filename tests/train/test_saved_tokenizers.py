@@ -6,9 +6,11 @@ import json
 
 import pytest
 import tiny_training as tiny
+from runtimes import on_cpu
 from tiny_rerankers import make_encoder
 from tiny_stances import rows_of
 
+from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, StanceOptions
 from ccheck.lab.train.stance_data import stance_data
 
@@ -32,15 +34,15 @@ def base(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["embedder", "reranker", "stance"])
 def test_the_tokenizer_is_saved_as_the_base_has_it(base, tmp_path, kind):
-    output = tmp_path / "model"
+    output = Output(tmp_path / "model")
     if kind == "embedder":
-        train_embedder(EmbedderOptions(base=str(base), **QUICK), tiny.DATA, output, device="cpu")
+        train_embedder(EmbedderOptions(base=str(base), **QUICK), tiny.DATA, output, on_cpu())
     elif kind == "reranker":
         options = RerankerOptions(base=str(base), eval_depth=2, eval_claims=2, hard=1, random=1, **QUICK)
-        train_reranker(options, tiny.DATA, output, tiny.candidates, device="cpu")
+        train_reranker(options, tiny.DATA, output, on_cpu(), tiny.candidates)
     else:
         chosen = StanceOptions(base=str(base), **QUICK)
-        train_stance(stance_data(rows_of(), chosen), chosen, output, device="cpu")
-    before, after = (json.loads((folder / "tokenizer.json").read_text()) for folder in (base, output))
+        train_stance(stance_data(rows_of(), chosen), chosen, output, on_cpu())
+    before, after = (json.loads((folder / "tokenizer.json").read_text()) for folder in (base, output.folder))
     for part in ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens"):
         assert after[part] == before[part], part

@@ -8,23 +8,24 @@ import random
 
 import pytest
 import tiny_training as tiny
+from runtimes import on_cpu
 from tiny_rerankers import make_decoder, make_encoder
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.types import Claim, Document
-from ccheck.lab.train.negatives import Drawn, draw_negatives
-from ccheck.lab.train.options import EmbedderOptions, Lora, RerankerOptions, load_options, preset_names
-from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data, weak_pairs
+from ccheck.core.types import Claim
+from ccheck.lab.train.folders import Output
+from ccheck.lab.train.negatives import Drawing, Drawn, draw_negatives
+from ccheck.lab.train.options import EmbedderOptions, Lora, RerankerOptions, TrainingOptions, load_options, preset_names
+from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from killed import kill_training  # noqa: E402
+from killed import deadly, kill_training  # noqa: E402
 from tiny_rerankers import load_scorer  # noqa: E402
 
 from ccheck.lab.train import reranker  # noqa: E402
-from ccheck.lab.train.loop import STATE, Silent, last_checkpoint, run_phase  # noqa: E402
-from ccheck.lab.train.rerank_model import load_rerank_model  # noqa: E402
+from ccheck.lab.train.loop import STATE, Phase, Training, last_checkpoint  # noqa: E402
 
 DATA = tiny.DATA
 QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_depth": 4, "eval_claims": 3, "warmup": 0}
@@ -39,20 +40,11 @@ def options(**changed):
     return RerankerOptions(**{**QUICK, "precision": "float32", **changed})
 
 
-def train(output, chosen, **how):
-    return reranker.train_reranker(chosen, DATA, output, tiny.candidates, device="cpu", **how)
+def train(output, chosen, runtime=None, **how):
+    return reranker.train_reranker(chosen, DATA, Output(output, **how), runtime or on_cpu(), tiny.candidates)
 
 
 # -- losses
-
-
-def test_losses_are_what_they_are_by_hand():
-    scores = torch.tensor([2.0, -1.0, 0.5, 0.0])
-    assert reranker.margin_ranking_loss(scores[0::2], scores[1::2], 1.0).item() == pytest.approx((0 + 0.5) / 2)
-    by_hand = [math.log(1 + math.exp(-3.0)), math.log(1 + math.exp(-0.5))]
-    assert reranker.softmax_loss(scores, [2, 2]).item() == pytest.approx(sum(by_hand) / 2)
-    groups = [math.log(sum(map(math.exp, (2.0, -1.0, 0.5)))) - 2.0, 0.0]
-    assert reranker.softmax_loss(scores, [3, 1]).item() == pytest.approx(sum(groups) / 2)
 
 
 def test_a_loss_is_of_logits_or_of_probabilities():
@@ -66,22 +58,25 @@ def test_a_loss_is_of_logits_or_of_probabilities():
     pairs = [reranker.RerankerRow("claim", ("a",), 1.0), reranker.RerankerRow("claim", ("b",), 0.0)]
     bce = reranker.loss_of(scores, pairs, options(loss="bce"))
     assert bce.item() == pytest.approx(-(math.log(sigmoid[0]) + math.log(1 - sigmoid[1])) / 2)
+    groups = [reranker.RerankerRow("claim", ("a", "b", "c")), reranker.RerankerRow("claim", ("a",))]
+    softmax = reranker.loss_of(torch.tensor([2.0, -1.0, 0.5, 0.0]), groups, options(loss="softmax"))
+    assert softmax.item() == pytest.approx((math.log(sum(map(math.exp, (2.0, -1.0, 0.5)))) - 2.0) / 2)
 
 
 # -- one step
 
 
 def rows_of(chosen, count):
-    drawn = draw_negatives(DATA, DATA.train, {}, hard=0, random_count=1, seed=0)
+    drawn = draw_negatives(DATA, DATA.train, Drawing(0, 1))
     passages = {id_: document.content for id_, document in DATA.documents.items()}
     return reranker.reranker_rows(drawn, passages, chosen)[:count]
 
 
 def stepped(base, folder, chosen, rows):
     """The weights after one epoch by ccheck."""
-    made = load_rerank_model(chosen, "cpu")
-    reranker._trainer(made, chosen, rows, folder, "cpu", 1, chosen.learning_rate).train()
-    return made.model.state_dict()
+    learner = reranker.Reranker(chosen, DATA, Training(folder, chosen, on_cpu()), tiny.candidates)
+    learner.trainer_on(rows, learner.phases[0]).train()
+    return learner.model.state_dict()
 
 
 def test_a_step_is_that_of_plain_torch(tmp_path, base):
@@ -128,16 +123,12 @@ import tiny_training as tiny
 from ccheck.lab.train.options import RerankerOptions
 from ccheck.lab.train.reranker import train_reranker
 chosen = RerankerOptions.model_validate_json(options)
-train_reranker(chosen, tiny.DATA, output, tiny.candidates, device="cpu", listener=listener)
+train_reranker(chosen, tiny.DATA, output, runtime, tiny.candidates)
 """
 
 
-class Interrupting(Silent):
-    """Somebody stops the second phase."""
-
-    def step(self, phase, step, steps, loss, seconds_left):
-        if phase == "second":
-            raise KeyboardInterrupt
+def interrupt():
+    raise KeyboardInterrupt
 
 
 def test_a_training_that_was_killed_goes_on(tmp_path, base):
@@ -154,12 +145,12 @@ def test_a_training_that_was_killed_goes_on(tmp_path, base):
     with pytest.raises(UsageError, match="other settings or data"):
         train(tmp_path / "killed", chosen.model_copy(update={"seed": 5}), resume=True)
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "killed", chosen, resume=True, listener=Interrupting())
+        train(tmp_path / "killed", chosen, deadly("second", 1, interrupt), resume=True)
     assert (work / "first" / "done.json").is_file()
     report = train(tmp_path / "killed", chosen, resume=True)
     assert [one.steps for one in report.phases] == [one.steps for one in whole.phases] and not work.exists()
-    logs = [(tmp_path / name / "log.csv").read_text().splitlines() for name in ("whole", "killed")]
-    assert len(logs[0]) == len(logs[1])
+    logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("whole", "killed")]
+    assert len(logs[0]) == len(logs[1]) and any("eval_value" in line for line in logs[0])
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlm-roberta", "deberta-v2"])
@@ -168,7 +159,7 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
     kept = []
     load = reranker.load_rerank_model
     monkeypatch.setattr(reranker, "load_rerank_model", lambda *a: kept.append(load(*a)) or kept[0])
-    chosen = options(base=str(start), loss="softmax", weak_pairs=6, random_from="relevant", learning_rate=1e-3)
+    chosen = options(base=str(start), loss="softmax", random_from="relevant", learning_rate=1e-3)
     report = train(tmp_path / "out", chosen)
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
     claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:5]] + ["word " * 700]
@@ -180,7 +171,7 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
     assert {one.group for one in report.figures} == {UNSEEN, SEEN}
     assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "| by document (8) | nDCG@10 |" in card and 'loss = "softmax"' in card and "weak" in card
+    assert "| by document (8) | nDCG@10 |" in card and 'loss = "softmax"' in card
 
 
 def test_a_decoder_is_trained_by_lora(tmp_path):
@@ -226,7 +217,6 @@ def test_training_stops_early_and_keeps_the_best(tmp_path, base):
     ("changed", "error", "message"),
     [
         ({"metric": "nDGC@10"}, UsageError, "did you mean"),
-        ({"epochs": 0}, UsageError, "nothing to train"),
         ({"max_tokens": 4096}, UsageError, "at most 512 tokens"),
         ({"lora": Lora(modules=("q_proj",))}, UsageError, "no linear layer q_proj. It has"),
         ({"lora": Lora(last_layers=7)}, UsageError, "2 layers, not 7"),
@@ -253,16 +243,11 @@ def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
     save_file(weights, broken / "model.safetensors", {"format": "pt"})
     rows = rows_of(options(), 4)
     chosen = options(base=str(broken))
-    made = load_rerank_model(chosen, "cpu")
+    training = Training(tmp_path / "work", chosen, on_cpu(), lambda: 0.0)
+    learner = reranker.Reranker(chosen, DATA, training, tiny.candidates)
+    phase = Phase("first", 1, 1e-3)
     with pytest.raises(UsageError, match="training diverged"):
-        run_phase(
-            "first",
-            tmp_path / "work",
-            chosen,
-            lambda: reranker._trainer(made, chosen, rows, tmp_path / "work", "cpu", 1, 1e-3),
-            lambda: 0.0,
-            Silent(),
-        )
+        training.run(phase, lambda: learner.trainer_on(rows, phase))
 
 
 def test_an_output_is_not_overwritten_unasked(tmp_path, base):
@@ -280,18 +265,17 @@ def test_no_document_to_measure_on_is_in_training():
     assert not unseen & {id_ for claim in DATA.train for id_ in DATA.qrels[claim.id]}
     ranked = {str(claim.id): list(DATA.documents) for claim in DATA.train}
     for source in ("corpus", "relevant"):
-        for row in draw_negatives(DATA, DATA.train, ranked, hard=5, random_count=5, random_from=source, seed=0):
+        for row in draw_negatives(DATA, DATA.train, Drawing(5, 5, random_from=source), ranked):
             assert row.positive in DATA.relevant(row.claim)
             assert len(set(row.negatives)) == 10
             assert DATA.hidden.isdisjoint(row.negatives) and row.positive not in row.negatives
-    assert not {document.id for _, document in weak_pairs(DATA, 1000, 0)} & unseen
 
 
 def test_claims_given_to_measure_on_are_in_two_groups():
     claims, qrels = tiny.claims(), tiny.qrels()
     shared = {"x": {"d0-1": 1}, "y": {"d19-2": 1}}
     dev = [Claim("about the first", "x"), Claim("about the last", "y")]
-    data = retrieval_data(tiny.corpus(), claims[:-1], qrels, dev_claims=dev, dev_qrels=shared)
+    data = retrieval_data(tiny.corpus(), claims[:-1], qrels, dev=(dev, shared))
     assert [claim.id for claim in data.groups[UNSEEN]] == ["y"]
     assert [claim.id for claim in data.groups[SEEN]] == ["x", "y"]
     assert data.hidden == {"d19-2"} and len(data.train) == len(claims) - 1
@@ -301,23 +285,10 @@ def test_claims_given_to_measure_on_are_in_two_groups():
 
 def test_judged_negatives_come_first():
     qrels = {**tiny.qrels(), "c0-1": {"d0-1": 1, "d5-1": 0}}
-    data = retrieval_data(tiny.corpus(), tiny.claims(), qrels, split="claim", dev_share=0.05)
+    data = retrieval_data(tiny.corpus(), tiny.claims(), qrels, TrainingOptions(split="claim", dev_share=0.05))
     claim = next(claim for claim in tiny.claims() if claim.id == "c0-1")
-    (row,) = draw_negatives(data, [claim], {"c0-1": ["d0-1", "d7-1", "d8-1"]}, hard=2, random_count=0, seed=0)
+    (row,) = draw_negatives(data, [claim], Drawing(2, 0), {"c0-1": ["d0-1", "d7-1", "d8-1"]})
     assert row == Drawn(claim, "d0-1", ("d5-1", "d7-1"), ())
-
-
-def test_weak_pairs_are_made_of_titles_and_sentences():
-    pairs = list(weak_pairs(DATA, 1000, 0))
-    assert len(pairs) == 2 * len(DATA.visible) and len({claim.id for claim, _ in pairs}) == len(pairs)
-    for claim, document in pairs:
-        whole = DATA.documents[document.id]
-        if str(claim.id).startswith("weak:title"):
-            assert document == Document(whole.id, "", whole.text) and claim.text == whole.title
-        else:
-            assert claim.text in whole.text and claim.text not in document.text
-    assert [claim.id for claim, _ in weak_pairs(DATA, 5, 0)] == [claim.id for claim, _ in pairs[:5]]
-    assert [claim.id for claim, _ in weak_pairs(DATA, 5, 1)] != [claim.id for claim, _ in pairs[:5]]
 
 
 def test_mined_negatives_are_read(tmp_path):
@@ -367,6 +338,6 @@ def test_a_checkpoint_that_was_not_written_to_its_end_does_not_count(tmp_path):
 
 def test_drawing_is_the_same_whatever_other_rows_there_are():
     ranked = {str(claim.id): random.Random(1).sample(list(DATA.documents), 20) for claim in DATA.train}
-    how = {"hard": 3, "hard_choice": "random", "random_count": 3, "seed": 7}
-    all_rows = draw_negatives(DATA, DATA.train, ranked, **how)
-    assert draw_negatives(DATA, DATA.train[3:5], ranked, **how) == all_rows[3:5]
+    how = Drawing(3, 3, hard_choice="random", seed=7)
+    all_rows = draw_negatives(DATA, DATA.train, how, ranked)
+    assert draw_negatives(DATA, DATA.train[3:5], how, ranked) == all_rows[3:5]

@@ -13,17 +13,18 @@ import torch
 from killed import kill_training
 from runtimes import on_cpu
 from tiny_rerankers import make_encoder
-from tiny_stances import LABELS, options_for, rows_of
+from tiny_stances import options_for, rows_of
 from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
+from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
-from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss, train_stance
+from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss
+from ccheck.lab.train.stance import train_stance as train
 from ccheck.lab.train.stance_data import StanceData, join_files, stance_data
 from ccheck.lab.train.stance_figures import judge_rows, measure_rows
 from ccheck.lab.train.stance_rows import StanceRows, read_rows, split_rows, without_leaks
-from ccheck.lab.train.synthetic import contradicted, shortened, weak_rows
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.open import open_method
 
@@ -34,6 +35,10 @@ def base(tmp_path_factory) -> Path:
     return make_encoder(
         tmp_path_factory.mktemp("base") / "bert", architecture="bert", texts=texts, learn=300, num_hidden_layers=2
     )
+
+
+def train_stance(data, options, output, **how):
+    return train(data, options, Output(output, **how), on_cpu())
 
 
 # -- parts
@@ -72,26 +77,6 @@ def test_batches_are_balanced_and_an_epoch_is_its_numbers_alone():
     assert [half[label] / 600 for label in range(3)] == pytest.approx([0.625, 0.125, 0.25], abs=0.06)
     plain = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7, balanced=0)
     assert sorted(plain) == list(range(600)) and list(plain) != list(range(600))
-
-
-def test_statements_are_made_false():
-    draw = random.Random(0)
-    for text, possible in {
-        "Warming increases risk": {"Cooling increases risk", "Warming decreases risk"},
-        "It was seen": {"It was not seen"},
-        "We did not see it": {"We see it", "We did see it"},
-        "Rose by 20 cm": {f"Rose by {n} cm" for n in (2, 6, 10, 40, 60, 200)},
-    }.items():
-        for _ in range(20):
-            assert contradicted(text, draw) in possible
-    assert contradicted("Coral reefs", draw) is None
-    assert shortened("one two three", draw)
-    document = {
-        "d": ("A title of some six words here", " ".join(f"Sentence {n} was seen in the sea." for n in range(9)))
-    }
-    rows = list(weak_rows(document, 10, 0))
-    assert {row.label for row in rows} == set(LABELS) and all(row.doc_id == "d" for row in rows)
-    assert list(weak_rows(document, 2, 0)) == rows[:2]
 
 
 # -- reading
@@ -147,7 +132,7 @@ def test_what_is_measured_on_is_in_no_other_part():
     train, dev, _ = split_rows(rows)
     assert {row.doc_id for row in train}.isdisjoint(row.doc_id for row in dev)
     assert without_leaks(rows, dev) == train
-    data = stance_data(rows, StanceOptions(weak_pairs=20))
+    data = stance_data(rows, StanceOptions())
     parts = [data.train, data.dev, *data.groups.values()]
     assert sum(map(len, parts)) == len(rows) and set(data.groups) == {"by document", "by claim"}
     given = stance_data(rows, StanceOptions(), dev=dev)
@@ -171,20 +156,19 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     rows = rows_of(240)
     output = tmp_path / "model"
     options = options_for(base, epochs=6, learning_rate=1e-3)
-    made = train_stance(stance_data(rows, options), options, output, device="cpu")
+    made = train_stance(stance_data(rows, options), options, output)
     own, floor = made.figures["by document"]
     assert own.weighted.f1 > floor.weighted.f1 + 0.1 and own.failed == 0 and "weighted_f1" in own.intervals
-    assert {file.suffix for file in output.iterdir()} <= {".safetensors", ".json", ".md", ".csv", ".txt"}
+    assert {file.suffix for file in output.iterdir()} <= {".safetensors", ".json", ".jsonl", ".md", ".txt"}
     assert not output.with_name("model.training").exists()
     assert "## Figures" in (output / "README.md").read_text() and "by document" in (output / "README.md").read_text()
-    log = (output / "log.csv").read_text().splitlines()
-    assert log[0].startswith("phase,step") and any(",weighted F1," in line for line in log)
+    assert '"eval_value"' in (output / "log.jsonl").read_text()
     method = open_method(VerdictStage(method="stance", model=str(output)), on_cpu())
     assert isinstance(method, StanceClassifier) and method.max_tokens == 64
     said = [stance.label for stance in judge_rows(method, rows[:30])]
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
     with pytest.raises(UsageError, match="--overwrite"):
-        train_stance(stance_data(rows, options), options, output, device="cpu")
+        train_stance(stance_data(rows, options), options, output)
 
 
 def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
@@ -195,7 +179,7 @@ def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
     )  # fmt: skip
     options = options_for(dropping, epochs=1)
     data = stance_data(rows_of(), options)
-    made = train_stance(data, options, tmp_path / "model", device="cpu")
+    made = train_stance(data, options, tmp_path / "model")
     saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
         known = measure_rows(rows, judge_rows(saved, rows)).reliability
@@ -212,7 +196,7 @@ def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp
         for row, label in zip(rows_of(96), labels, strict=True)
     )
     options = options_for(base, epochs=2, learning_rate=3e-4)
-    made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m", device="cpu")
+    made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m")
     said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), on_cpu()), rows[64:]))
     assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
     assert made.notes == ("other: on 32 pairs the model can't be distinguished from always saying SUPPORTS",)
@@ -227,36 +211,34 @@ def test_few_pairs_leave_more_to_choose_by():
 
 def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
     options = options_for(base, frozen=True, epochs=1)
-    train_stance(stance_data(rows_of(), options), options, tmp_path / "model", device="cpu")
+    train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
     before, after = (saved_weights(folder / "model.safetensors") for folder in (base, tmp_path / "model"))
     same = {name: torch.equal(before[name], after[name]) for name in after if before[name].shape == after[name].shape}
     assert all(same[name] for name in same if ".encoder." in name or ".embeddings." in name)
     assert not any(same[name] for name in same if ".pooler." in name)
-    with pytest.raises(UsageError, match="frozen_layers is 9"):
-        options = options_for(base, frozen_layers=9)
-        train_stance(stance_data(rows_of(), options), options, tmp_path / "other", device="cpu")
 
 
 TRAIN = """
 from tiny_stances import rows_of
+from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions
 from ccheck.lab.train.stance import train_stance
 from ccheck.lab.train.stance_data import stance_data
 chosen = StanceOptions.model_validate_json(options)
-train_stance(stance_data(rows_of(), chosen), chosen, output, device="cpu", listener=listener)
+train_stance(stance_data(rows_of(), chosen), chosen, output, runtime)
 """
 
 
 def test_a_training_that_was_killed_goes_on(base, tmp_path):
-    chosen = options_for(base, weak_pairs=0)
+    chosen = options_for(base)
     data = stance_data(rows_of(), chosen)
-    whole = train_stance(data, chosen, tmp_path / "whole", device="cpu")
+    whole = train_stance(data, chosen, tmp_path / "whole")
     kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "stance", 8)
     assert any((tmp_path / "killed.training" / "stance" / "checkpoints").glob("checkpoint-*"))
     assert not (tmp_path / "killed").exists()
     with pytest.raises(UsageError, match="--resume"):
-        train_stance(data, chosen, tmp_path / "killed", device="cpu")
-    (phase,) = train_stance(data, chosen, tmp_path / "killed", device="cpu", resume=True).phases
+        train_stance(data, chosen, tmp_path / "killed")
+    (phase,) = train_stance(data, chosen, tmp_path / "killed", resume=True).phases
     assert (phase.steps, len(phase.history)) == (whole.phases[0].steps, len(whole.phases[0].history))
 
 

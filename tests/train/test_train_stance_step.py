@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from runtimes import on_cpu
 from tiny_rerankers import make_encoder
 from tiny_training import share_apart
 from weights import saved_weights
 
+from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions
 from ccheck.lab.train.stance import train_stance
 from ccheck.lab.train.stance_data import StanceData
@@ -62,7 +64,7 @@ def stepped(base: Path, folder: Path, **changed) -> dict[str, torch.Tensor]:
             **changed,
         }
     )
-    train_stance(StanceData(ROWS, ROWS, {"rows": ROWS}), options, folder, device="cpu")
+    train_stance(StanceData(ROWS, ROWS, {"rows": ROWS}), options, Output(folder), on_cpu())
     return saved_weights(folder / "model.safetensors")
 
 
