@@ -70,9 +70,6 @@ class Asked:
     passage_tokens: int | None = opt.option(
         "Longest passage, in tokens. Longer documents are split.  [default: what the model can read]", least=16
     )
-    part: str | None = opt.option(
-        "Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.", "I/N"
-    )
 
 
 @opt.command
@@ -93,7 +90,7 @@ def ingest(asked: Asked) -> None:
     title. If a run is interrupted, start it again and it continues. Records that can't be used are listed in a file
     (--rejects) with the reason, and the exit code is 7.
     """
-    from ..ingest import IngestOptions, Part
+    from ..ingest import IngestOptions
     from ..ingest import ingest as run
     from ..ingest.encoders import chunking_for
     from ..ingest.fields import Fields
@@ -103,7 +100,6 @@ def ingest(asked: Asked) -> None:
     if asked.replace and asked.recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
     reading = _reading(asked.format_, asked.delimiter, asked.encoding)
-    own_part = Part.named(asked.part) if asked.part is not None else None
     found = find_sources(asked.sources, reading)  # what is not there says so before a model is loaded
     if asked.rejects is not None:
         check_output(asked.rejects, "the rejects", [*(source.path for source in found), asked.recipe])
@@ -117,7 +113,6 @@ def ingest(asked: Asked) -> None:
             fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),
             reading=reading,
             dedupe_doi=asked.dedupe is not None,
-            part=own_part,
             rejects=Path(asked.rejects) if asked.rejects else None,
             force=asked.force,
             cache_dir=settings.cache_dir,

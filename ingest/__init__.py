@@ -4,7 +4,6 @@ from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, lay
 from .fields import Fields
 from .full_texts import full_texts
 from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
-from .part import Part
 from .preview import dry_run, planned_questions
 from .readers import read
 from .records import Record, Reject
@@ -16,7 +15,6 @@ __all__ = [
     "Encoders",
     "Fields",
     "IngestOptions",
-    "Part",
     "Phase",
     "PlannedQuestions",
     "Preview",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ..core.types import Document, Usage
 from ..encode.cache import MAX_BYTES
 from .fields import Fields
-from .part import Part
 from .records import Reject
 from .sources import Reading
 
@@ -27,16 +26,14 @@ class IngestOptions:
 
     `fields`: the names of a record's fields, by default the usual ones. `reading`: what is known of the files, by
     default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
-    ingests. `part`: store only the documents of this part, while other processes store the others. `chunking`: that of
-    the main vectors, by default their encoder's. `rejects`: the file that lists rejects, by default next to the input.
-    `force`: read files again that are known to be stored. `cache_dir`: the folder
-    of cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
+    ingests. `chunking`: that of the main vectors, by default their encoder's. `rejects`: the file that lists rejects,
+    by default next to the input. `force`: read files again that are known to be stored. `cache_dir`: the folder of
+    cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
 
     fields: Fields = field(default_factory=Fields)
     reading: Reading = field(default_factory=Reading)
     dedupe_doi: bool = False
-    part: Part | None = None
     chunking: Chunking | None = None
     rejects: Path | None = None
     force: bool = False

@@ -89,9 +89,4 @@ def planned_questions(
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
     for record in with_fields(papers(read_sources(sources), options.fields), options.fields):
         made = made_of(record, options.fields)
-        part = options.part
-        if isinstance(made, Reject):
-            if part is None or part.has_line(made.line):
-                yield made
-        elif part is None or part.has(made.document.id):
-            yield made.document
+        yield made if isinstance(made, Reject) else made.document

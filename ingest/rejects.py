@@ -11,7 +11,6 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, UsageError
 from ..core.files import check_output, writing
 from ..core.text import json_line
-from .part import Part
 from .records import Reject
 from .sources import REJECTS_SUFFIX, Source, stem
 
@@ -22,17 +21,14 @@ class RejectFile(Closing):
     """Rejects as JSON Lines: `{"file", "line", "reason", "record"}`. The file is there once the run has ended, if there
     are any."""
 
-    def __init__(self, sources: Sequence[Source], path: Path | None = None, part: Part | None = None) -> None:
+    def __init__(self, sources: Sequence[Source], path: Path | None = None) -> None:
         """`path`, or by default NAME.rejects.jsonl next to the only file that is read, else ccheck.rejects.jsonl here.
-        Each part of an ingest has a file of its own, such as NAME.3-of-16.rejects.jsonl.
-
         Raises UsageError if `path` is one of the files that are read, or can't be written.
         """
         self._reads = [source.path for source in sources]
         only = self._reads[0] if len(sources) == 1 else None
-        suffix = REJECTS_SUFFIX if part is None else f".{part.number}-of-{part.of}{REJECTS_SUFFIX}"
-        here = Path(f"ccheck{suffix}")
-        beside = only.with_name(stem(only) + suffix) if only is not None and only.is_file() else here
+        here = Path(f"ccheck{REJECTS_SUFFIX}")
+        beside = only.with_name(stem(only) + REJECTS_SUFFIX) if only is not None and only.is_file() else here
         self.path = path or beside
         if path is not None:
             check_output(path, WHAT, self._reads)

@@ -14,15 +14,15 @@ from typing import Any
 
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
-from .kinds import Compression, Format
+from .kinds import HINTS
 from .lines import read_lines
 from .readers import read_sources
 from .records import LINE_BYTES, NOT_UTF8, Record, Reject
+from .sniff import HEAD_BYTES, sniff_compression, unpacked_head
 from .sources import STDIN, Source, find_sources
 
 SHOWN = 5
 """How many bad lines a message lists."""
-_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 JSON_LINES = (".jsonl", ".ndjson")
 _PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 
@@ -34,16 +34,28 @@ def records_of(
 
     In a table without a header the keys are the numbers of the columns, from 0: "0", "1". It has a header where its
     first row has one of `columns`. `by_name`: a file called .jsonl or .ndjson is JSON Lines, also where its first line
-    is not. Raises, at once, NotFound, UsageError, and InvalidData for a pickle.
+    is not, and each line of a .txt file without tabs is a text. Raises, at once, NotFound, UsageError, and InvalidData
+    for a pickle.
     """
-    source, start = _opened(os.fspath(path))
-    if by_name and start and os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst").endswith(JSON_LINES):
-        start = b"{"
-    if start is None:
+    source = _opened(os.fspath(path))
+    name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst") if by_name else ""
+    if source.format != "txt":
+        return read_sources([source])
+    lines = read_lines(source, _ignore, LINE_BYTES)
+    first = next((line for line in lines if line.problem or line.data.strip()), None)
+    if first is None:
         return iter(())
-    # A claim a line; with tabs they are TREC's topics, and with the names of columns a table.
-    alone = by_name and os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst").endswith(".txt")
-    return _records(source, start, columns, alone=alone)
+    start = first.data.decode("utf-8", "replace")
+    if first.problem or start.lstrip().startswith(("{", "[")) or name.endswith(JSON_LINES):
+        return read_sources([replace(source, format="json")])
+    known = {column.casefold() for column in columns}
+    delimiter = next((one for one in "\t,;|" if known & {cell.casefold() for cell in _cells(start, one)}), None)
+    if delimiter is not None:
+        table = replace(source, format="tsv" if delimiter == "\t" else "csv", delimiter=delimiter)
+        return (_with_known_names(one, columns) for one in read_sources([table]))
+    if "\t" in start:
+        return _without_header(source, lambda text: [cell.strip() for cell in text.split("\t")])
+    return _without_header(source, (lambda text: {"text": text.strip()}) if name.endswith(".txt") else str.split)
 
 
 def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Iterator[Record]:
@@ -53,19 +65,16 @@ def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Itera
     their numbers and reasons, for bad lines.
     """
     problems: list[str] = []
-    bad = records = 0
+    empty = True
     for record in records_of(path, columns):
-        records += 1
-        if isinstance(record, Record):
-            if not bad:
-                yield record
-            continue
-        bad += 1
-        if bad <= SHOWN:
+        empty = False
+        if isinstance(record, Reject):
             problems.append(f"line {record.line}: {record.reason}" if record.line else record.reason)
-    if bad:
-        raise bad_lines(path, problems, bad)
-    if not records:
+        elif not problems:
+            yield record
+    if problems:
+        raise bad_lines(path, problems)
+    if empty:
         raise InvalidData(f"{os.fspath(path)} is empty")
 
 
@@ -75,101 +84,51 @@ def take_all(path: str | os.PathLike[str], columns: frozenset[str], take: Callab
     What it finds wrong (InvalidData) is raised together, with line numbers.
     """
     problems: list[str] = []
-    bad = 0
     for number, record in enumerate(read_records(path, columns), 1):
         try:
             take(record, number)
         except InvalidData as error:
-            bad += 1
-            if bad <= SHOWN:
-                problems.append(f"line {record.line}: {error}")
-    if bad:
-        raise bad_lines(path, problems, bad)
+            problems.append(f"line {record.line}: {error}")
+    if problems:
+        raise bad_lines(path, problems)
 
 
-def bad_lines(path: str | os.PathLike[str], problems: list[str], count: int) -> InvalidData:
+def bad_lines(path: str | os.PathLike[str], problems: list[str]) -> InvalidData:
     """The error for lines that can't be used: the first of them with their reasons."""
     shown = "; ".join(problems[:SHOWN])
-    more = f"; and {count - SHOWN:,} more" if count > SHOWN else ""
+    more = f"; and {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
     return InvalidData(f"{os.fspath(path)} can't be used: {shown}{more}. Correct or remove these lines")
 
 
-def _opened(name: str) -> tuple[Source, bytes | None]:
-    """The file as a source, by its first bytes, and its first line that is not blank; None if there is none."""
+def _opened(name: str) -> Source:
+    """The file as a source; its format is txt where its first line tells more."""
     path = Path(name).expanduser()
     if name == STDIN or (path.exists() and not path.is_file() and not path.is_dir()):  # also a shell's <(command)
         (source,) = find_sources(name)
-        return source, b"{"
+        return source
     if path.is_dir():
         raise NotFound(f"{path} is a folder. Name a file in it")
     try:
         with path.open("rb") as stream:
-            head = stream.read(4)
+            head = stream.read(HEAD_BYTES)
     except FileNotFoundError as error:
         raise no_file(path) from error
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}") from error
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):
-        convert = f"pandas.read_pickle('{path}').to_json('{path.stem}.jsonl', orient='records', lines=True)"
-        raise InvalidData(
-            f"{path} is a pickle, which ccheck does not read: loading a pickle can run any code. If you trust its "
-            f'author, convert it with python -c "import pandas; {convert}" and use the new file'
-        )
-    if head == b"PAR1":
-        return Source(str(path), path, "parquet"), b""
-    compression = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
-    source = Source(str(path), path, "jsonl", compression)
-    first = next((line for line in read_lines(source, _ignore, LINE_BYTES) if line.problem or line.data.strip()), None)
-    if first is None:
-        return source, None
-    if compression and first.data.startswith(b"PAR1"):
-        return Source(str(path), path, "parquet", compression), b""
-    return source, b"{" if first.problem else first.data
-
-
-def _records(
-    source: Source, start: bytes, columns: frozenset[str], *, alone: bool = False
-) -> Iterator[Record | Reject]:
-    if source.path is None or source.format == "parquet":
-        yield from read_sources([source])
-    elif start.lstrip().startswith((b"{", b"[")):
-        yield from read_sources([_as(source, "json")])
-    else:
-        first = start.decode("utf-8", "replace")
-        known = {column.casefold() for column in columns}
-        cut = (one for one in "\t,;|" if known & {cell.casefold() for cell in _cells(first, one)})
-        delimiter = next(cut, None)
-        if delimiter is not None:
-            table = replace(_as(source, "tsv" if delimiter == "\t" else "csv"), delimiter=delimiter)
-            yield from (_with_known_names(one, columns) for one in read_sources([table]))
-        elif alone and "\t" not in first:
-            yield from _lines_alone(source)
-        else:
-            yield from _without_header(source, "\t" in first)
+        advice = HINTS[".pickle"].replace("FILE", str(path))
+        raise InvalidData(f"{path} is a pickle, which ccheck does not read. {advice}")
+    compression = sniff_compression(head)
+    parquet = unpacked_head(head, compression).startswith(b"PAR1")
+    return Source(str(path), path, "parquet" if parquet else "txt", compression)
 
 
 def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Record | Reject:
     """The record with the names of columns as they are known: `Claim` is `claim`."""
-    if isinstance(record, Reject) or not any(
-        name not in columns and name.casefold() in columns for name in record.data
-    ):
+    if isinstance(record, Reject):
         return record
-    names = {name: name.casefold() if name.casefold() in columns else name for name in record.data}
-    return replace(record, data={names[name]: value for name, value in record.data.items()})
-
-
-def _lines_alone(source: Source) -> Iterator[Record | Reject]:
-    """Each line that is not blank as a text."""
-    for line in read_lines(source, _ignore, LINE_BYTES):
-        try:
-            text = line.data.decode("utf-8").strip()
-        except UnicodeDecodeError:
-            yield Reject(source.name, line.number, NOT_UTF8)
-            continue
-        if line.problem:
-            yield Reject(source.name, line.number, line.problem)
-        elif text:
-            yield Record(source.name, line.number, {"text": text})
+    known = {name: name.casefold() for name in record.data if name not in columns and name.casefold() in columns}
+    return replace(record, data={known.get(name, name): value for name, value in record.data.items()})
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -179,26 +138,20 @@ def _cells(line: str, delimiter: str) -> list[str]:
         return []  # no header, at any rate
 
 
-def _without_header(source: Source, tabs: bool) -> Iterator[Record | Reject]:
-    """TREC's files: cells between tabs or, where the first line has none, blanks. Quotes mean nothing."""
+def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, str]]) -> Iterator[Record | Reject]:
+    """Lines of texts, and TREC's files, in which quotes mean nothing."""
     for line in read_lines(source, _ignore, LINE_BYTES):
-        if line.problem:
-            yield Reject(source.name, line.number, line.problem)
-            continue
         try:
             text = line.data.decode("utf-8")
         except UnicodeDecodeError:
-            yield Reject(source.name, line.number, NOT_UTF8)
+            yield Reject(source.name, line.number, line.problem or NOT_UTF8)
             continue
-        if not text.strip():
-            continue
-        cells = [cell.strip() for cell in text.split("\t")] if tabs else text.split()
-        data: dict[str, Any] = {str(number): cell for number, cell in enumerate(cells)}
-        yield Record(source.name, line.number, data, untyped=True)
-
-
-def _as(source: Source, kind: Format) -> Source:
-    return Source(source.name, source.path, kind, source.compression)
+        if line.problem:
+            yield Reject(source.name, line.number, line.problem)
+        elif text.strip():
+            cells = cut(text)
+            data: dict[str, Any] = cells if isinstance(cells, dict) else {str(n): one for n, one in enumerate(cells)}
+            yield Record(source.name, line.number, data, untyped=True)
 
 
 def _ignore(count: int) -> None:

@@ -88,14 +88,13 @@ def ingest(
             files=len(found), files_unchanged=len(found), seconds=seconds, notices=(*encoders.notices, *notices)
         )
     with contextlib.ExitStack() as stack:
-        rejects = stack.enter_context(RejectFile(found, options.rejects, options.part))
+        rejects = stack.enter_context(RejectFile(found, options.rejects))
         maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
         run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
         run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
-        # Parts of an ingest don't know of each other whether all have ended.
-        store.prepare(layout, [os.fspath(one) for one in given] if options.part is None else ())
+        store.prepare(layout, [os.fspath(one) for one in given])
         try:
             run.store_all(records)
         except KeyboardInterrupt:
@@ -104,7 +103,7 @@ def ingest(
             raise
         run.progress("publishing")
         store.publish()
-        if gained and options.part is None:
+        if gained:
             run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
@@ -228,20 +227,14 @@ class _Run:
                     self.progress("reading")
 
     def _item(self, record: Record | Reject, seen: Seen) -> _Item | None:
-        part = self._options.part
         made = made_of(record, self._options.fields)
         if isinstance(made, Reject):
-            if part is None or part.has_line(made.line):
-                self._counts["read"] += 1
-                self._reject(made)
+            self._counts["read"] += 1
+            self._reject(made)
             return None
         assert isinstance(record, Record)
         document = made.document
         doi = doi_of(document.metadata)
-        if part is not None and not part.has(document.id):
-            if doi is not None and self._options.dedupe_doi:
-                seen.add_doi(doi, document.id)  # its part stores it, and this one leaves out those that repeat it
-            return None
         self._counts["read"] += 1
         first = seen.add_doi(doi, document.id) if doi is not None else None
         if first not in (None, document.id):
@@ -435,7 +428,6 @@ class _Mark:
             source.delimiter,
             source.encoding,
             options.dedupe_doi,
-            *([] if options.part is None else [options.part]),
         )
         held.update(repr((*read, source.label)).encode() + layout_bytes(layout))
         return cls(held.hexdigest(), state)

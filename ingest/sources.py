@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,14 +82,19 @@ def stem(path: Path) -> str:
 
 
 def _expand(given: str, reading: Reading, notices: list[str]) -> Iterator[Source]:
+    path = Path(given).expanduser()
     if given == STDIN:
         yield Source("standard input", None, None, label="standard-input")
-        return
-    path = Path(given).expanduser()
-    if path.is_dir():
+    elif path.is_dir():
         yield from _in_folder(path, notices)
     elif path.exists():
-        yield _source(path, _kind(path), reading)
+        format_, compression = _told(path, named=path.is_file())  # not a named pipe, as a shell's <(command) makes
+        format_ = reading.format or format_
+        if format_ is None and path.is_file():
+            hint = HINTS.get(path.suffix.lower(), "").replace("FILE", path.name)
+            what = hint or f"Its name must end in {KNOWN}, or name its format with --format"
+            raise UsageError(f"{path}: ccheck can't read files of this type. {what}")
+        yield _source(path, format_, compression)
     elif any(character in given for character in "*?["):
         yield from _matching(path)
     else:
@@ -99,19 +105,16 @@ def _matching(pattern: Path) -> Iterator[Source]:
     import glob
 
     matches = [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute patterns
-    found = False
-    for match in matches:
-        if match.is_file() and (kind := _kind(match)) and not match.name.endswith(REJECTS_SUFFIX):
-            found = True
-            yield _source(match, kind)
+    found = [one for match in matches if match.is_file() and (one := source_of(match)) is not None]
     if not found:
         raise NotFound(f"no readable file matches {pattern} (ccheck reads {KNOWN})")
+    yield from found
 
 
 def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     found = False
     beir = {path.parent for path in folder.rglob("corpus.jsonl*") if _is_beir(path)}
-    other: dict[str, int] = {}
+    other: Counter[str] = Counter()
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or path.name.endswith(REJECTS_SUFFIX) or not path.is_file():
@@ -119,15 +122,14 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
         data_set = next((parent for parent in path.parents if parent in beir), None)
         if data_set is not None and not path.name.startswith("corpus.jsonl"):
             continue
-        if kind := _kind(path):
+        if (source := source_of(path, path.relative_to(folder).as_posix())) is not None:
             found = True
-            yield _source(path, kind, label=path.relative_to(folder).as_posix())
+            yield source
         else:
-            other[path.suffix.lower()] = other.get(path.suffix.lower(), 0) + 1
+            other[path.suffix.lower()] += 1
     for data_set in sorted(beir):
         notices.append(f"{data_set} is a BEIR data set: only its corpus was read, not its queries")
-    known = [suffix for suffix in other if suffix in HINTS]
-    for suffix in known[:3]:
+    for suffix in [suffix for suffix in other if suffix in HINTS][:3]:
         notices.append(f"{other[suffix]:,} {suffix} files in {folder} were left out. {HINTS[suffix]}")
     if not found:
         raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {KNOWN})")
@@ -138,72 +140,45 @@ def _is_beir(corpus: Path) -> bool:
     return any(corpus.parent.glob("queries.jsonl*")) or (corpus.parent / "qrels").is_dir()
 
 
-def _kind(path: Path) -> tuple[Format, Compression | None] | None:
+def source_of(path: Path, label: str = "") -> Source | None:
+    """The file as a source, if its name or first bytes tell its format, and it is not a list of rejects."""
+    format_, compression = _told(path)
+    known = format_ is not None and not path.name.endswith(REJECTS_SUFFIX)
+    return _source(path, format_, compression, label) if known else None
+
+
+def _told(path: Path, *, named: bool = False) -> tuple[Format | None, Compression | None]:
     """The format and compression that a file's name tells; None if it tells none.
 
-    A dump's `part_000.gz` tells only that it is compressed: what it holds tells the rest.
+    A text can be of several formats, and a dump's `part_000.gz` tells only that it is compressed: what it holds tells
+    the rest. So it is if the user `named` a file with no known ending.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
     if compression:
         suffixes.pop()
-    format_ = FORMATS.get(suffixes[-1]) if suffixes else None
-    if format_ == "txt" or (compression and not format_ and (not suffixes or suffixes[-1] not in HINTS)):
-        format_ = _sniffed(path, compression)
-    return (format_, compression) if format_ else None
-
-
-def _sniffed(path: Path, compression: Compression | None) -> Format | None:
-    try:
-        with path.open("rb") as stream:
-            head = unpacked_head(stream.read(HEAD_BYTES), compression)
-    except OSError:
-        return "txt"  # reading says what is wrong
-    found = sniff(head) if head else "txt"
-    # A compressed file of an unknown kind is not a document.
-    return None if found == "txt" and ".txt" not in path.name.lower() else found
-
-
-def _source(
-    path: Path,
-    kind: tuple[Format, Compression | None] | None,
-    reading: Reading | None = None,
-    *,
-    label: str = "",
-) -> Source:
-    if not path.is_file():  # a named pipe, as a shell's <(command) makes
-        format_, compression = kind or (None, None)
-        return Source(str(path), path, format_, compression, label=label or path.name)
-    if kind is None:
-        kind = _by_content(path, reading or Reading())
-    try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-    except OSError as error:
-        raise NotFound(f"{path} can't be read: {error.strerror}") from error
-    return Source(str(path), path, *kind, size, label or path.name)
-
-
-def source_of(path: Path) -> Source | None:
-    """The file as a source, if its name or first bytes tell its format."""
-    kind = _kind(path)
-    return _source(path, kind) if kind else None
-
-
-def _by_content(path: Path, reading: Reading) -> tuple[Format, Compression | None]:
-    """Tells the format of a file by its content, as its name does not. Raises UsageError if ccheck can't read it."""
-    hint = HINTS.get(path.suffix.lower())
-    if hint is None or reading.format is not None:
+    suffix = suffixes[-1] if suffixes else ""
+    format_ = FORMATS.get(suffix)
+    if format_ == "txt" or (format_ is None and suffix not in HINTS and (compression or named)):
         try:
             with path.open("rb") as stream:
                 head = stream.read(HEAD_BYTES)
+        except OSError:
+            return "txt", compression  # reading says what is wrong
+        compression = compression or sniff_compression(head)
+        head = unpacked_head(head, compression)
+        format_ = sniff(head) if head else "txt"
+        if format_ == "txt" and ".txt" not in path.name.lower():
+            format_ = None  # a file of an unknown kind is not a document
+    return format_, compression
+
+
+def _source(path: Path, format_: Format | None, compression: Compression | None, label: str = "") -> Source:
+    size = None
+    if path.is_file():
+        try:
+            with path.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
         except OSError as error:
             raise NotFound(f"{path} can't be read: {error.strerror}") from error
-        compression = sniff_compression(head)
-        format_ = reading.format or sniff(unpacked_head(head, compression))
-        if format_ is not None and (reading.format is not None or format_ != "txt"):
-            return format_, compression
-    what = (
-        hint.replace("FILE", path.name) if hint else f"Its name must end in {KNOWN}, or name its format with --format"
-    )
-    raise UsageError(f"{path}: ccheck can't read files of this type. {what}")
+    return Source(str(path), path, format_, compression, size, label or path.name)

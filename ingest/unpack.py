@@ -1,13 +1,10 @@
-"""From records as files have them to records of papers: pages are unpacked, services recognised, halves joined."""
+"""From records as files have them to records of papers: pages are unpacked, services recognised."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
-
-import orjson
 
 from ..core.errors import why_unread
 from .fields import Fields, field_of
@@ -26,48 +23,25 @@ _INSIDE = ("_source", "citedPaper", "citingPaper", "paper")
 """Where a record of a page has what it is about: Elasticsearch's hits, Semantic Scholar's citations."""
 _WRAPPED = ("message", "result", "work", "article", "paper")
 """Where an answer with one record has it: Crossref's message."""
-HALVES = "Semantic Scholar papers"
 
 
 def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The records of papers in the records of files. Fields that the user named are taken from the file's record.
 
-    The records `papers` and `abstracts` of Semantic Scholar's dumps that belong together become one, at the end.
+    Whatever one record or part of a page does, the others come.
     """
-    halves: _Halves | None = None
-    try:
-        for record in records:
-            if isinstance(record, Reject):
-                yield record
-                continue
-            for raw, made in _recognised_in(record, fields):
-                if isinstance(made, Reject):
-                    yield made
-                    continue
-                corpus = made.data.get("corpusid") if made.kind == HALVES and "paperId" not in raw.data else None
-                if corpus is None or ("text" in made.data and "title" in made.data):
-                    yield made
-                    continue
-                halves = halves or _Halves()
-                if (whole := halves.joined(str(corpus), made)) is not None:
-                    yield whole
-        if halves is not None:
-            yield from halves.rest()
-    finally:
-        if halves is not None:
-            halves.close()
-
-
-def _recognised_in(record: Record, fields: Fields) -> Iterator[tuple[Record, Record | Reject]]:
-    """The papers of a record or page, each after what the file has of it. Whatever one does, the others come."""
-    try:
-        for place, one in _unpacked(record):
-            try:
-                yield one, _recognised(one, fields, place)
-            except Exception as error:  # noqa: BLE001 - a stranger's record raises whatever it likes
-                yield one, reject_of(one, why_unread(error))
-    except Exception as error:  # noqa: BLE001
-        yield record, reject_of(record, why_unread(error))
+    for record in records:
+        if isinstance(record, Reject):
+            yield record
+            continue
+        try:
+            for place, one in _unpacked(record):
+                try:
+                    yield _recognised(one, fields, place)
+                except Exception as error:  # noqa: BLE001 - a stranger's record raises whatever it likes
+                    yield reject_of(one, why_unread(error))
+        except Exception as error:  # noqa: BLE001
+            yield reject_of(record, why_unread(error))
 
 
 def _unpacked(record: Record) -> Iterator[tuple[str, Record]]:
@@ -136,33 +110,3 @@ def _recognised(record: Record, fields: Fields, place: str) -> Record:
             if raw is not None:
                 raw.setdefault(name, value)
     return replace(record, data=data, kind=kind, raw=raw)
-
-
-class _Halves:
-    """Records that wait for their other half, in a temporary database."""
-
-    def __init__(self) -> None:
-        self._database = sqlite3.connect("", isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("CREATE TABLE half (id TEXT PRIMARY KEY, file TEXT, line INTEGER, data BLOB)")
-        self._database.execute("BEGIN")
-
-    def joined(self, id_: str, record: Record) -> Record | None:
-        """The whole, where the other half was there; else this one waits."""
-        row = self._database.execute("SELECT data FROM half WHERE id = ?", (id_,)).fetchone()
-        other = orjson.loads(row[0]) if row is not None else {}
-        whole = {**other, **record.data}
-        if "title" in whole and "text" in whole:
-            self._database.execute("DELETE FROM half WHERE id = ?", (id_,))
-            return replace(record, data=whole)
-        self._database.execute(
-            "INSERT OR REPLACE INTO half VALUES (?, ?, ?, ?)", (id_, record.file, record.line, orjson.dumps(whole))
-        )
-        return None
-
-    def rest(self) -> Iterator[Record]:
-        for file, line, data in self._database.execute("SELECT file, line, data FROM half ORDER BY file, line"):
-            yield Record(file, line, orjson.loads(data), kind=HALVES)
-
-    def close(self) -> None:
-        self._database.close()

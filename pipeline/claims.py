@@ -55,7 +55,7 @@ def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
     problems = [problem for _, problem in found if problem is not None]
     problems += [f"the id {claim.id!r} is not valid Unicode" for claim, _ in found if not is_unicode(str(claim.id))]
     if problems:
-        raise bad_lines(path, problems, len(problems))
+        raise bad_lines(path, problems)
     if not found:
         raise InvalidData(f"{os.fspath(path)} has no claims")
     return [claim for claim, _ in found]

@@ -271,14 +271,6 @@ def test_what_can_not_be_written_is_rejected_and_done_the_next_time(
         assert {paper_of(request)["title"] for request in server.requests} == {"Title 1"}
 
 
-def test_a_strict_run_stops_at_what_can_not_be_written(open_model: OpenModel, tmp_path: Path) -> None:
-    store = MemoryStore()
-    with scripted(lambda r: say({"no": 1}) if paper_of(r)["title"] == "Title 1" else answer(r)) as server:
-        encoders = Encoders(additional=AdditionalWriter(open_model(server.url), STAGE))
-        with pytest.raises(InvalidData, match=r"a\.jsonl:2: its additional texts"):
-            ingest([write(tmp_path / "a.jsonl", rows(3))], store, encoders, IngestOptions(strict=True))
-
-
 @pytest.mark.parametrize("batch", [2, 200])
 def test_a_spent_budget_stops_after_storing_what_is_done(
     open_model: OpenModel, tmp_path: Path, options: IngestOptions, monkeypatch: pytest.MonkeyPatch, batch: int

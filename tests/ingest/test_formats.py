@@ -178,14 +178,6 @@ def test_retracted_papers_are_marked() -> None:
     assert marked == {"9500320", "30000003", "https://openalex.org/W2000000003", "PPR100", "10.5555/cr.2"}
 
 
-def test_halves_of_a_dump_become_one_paper() -> None:
-    for order in (["s2-papers.jsonl", "s2-abstracts.jsonl"], ["s2-abstracts.jsonl", "s2-papers.jsonl"]):
-        found = documents(*(FORMATS / name for name in order))
-        assert found["5001"].title == "Soil carbon under tillage"
-        assert found["5001"].text == "Tillage halves the carbon that soil holds."
-        assert (found["5002"].title, found["5002"].text) == ("Soil without an abstract", "")
-
-
 def test_tables_of_any_delimiter_and_encoding() -> None:
     found = documents(FORMATS / "semicolons-latin1.csv")
     assert found["1"].title == "Café au lait, and sleep" and found["2"].title == "Thé vert"

@@ -38,35 +38,36 @@ def ranked(url: str, index: str) -> list[dict[str, float]]:
 def test_three_write_at_once_and_one_is_killed(
     elasticsearch_url: str, elasticsearch_index: str, tmp_path: Path
 ) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(f"{paper(n)}\n" for n in range(COUNT)), encoding="utf-8")
+    papers = [f"{paper(n)}\n".encode() for n in range(COUNT)]
+    parts = [b"".join(papers[number::3]) for number in range(3)]
+    corpus, second = tmp_path / "corpus.jsonl", tmp_path / "second.jsonl"
+    corpus.write_bytes(b"".join(papers))
+    second.write_bytes(parts[1])
+    writing = "ingest", "-", "--format", "jsonl", "--store", f"{elasticsearch_url}/{elasticsearch_index}-shared"
     shared, alone = (f"{elasticsearch_url}/{elasticsearch_index}-{name}" for name in ("shared", "alone"))
-
-    def part(number: int) -> tuple[object, ...]:
-        return "ingest", "-", "--format", "jsonl", "--store", shared, "--no-dense", "--part", f"{number}/3"
 
     with ExitStack() as stack:
         running = []
-        for number in (1, 2, 3):  # each may be the one that makes the index
-            asked = command(*part(number))
+        for _ in parts:  # each may be the one that makes the index
+            asked = command(*writing, "--no-dense")
             one = subprocess.Popen(asked, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
             running.append(stack.enter_context(one))
             stack.callback(one.kill)
-        for one in (running[0], running[2]):
-            _, said = one.communicate(corpus.read_bytes(), timeout=300)
+        for one, part in ((running[0], parts[0]), (running[2], parts[2])):
+            _, said = one.communicate(part, timeout=300)
             assert one.returncode == 0, said.decode()
         store = stack.enter_context(ElasticStore(Connection(elasticsearch_url), f"{elasticsearch_index}-shared"))
         others = store.count()
         killed = running[1]
         assert killed.stdin is not None
-        killed.stdin.write(corpus.read_bytes())
+        killed.stdin.write(parts[1])
         killed.stdin.flush()  # its input does not end, so it waits after its first batch
         while store.count() == others:
             assert killed.poll() is None
             time.sleep(0.05)
         killed.kill()
         killed.communicate()
-        again = ccheck("ingest", corpus, "--store", shared, "--no-dense", "--part", "2/3", "--json")
+        again = ccheck("ingest", second, "--store", shared, "--no-dense", "--json")
         report = json.loads(again.out)
         assert again.code == 0 and report["unchanged"] > 0 < report["added"] and store.count() == COUNT
         assert report["unchanged"] + report["added"] == COUNT - others
