@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
 from cli_runs import ccheck, jsonl
 
-from ccheck.core.install import install_command
 from ccheck.lab.measure.runs import write_run
 
 
@@ -91,13 +89,6 @@ def test_a_run_of_a_part_of_the_claims():
     assert every.err == "" and every.out == ccheck("compare", "bad.run", "good.run", *options).out
 
 
-def test_runs_with_the_same_name_are_told_apart():
-    Path("later").mkdir()
-    Path("later/bad.run").write_bytes(Path("good.run").read_bytes())
-    ran = ccheck("compare", "bad.run", "later/bad.run", "good.run", "--qrels", "qrels", "--json")
-    assert [one["run"] for one in ran.objects] == ["bad.run", "later/bad.run", "good"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -113,28 +104,6 @@ def test_runs_with_the_same_name_are_told_apart():
 def test_what_is_wrong_is_said(arguments, code, said):
     ran = ccheck("compare", *arguments, "--qrels", "qrels")
     assert (ran.code, ran.out) == (code, "") and said in ran.err
-
-
-def test_without_the_extra(monkeypatch):
-    from ccheck.lab.measure import metrics
-
-    metrics._ir_measures.cache_clear()
-    monkeypatch.setitem(sys.modules, "ir_measures", None)
-    try:
-        ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels")
-    finally:
-        metrics._ir_measures.cache_clear()
-    assert ran.code == 3 and install_command("evaluation") in ran.err
-
-
-def test_an_interval_that_one_claim_does_not_have_is_null_in_json():
-    Path("qrels").write_text("q1 0 r 1\n")
-    ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json", "--quiet")
-    assert ran.code == 0
-    bad, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
-    assert bad["metrics"]["nDCG@10"] == pytest.approx(0.6309, abs=1e-4) and bad["intervals"] == good["intervals"] == {}
-    change = good["differences"]["nDCG@10"]
-    assert change["interval"] is None and change["p"] == 1.0 and change["claims"] == 1
 
 
 def test_a_number_that_is_none_is_null_in_json(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -86,15 +85,6 @@ def test_several_recipes_in_a_table(embedded, files, recipe, tmp_path):
     alone = ccheck("evaluate", recipe, *files.options, "--store", embedded)
     assert "Stages" in alone.out and "won" in alone.out
     assert [word for word in ("bm25", "dense", "rrf") if f"\n {word} " in alone.out] == ["bm25", "dense", "rrf"]
-
-
-def test_an_ingest_that_was_cut_off_is_said_once(papers, files, tmp_path):
-    folder = tmp_path / "store"
-    shutil.copytree(papers, folder)
-    with LocalStore(folder) as store:
-        store.prepare(store.info().layout, ["corpus.jsonl"])
-    ran = ccheck("evaluate", "bm25", "default", *files.options, "--store", folder)
-    assert ran.err.count(f"ccheck ingest corpus.jsonl --store local:{folder}") == 1
 
 
 def test_nothing_is_computed_twice(papers, files, monkeypatch):
@@ -194,12 +184,6 @@ def test_what_is_wrong_is_said(papers, files, arguments, code, said):
         assert said in ran.err and ran.out == ""
 
 
-def test_verdicts_need_a_judge(papers, files):
-    Path("unjudged.toml").write_text('extends = "bm25"\n[verdict]\nmethod = "none"\n', encoding="utf-8")
-    ran = ccheck("evaluate", "unjudged.toml", *files.options, "--verdicts", files.verdicts, "--store", papers)
-    assert ran.code == 2 and "the recipe unjudged has no judge" in ran.err
-
-
 def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     """The model says of all documents that they leave the claim open; then it fails at some questions."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -277,15 +261,3 @@ def test_an_interrupt_shows_what_is_done(papers, files):
     )
     assert done.returncode == 130 and "interrupted" in done.stderr
     assert "\n bm25 " in done.stdout and "other" not in done.stdout
-
-
-def test_the_report_is_written(papers, files, tmp_path):
-    other = tmp_path / "seven.toml"
-    other.write_text('extends = "bm25"\n[retrievers.bm25]\ndepth = 7\n', encoding="utf-8")
-    ran = ccheck(
-        "evaluate", "bm25", other, *files.options, "--store", papers, "--report", tmp_path / "page.html", "--quiet"
-    )
-    assert ran.code == 0, ran.err
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "seven" in page and "data:image/svg+xml;base64," in page
-    assert [file.name for file in tmp_path.glob(".ccheck*")] == [] and len(page) > 10_000

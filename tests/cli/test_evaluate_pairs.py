@@ -83,12 +83,6 @@ def test_documents_are_read_from_the_store(ask, tmp_path):
     assert missing.code == 4
 
 
-def test_a_person_reads_a_table(ask):
-    ran = ask(PAIRS[:4])
-    assert ran.code == 0
-    assert "weighted F1" in ran.out and "calibration error" in ran.out and "not judged" in ran.out
-
-
 def test_bad_lines_are_named(tmp_path):
     file = tmp_path / "pairs.jsonl"
     lines = [

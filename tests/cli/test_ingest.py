@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -50,11 +48,6 @@ def test_a_first_and_a_second_time(tmp_path):
     assert second.code == 0 and "already stored and unchanged (--force reads again)" in second.err
     assert "71 unchanged" in ccheck("ingest", CORPUS, "--no-dense", "--force").err
     assert ccheck("index", "info", "--json").objects[0]["documents"] == 71
-
-
-def test_quiet_says_nothing(tmp_path):
-    ran = ccheck("ingest", CORPUS, "--no-dense", "-q")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
 def test_json_is_what_the_page_promises():
@@ -179,11 +172,6 @@ def test_files_of_no_use(tmp_path):
     assert ran.code == 7 and ran.objects[0]["added"] > 0 and ran.objects[0]["rejected"] == 1
 
 
-def test_nothing_given():
-    ran = ccheck("ingest")
-    assert ran.code == 2 and "Missing argument" in ran.err
-
-
 # -- stores
 
 
@@ -219,12 +207,6 @@ def test_what_names_no_store(store):
     assert not [file for file in Path().iterdir() if file.name != "home"]
 
 
-def test_a_file_as_store_says_what_was_meant():
-    shutil.copy(CORPUS, "corpus.jsonl")
-    ran = ccheck("query", "x", "--store", "corpus.jsonl")
-    assert ran.code == 2 and "ccheck ingest corpus.jsonl" in ran.err
-
-
 def test_a_folder_s_store_is_found_by_its_name_from_anywhere(tmp_path, monkeypatch):
     name = ccheck("ingest", CORPUS, "--no-dense", "--store", "./here", "--json").objects[0]["store"]
     (tmp_path / "elsewhere").mkdir()
@@ -248,13 +230,6 @@ def test_no_server(no_server):
     assert ran.code == 6 and no_server in ran.err and "can't be reached" in ran.err
     ran = ccheck("ingest", CORPUS, "--no-dense", "--store", "elasticsearch:papers")
     assert ran.code == 2 and "ELASTICSEARCH_URL" in ran.err
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o500)
-    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", tmp_path / "closed" / "store")
-    assert ran.code == 7 and "Permission denied" in ran.err and "a bug" not in ran.err
 
 
 # -- models
@@ -397,18 +372,6 @@ def test_a_recipe_s_model_that_is_not_here_stops_before_anything_is_stored(tmp_p
     assert ran.code == 4 and "model nobody/tuned" in ran.err
     assert "`ccheck train embedder --preset tuned`" in ran.err and "--replace nobody/tuned=OTHER" in ran.err
     assert ccheck("index", "info").code == 4
-
-
-def test_stand_ins_are_for_a_recipe(tmp_path, shape):
-    assert "Name the recipe with --recipe" in ccheck("ingest", CORPUS, "--replace", "a=b").err
-    ran = ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tunde=all-MiniLM-L6-v2")
-    assert ran.code == 2 and "did you mean 'nobody/tuned'?" in ran.err
-    assert ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tuned").code == 2
-
-
-def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
-    assert ccheck("ingest", CORPUS, "--recipe", "bm25").err.count("\n") == 1
-    assert ccheck("index", "info", "--json").objects[0]["layout"]["dense"] == {}
 
 
 def test_the_language_model_is_the_recipe_s_or_what_replaces_it(tmp_path, monkeypatch):

@@ -128,16 +128,6 @@ def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at):
         assert costly.code == 2 and "CCHECK_LLM_PROMPT_PRICE" in costly.err
 
 
-def test_what_a_run_cost_is_money(at, monkeypatch):
-    monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2000")
-    monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8000")
-    with scripted(judge) as server:
-        ran = ccheck(*at(server.url, SEA, "--json"))
-    usage = ran.objects[0]["usage"]
-    cost = (usage["prompt_tokens"] * 2000 + usage["completion_tokens"] * 8000) / 1e6
-    assert cost > 0.01 and f"about {cost:,.2f} at your prices" in ran.err
-
-
 def test_a_dry_run_asks_nobody(at, monkeypatch):
     monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
     monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
@@ -220,14 +210,3 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
             answer = ccheck("query", SEA, "--store", papers, "--recipe", recipe, "--llm", "m", "-k", 2, "--json")
     confidences = [piece["stance"]["confidence"] for piece in answer.objects[0]["evidence"]]
     assert answer.code == 0 and all(confidence < 0.75 for confidence in confidences)
-
-
-def test_too_few_pairs_are_said(at, tmp_path, monkeypatch):
-    few = jsonl(
-        tmp_path / "few.jsonl", *[{"claim": "c", "evidence": f"Paper {n} says 1.", "label": "NEI"} for n in range(5)]
-    )
-    with scripted(sure) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = ccheck("calibrate", few, "--llm", "m")
-    assert ran.code == 5 and "at least 30" in ran.err
-    assert ccheck("calibrate", tmp_path / "none.jsonl", "--llm", "m").code == 4

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from cli_runs import BM25, ccheck, jsonl
 
-from ccheck.core.errors import InvalidData
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
-from ccheck.lab.train.mining import MiningOptions, Source, jaccard, mine, shingles
+from ccheck.lab.train.mining import MiningOptions, Source, mine
 
 TEXT = "The sea has risen by twenty centimetres since nineteen hundred, as tide gauges at all coasts have shown."
 
@@ -83,20 +81,6 @@ def test_only_the_first_are_drawn_from_and_the_seed_decides(tmp_path):
     assert outputs[0].read_text() == outputs[1].read_text() != outputs[2].read_text()
     drawn = {one["id"] for row in rows(outputs[0]) for one in row["negatives"] if one["kind"] == "hard"}
     assert drawn <= {f"d{n}" for n in range(2, 8)} and len(drawn) > 2
-
-
-def test_claims_without_anything_to_mine(tmp_path):
-    with pytest.raises(InvalidData, match="Check that the ids"):
-        mine(Source(Checker(), get, []), CLAIMS, {"x": {"good": 1}}, tmp_path / "o", MiningOptions())
-    with pytest.raises(InvalidData, match="the store has none of its relevant documents"):
-        mine(Source(Checker(), get, []), CLAIMS, {"c0": {"gone": 1}}, tmp_path / "o", MiningOptions())
-
-
-def test_near_duplicates():
-    one, other = document("a", TEXT), document("a", TEXT.upper().replace(",", " -"))
-    assert jaccard(shingles(one), shingles(other)) == 1
-    assert jaccard(shingles(one), shingles(document("b"))) == 0
-    assert jaccard(shingles(document("x", "few")), shingles(document("x", "few"))) == 1
 
 
 def test_the_command(tmp_path):

@@ -89,11 +89,6 @@ def test_explain_adds_up(embedded):
     )
 
 
-def test_explain_speaks_only_of_what_ran(papers):
-    shown = ccheck("query", SEA, "-k", "1", "--store", papers, "--explain").out  # the default recipe, without vectors
-    assert "bm25: rank 1" in shown and "dense" not in shown and "rrf" not in shown
-
-
 def test_filters(query):
     years = [
         piece["metadata"]["year"] for piece in query(SEA, "--json", "--filter", "year>=2010").objects[0]["evidence"]
@@ -143,11 +138,6 @@ def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_pat
     assert "3 claims: reranking with rerank failed and was skipped" in ran.err
 
 
-def test_only_stop_words_find_nothing(query):
-    ran = query("the of and")
-    assert ran.code == 0 and "No document bears on this claim." in ran.out
-
-
 @pytest.mark.parametrize(
     "claim",
     [
@@ -176,11 +166,6 @@ def test_what_is_shown_cannot_steer_the_terminal(tmp_path):
     assert not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
     ran = ccheck("query", f"sea {bad}", "--store", store, *BM25)
     assert "  1  sea" in ran.out and not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
-
-
-def test_a_long_claim_is_not_repeated_in_full(query):
-    first = query("sea level " * 5_000, "-k", "1").out.split("\n")[0]
-    assert len(first) < 600 and first.endswith("… (49,999 characters)")
 
 
 def test_a_claim_from_standard_input(query):
@@ -216,18 +201,6 @@ def test_what_is_missing_is_named(papers, tmp_path):
     ):
         ran = ccheck("query", *arguments)
         assert (ran.code, ran.out) == (4, "") and message in ran.err, arguments
-
-
-def test_an_empty_store_says_so(tmp_path):
-    ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": ""}), "--store", tmp_path / "store", "--no-dense")
-    ran = ccheck("query", "x", "--store", tmp_path / "store")
-    assert ran.code == 4 and "is empty. Fill it with ccheck ingest FILE" in ran.err
-
-
-def test_no_server(no_server):
-    ran = ccheck("query", "x", "--store", f"{no_server.replace('//', '//user:s3cret@')}/papers")
-    assert (ran.code, ran.out) == (6, "")
-    assert no_server in ran.err and "can't be reached" in ran.err and "s3cret" not in ran.err
 
 
 # -- models
@@ -318,15 +291,6 @@ def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
     assert answers(query("--claims", "-", stdin=plain.read_bytes())) == wanted
 
 
-def test_many_claims_stay_in_order(query, tmp_path):
-    texts = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    file = jsonl(tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": texts[i % 20]} for i in range(150)))
-    ran = query("--claims", file, "-k", "3", "--verdict", "none")
-    assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"q{i}" for i in range(150)]
-    rankings = [[piece["doc_id"] for piece in one["evidence"]] for one in ran.objects]
-    assert rankings[:20] == rankings[100:120]
-
-
 def test_no_claims(query, tmp_path):
     (tmp_path / "none.jsonl").touch()
     ran = query("--claims", tmp_path / "none.jsonl")
@@ -399,11 +363,6 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
         assert (again["evidence"], again["verdict"]) == ([], None)
     assert read_run(run).keys() <= {"a", "3"} and read_run(run)["a"][0][1] == 1
     assert "the claim on line 1 already has the id" in report.read_text()
-
-
-def test_a_run_of_one_claim(query, tmp_path):
-    assert query(SEA, "--run", tmp_path / "my.run").code == 0
-    assert [rank for _, rank, _ in read_run(tmp_path / "my.run")["1"]] == list(range(1, 11))
 
 
 def test_an_old_run_survives_what_cannot_be_done(query, tmp_path):

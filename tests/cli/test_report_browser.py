@@ -127,13 +127,3 @@ def test_it_prints(look, many, scripts):
     assert len(seen.visible("#counts li")) == 6 and seen.visible("#filter") == [] and seen.visible("summary") == []
     # Folded on the screen, and wanted on paper.
     assert len(seen.visible(".way table")) == 6
-
-
-def test_what_printing_unfolds_is_folded_again(look, many):
-    seen = look(many)
-    seen.page.click("#c2 .way summary")
-    open_ = "[...document.querySelectorAll('.way[open]')].map(one => one.closest('section').id)"
-    seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert len(seen.page.evaluate(open_)) == 6
-    seen.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert seen.page.evaluate(open_) == ["c2"]

@@ -105,20 +105,6 @@ def test_a_repeated_claim_stays_an_error(papers: Path, tmp_path: Path) -> None:
     assert len(hits) == len(set(hits))
 
 
-def test_nothing_is_left_to_ask(batch: Any, asked: list[str], tmp_path: Path) -> None:
-    whole = batch()
-    (tmp_path / "all.jsonl").write_text(f"\n{whole.out}")
-    asked.clear()
-    ran = batch("--resume", "all.jsonl")
-    assert (ran.code, ran.out, asked) == (0, whole.out, [])
-
-
-def test_an_empty_file_has_no_answers(batch: Any, asked: list[str], tmp_path: Path) -> None:
-    (tmp_path / "none.jsonl").touch()
-    ran = batch("--resume", "none.jsonl")
-    assert ran.code == 0 and len(ran.objects) == len(asked) == 6 and "0 answers kept" in ran.err
-
-
 def test_files_that_are_something_else_are_refused(batch: Any, tmp_path: Path) -> None:
     good = batch("-k", "3").objects
     other = {**good[1], "claim": {"id": "c9", "text": "another"}}

@@ -5,91 +5,25 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl
-from tiny_training import claims, corpus, qrels
 
 from ccheck import Checker
 from ccheck.core.adjust import Changes, resolved
 from ccheck.core.errors import CcheckError, NotFound, UsageError
-from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.stages import ModelStage
-from ccheck.demo import CLAIMS, CORPUS
-from ccheck.ingest import IngestOptions, ingest
-from ccheck.lab.measure.session import load_recipes, open_session, read_evaluation_data
-from ccheck.lab.measure.sweep import parse_grid, sweep
-from ccheck.lab.train.from_store import mine_from_store
-from ccheck.lab.train.mining import MiningOptions
+from ccheck.demo import CLAIMS
 from ccheck.pipeline.batch import check_batch, earlier_answers, settings_key
 from ccheck.pipeline.claims import iter_claims, read_claims
-from ccheck.pipeline.doctor import findings
-from ccheck.pipeline.ingest import open_ingest, recipe_to_ingest
 from ccheck.search import open_local_store, open_store
 from ccheck.search.local.listing import local_stores
 
 
 def settings(store: Path, **more: object) -> Settings:
     return resolve({"store": str(store), **more}).settings
-
-
-def untimed(data: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in data.items() if name not in ("seconds_per_claim", "remembered")}
-
-
-@pytest.mark.parametrize("rerank", [None, "none"])
-def test_evaluate(papers, files, monkeypatch, rerank):
-    if rerank is not None:
-        monkeypatch.setenv("CCHECK_RERANK", rerank)
-    recipes = ("bm25", "default")
-    ran = ccheck("evaluate", *recipes, *files.options, "--store", papers, "--json", "--metric", "R@5")
-    assert ran.code == 0, ran.err
-    data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
-    with Runtime(settings(papers)) as runtime, open_session(runtime) as session:
-        made = dict(session.evaluate_all(load_recipes(recipes), data))
-    assert [untimed(one) for one in ran.objects] == [untimed(one.to_dict()) for one in made.values()]
-    assert rerank is None or not made["default"].recipe.rerankers
-
-
-def test_sweep(papers, files):
-    grid = "retrievers.bm25.fields.title=1.0,3.0"
-    arguments = ("--store", papers, "--json", "--metric", "R@5", "--grid", grid)
-    ran = ccheck("sweep", "bm25", *files.options, *arguments)
-    assert ran.code == 0, ran.err
-    data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
-    with Runtime(settings(papers)) as runtime, open_session(runtime) as session:
-        points = list(sweep(session, load_recipes(["bm25"])["bm25"], parse_grid([grid]), data))
-    *told, _ = ran.objects
-    assert [untimed(one) for one in told] == [
-        untimed({"settings": dict(point.settings), **point.evaluation.to_dict()}) for point in points
-    ]
-
-
-def test_mine(tmp_path):
-    documents = jsonl(
-        tmp_path / "corpus.jsonl", *({"_id": one.id, "title": one.title, "text": one.text} for one in corpus())
-    )
-    asked = jsonl(tmp_path / "claims.jsonl", *({"_id": one.id, "text": one.text} for one in claims()))
-    judged = tmp_path / "qrels.tsv"
-    rows = [f"{claim}\t{document}\t{grade}" for claim, own in qrels().items() for document, grade in own.items()]
-    judged.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-    assert ccheck("ingest", documents, "--store", tmp_path / "store", "--no-dense").code == 0
-    where = ("--claims", asked, "--qrels", judged, "--store", tmp_path / "store", *BM25, "--margin", "0")
-    ran = ccheck("mine", *where, "--corpus", documents, "-o", tmp_path / "command.jsonl", "--json")
-    assert ran.code == 0, ran.err
-    mined = mine_from_store(
-        Runtime(settings(tmp_path / "store", recipe="bm25")),
-        str(asked),
-        str(judged),
-        tmp_path / "script.jsonl",
-        MiningOptions(margin=None),
-        corpus=str(documents),
-    )
-    assert ran.objects[0]["rows"] == mined.rows > 0
-    assert (tmp_path / "command.jsonl").read_bytes() == (tmp_path / "script.jsonl").read_bytes()
 
 
 def test_query_and_its_resume(papers, tmp_path):
@@ -107,32 +41,6 @@ def test_query_and_its_resume(papers, tmp_path):
     assert list(earlier) == [("1", "tea")]
     for told in (ran.objects, resumed.objects):
         assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]
-
-
-def test_doctor(papers):
-    ran = ccheck("doctor", "--store", papers, "--json")
-    found = [asdict(finding) for finding in findings(resolve({"store": str(papers)}))]
-    assert [one for one in ran.objects if one["part"] != "setting"] == [
-        one for one in found if one["part"] != "setting"
-    ]
-    assert ran.code == next((one["exit_code"] for one in found if one["exit_code"]), 0)
-
-
-def test_ingest(papers, tmp_path):
-    stores = {name: str(tmp_path / name) for name in ("command", "script")}
-    recipe = tmp_path / "units.toml"
-    recipe.write_text('extends = "bm25"\n[ingest.units.sentences]\ncut = "sentence"\n', encoding="utf-8")
-    ran = ccheck("ingest", CORPUS, "--store", stores["command"], "--recipe", recipe, "--json")
-    assert ran.code == 0, ran.err
-    own = settings(Path(stores["script"]))
-    with Runtime(own) as runtime, open_ingest(runtime, recipe_to_ingest(own, str(recipe))) as opened:
-        report = ingest([str(CORPUS)], opened.store, opened.encoders, IngestOptions())
-    assert ran.objects[0]["added"] == report.added > 0
-    described = []
-    for store in stores.values():
-        with open_store(settings(Path(store))) as made:
-            described.append((made.count(), made.info().layout))
-    assert described[0] == described[1] and described[0][1].units
 
 
 def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):

@@ -78,15 +78,6 @@ def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
     assert f"{measured:.4f}" in row
 
 
-def test_points_that_tie_with_the_best_are_named(papers, files, two):
-    arguments = ("sweep", two, *files.options, "--store", papers, "--metric", "R@5")
-    ran = ccheck(*arguments, "--grid", "fusion.k=10,11")
-    assert ran.code == 0, ran.err
-    assert "best: fusion.k=10\n" in ran.out and "equally good, so the first one was chosen: fusion.k=" in ran.out
-    alone = ccheck(*arguments, "--grid", "fusion.k=10")
-    assert "best: fusion.k=10\n" in alone.out and "equally good" not in alone.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -72,17 +72,6 @@ def test_a_terminal_gets_colours_and_lines_that_fit(papers):
     assert entry and all(line.startswith("     ") for line in entry)  # what belongs to a document stands under it
 
 
-def test_no_color_is_honoured(papers):
-    assert "\x1b[3" not in on_terminal("query", SEA, "--store", papers, *BM25, NO_COLOR="1")[1]
-
-
-@pytest.mark.parametrize("columns", [20, 60, 100])
-def test_any_width_will_do(papers, columns):
-    for arguments in (["config"], ["recipes", "list"], ["index", "info", "--store", papers]):
-        code, seen = on_terminal(*arguments, columns=columns)
-        assert code == 0 and seen
-
-
 def test_progress_on_a_terminal_leaves_standard_output_alone(papers, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", *({"text": SEA} for _ in range(100)))
     query = ("query", "--claims", claims, "--store", papers, *BM25, "--verdict", "none")
@@ -152,11 +141,6 @@ def test_utf_8_whatever_the_locale(papers):
     ran = program("query", b"bad \xff\xfe bytes: sea level", "--store", papers, *BM25, "--json")
     assert ran.code == 0 and ran.objects[0]["evidence"]
     assert program("ingest", b"no \xff such file").code == 4
-
-
-def test_from_another_folder_without_any_setting(papers, tmp_path):
-    ran = program("query", SEA, "-k", "1", "--store", papers, "--quiet", cwd="/")
-    assert ran.code == 0 and "  1  " in ran.out and ran.err == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

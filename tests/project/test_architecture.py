@@ -219,16 +219,6 @@ def test_imports_inside_are_relative():
     assert wrong == []
 
 
-def test_nothing_imports_everything():
-    files = [*MODULES.values(), *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
-    wrong = [
-        f"{file.relative_to(ROOT)}: {line}"
-        for file in files
-        for line in re.findall(r"^ *from \S+ import \*", file.read_text(encoding="utf-8"), re.MULTILINE)
-    ]
-    assert wrong == []
-
-
 def test_no_test_module_imports_another():
     """pytest imports each by itself, so that the other would be run twice; shared things lie in helpers beside them."""
     imported = re.compile(r"^\s*(?:from|import) (test_\w+)", re.MULTILINE)  # also in programs that a test starts

@@ -51,98 +51,43 @@ each_claim = pytest.mark.parametrize("claim", CLAIM_ROWS, ids=[str(row.get("_id"
 @pytest.mark.parametrize("path", [CORPUS, CLAIMS], ids=["corpus", "claims"])
 def test_files_are_json_lines(path: Path) -> None:
     text = path.read_bytes().decode("utf-8")
-    assert text.endswith("\n")
-    assert "\r" not in text
+    assert text.endswith("\n") and "\r" not in text
     assert all(line.strip() for line in text.splitlines())
 
 
 def test_corpus_is_large_enough_and_covers_every_topic() -> None:
-    assert len(DOCUMENTS) >= 60
     topics = Counter(row["topic"] for row in DOCUMENTS)
-    assert set(topics) == TOPICS
-    assert min(topics.values()) >= 12
-
-
-def test_document_ids_are_unique() -> None:
-    ids = [row["_id"] for row in DOCUMENTS]
-    assert len(set(ids)) == len(ids)
-
-
-def test_dois_are_unique() -> None:
-    dois = [row["doi"].lower() for row in DOCUMENTS]
-    assert len(set(dois)) == len(dois)
-
-
-def test_titles_and_texts_are_unique() -> None:
-    assert len({row["title"].casefold() for row in DOCUMENTS}) == len(DOCUMENTS)
-    assert len({row["text"] for row in DOCUMENTS}) == len(DOCUMENTS)
+    assert len(DOCUMENTS) >= 60 and set(topics) == TOPICS and min(topics.values()) >= 12
+    for key in ("_id", "doi", "title", "text"):
+        assert len({row[key].casefold() for row in DOCUMENTS}) == len(DOCUMENTS), key
 
 
 @each_document
-def test_document_has_every_field_filled_in(document: dict[str, Any]) -> None:
+def test_document_is_well_formed(document: dict[str, Any]) -> None:
     assert set(document) == DOCUMENT_FIELDS
     for field in DOCUMENT_FIELDS - {"year"}:
         value = document[field]
-        assert isinstance(value, str), field
-        assert value, field
-        assert value == " ".join(value.split()), field
-    assert SLUG.fullmatch(document["_id"])
-    assert document["topic"] in TOPICS
-
-
-@each_document
-def test_document_year_is_plausible(document: dict[str, Any]) -> None:
-    assert type(document["year"]) is int
-    assert 1890 <= document["year"] <= 2026
-    assert document["_id"].endswith(f"-{document['year']}")
-
-
-@each_document
-def test_document_doi_is_a_bare_doi(document: dict[str, Any]) -> None:
-    assert DOI.fullmatch(document["doi"])
-    assert not document["doi"].endswith((".", ",", "/"))
-
-
-@each_document
-def test_document_text_has_the_right_length(document: dict[str, Any]) -> None:
+        assert isinstance(value, str) and value and value == " ".join(value.split()), field
+    assert SLUG.fullmatch(document["_id"]) and document["_id"].endswith(f"-{document['year']}")
+    assert type(document["year"]) is int and 1890 <= document["year"] <= 2026
+    assert DOI.fullmatch(document["doi"]) and not document["doi"].endswith((".", ",", "/"))
     assert 90 <= len(document["text"].split()) <= 170
     assert 5 <= len(SENTENCE_END.findall(document["text"])) <= 8
 
 
-def test_there_are_twenty_claims_numbered_in_order() -> None:
+def test_there_are_twenty_claims_with_every_verdict() -> None:
     assert [row["_id"] for row in CLAIM_ROWS] == [str(number) for number in range(1, 21)]
     assert len({row["text"].casefold() for row in CLAIM_ROWS}) == 20
-
-
-def test_first_claim_is_the_one_used_in_the_documentation() -> None:
-    assert CLAIM_ROWS[0]["text"] == "sea level has risen 20 cm since 1900"
-    assert CLAIM_ROWS[0]["label"] == "SUPPORTS"
-
-
-def test_every_verdict_occurs() -> None:
+    assert (CLAIM_ROWS[0]["text"], CLAIM_ROWS[0]["label"]) == ("sea level has risen 20 cm since 1900", "SUPPORTS")
     assert {row["label"] for row in CLAIM_ROWS} == CLAIM_LABELS
 
 
 @each_claim
-def test_claim_has_every_field_filled_in(claim: dict[str, Any]) -> None:
-    assert set(claim) == CLAIM_FIELDS
-    assert isinstance(claim["text"], str)
-    assert claim["text"]
-    assert claim["text"] == " ".join(claim["text"].split())
-    assert claim["label"] in CLAIM_LABELS
-    assert 1 <= len(claim["evidence"]) <= 4
+def test_claim_is_well_formed_and_its_label_follows_from_its_evidence(claim: dict[str, Any]) -> None:
+    assert set(claim) == CLAIM_FIELDS and isinstance(claim["text"], str) and claim["text"]
+    assert claim["text"] == " ".join(claim["text"].split()) and 1 <= len(claim["evidence"]) <= 4
     for evidence in claim["evidence"]:
-        assert set(evidence) == {"doc_id", "label"}
-        assert evidence["label"] in EVIDENCE_LABELS
-
-
-@each_claim
-def test_claim_evidence_is_in_the_corpus(claim: dict[str, Any]) -> None:
+        assert set(evidence) == {"doc_id", "label"} and evidence["label"] in EVIDENCE_LABELS
     cited = [evidence["doc_id"] for evidence in claim["evidence"]]
-    assert len(set(cited)) == len(cited)
-    assert set(cited) <= {row["_id"] for row in DOCUMENTS}
-
-
-@each_claim
-def test_claim_label_follows_from_its_evidence(claim: dict[str, Any]) -> None:
+    assert len(set(cited)) == len(cited) and set(cited) <= {row["_id"] for row in DOCUMENTS}
     assert claim["label"] == _verdict([evidence["label"] for evidence in claim["evidence"]])
