@@ -7,13 +7,13 @@ was killed continues.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from .entries import EntryMaker
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import members, with_members, without_members
+from .pump import Pump
 from .readers import read_sources
 from .records import Record, Reject, reject_of
 from .rejects import RejectFile
@@ -169,7 +170,9 @@ class _Run:
         sizes = [source.size for source in sources]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
         self._bytes_read = self._bytes_done = 0
-        self._pending: deque[tuple[_Batch, Future[dict[str, str]]]] = deque()
+        self._pump: Pump[_Batch, dict[str, str]] = Pump(
+            "ccheck-store", store.upserts_at_once, self._stored, self._abandon
+        )
 
     def records(self, sources: Sequence[Source]) -> Iterator[Record | Reject]:
         def count(size: int) -> None:
@@ -182,8 +185,7 @@ class _Run:
         """Everything up to the end, or to where the run is to stop."""
         info = self._store.info()
         is_new = info is None or not (info.documents or info.pending)
-        pool = ThreadPoolExecutor(self._store.upserts_at_once, "ccheck-store")
-        try:
+        with self._pump as pump:
             most = BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN
             batches = constrained_batches(self._items(records), BATCH_CHARS, most, get_len=_chars, strict=False)
             for items in map(list, batches):
@@ -195,20 +197,15 @@ class _Run:
                 batch.items = [item for item in items if batch.known.get(item.document.id) != item.digest]
                 entries = self._entries(batch)
                 if entries:
-                    self._settle(self._store.upserts_at_once + AHEAD - 2)
-                    self._pending.append((batch, pool.submit(self._store.upsert, entries)))
-                elif not self._pending:
+                    write = functools.partial(self._store.upsert, entries)
+                    pump.put(batch, write, self._store.upserts_at_once + AHEAD - 2)
+                elif pump.idle:
                     self._bytes_done = batch.bytes_read
                 if self.stopped is not None:
                     break
-            self._settle(0)
+            pump.settle()
             self._join()
             self._bytes_done = self._bytes_read
-        except KeyboardInterrupt:
-            self._store.abandon()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
     def _items(self, records: Iterator[Record | Reject]) -> Iterator[_Item]:
         """The documents that are new in this run."""
@@ -316,7 +313,7 @@ class _Run:
 
         def on_share(phase: Phase, share: float) -> None:
             # An error of the store need not wait for the models.
-            self._settle(self._store.upserts_at_once + AHEAD - 1)
+            self._pump.settle(self._store.upserts_at_once + AHEAD - 1)
             self._bytes_done = max(self._bytes_done, before + int((after - before) * share))
             self.progress(phase)
 
@@ -353,21 +350,21 @@ class _Run:
                 texts.append(made)
         return texts
 
-    def _settle(self, most: int) -> None:
-        """Count the batches that the store has taken, and wait until at most so many are left. Raises its errors."""
-        while self._pending and (len(self._pending) > most or self._pending[0][1].done()):
-            batch, future = self._pending[0]
-            refused = future.result()
-            self._pending.popleft()
-            for item in batch.items:
-                if item.document.id in refused:
-                    self._reject(reject_of(item.record, f"the store refused it: {refused[item.document.id]}"))
-                else:
-                    self._counts["updated" if item.document.id in batch.known else "added"] += 1
-            self._counts["passages"] += batch.passages
-            self._units += batch.units
-            self._bytes_done = max(self._bytes_done, batch.bytes_read)
-            self.progress("storing")
+    def _abandon(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._store.abandon()
+
+    def _stored(self, batch: _Batch, refused: dict[str, str]) -> None:
+        """Count a batch that the store has taken."""
+        for item in batch.items:
+            if item.document.id in refused:
+                self._reject(reject_of(item.record, f"the store refused it: {refused[item.document.id]}"))
+            else:
+                self._counts["updated" if item.document.id in batch.known else "added"] += 1
+        self._counts["passages"] += batch.passages
+        self._units += batch.units
+        self._bytes_done = max(self._bytes_done, batch.bytes_read)
+        self.progress("storing")
 
     def _reject(self, reject: Reject) -> None:
         self._counts["rejected"] += 1

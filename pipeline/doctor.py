@@ -7,9 +7,9 @@ for finding in findings(resolve({"store": "local:papers"})):
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,45 +17,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
-from ..core.install import install_command
+from ..core.install import DISTRIBUTION, install_command
 from ..core.keys import key_for
+from ..core.kinds import Vectors
+from ..core.models import (
+    FoundModel,
+    check_device,
+    find_model,
+    fingerprint,
+    gpu_driver_here,
+    models_installed,
+    require_models,
+)
+from ..core.recipe import Recipe, load_recipe, models_used
 from ..core.redaction import redact
-from ..core.settings import FILE, remember, shown, waiting
+from ..core.runtime import Runtime
+from ..core.settings import FILE, Resolved, Settings, remember, shown, variables, waiting
 from ..core.text import counted, nearest
 from ..core.trust import VARIABLE
+from .ingest import needs_of
 
 if TYPE_CHECKING:
     from ..core.profiles import StoreProfile
-    from ..core.recipe import Recipe
-    from ..core.settings import Resolved, Settings
     from ..encode.dense import Embedder
     from ..search import Store, StoreInfo
 
-BASE = (
-    "click",
-    "elasticsearch",
-    "filelock",
-    "httpx",
-    "huggingface-hub",
-    "jinja2",
-    "numpy",
-    "nupunkt",
-    "pydantic",
-    "rich",
-    "safetensors",
-    "tantivy",
-    "tenacity",
-    "tokenizers",
-)
-EXTRAS = {
-    "models": ("torch", "transformers", "sentence-transformers"),
-    "server": ("fastapi", "uvicorn", "prometheus-client"),
-    "parquet": ("pyarrow",),
-    "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
-    "train": ("accelerate", "datasets", "peft"),
-}
-
-
+EXTRAS = ("models", "server", "parquet", "documents", "pages", "evaluation", "images", "train")
 PROBE = "sea level has risen"
 """The claim that tests whether a store answers."""
 
@@ -79,9 +66,8 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
     `write_profile` writes the fields of an index that ccheck did not make to the user's settings file.
     """
     yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    yield _packages("packages", BASE, install_command())
-    for extra, names in EXTRAS.items():
-        yield _packages(extra, names, install_command(extra))
+    for extra in (None, *EXTRAS):
+        yield _packages(extra)
     yield _tried("device", lambda: _device(resolved))
     yield _tried("model", lambda: _model(resolved))
     yield _tried("reranker", lambda: _reranker(resolved))
@@ -101,12 +87,20 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
     yield from _unknown_variables(os.environ)
 
 
-def _packages(part: str, names: tuple[str, ...], install: str) -> Finding:
-    versions = {name: _version(name) for name in names}
+def _packages(extra: str | None) -> Finding:
+    """The packages that ccheck, or one of its extras, requires."""
+    try:
+        lines = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        lines = []
+    asked = [line for line in lines if (f'extra == "{extra}"' in line if extra else "extra ==" not in line)]
+    names = [re.split(r"[^\w.-]", line)[0] for line in asked]
+    versions = {name: _version(name) for name in names if name != DISTRIBUTION}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        return Finding(part, "absent", f"{', '.join(missing)} not installed: {install}")
-    return Finding(part, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
+        return Finding(extra or "packages", "absent", f"{', '.join(missing)} not installed: {install_command(extra)}")
+    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Finding(extra or "packages", "ok", said)
 
 
 def _version(name: str) -> str | None:
@@ -118,8 +112,6 @@ def _version(name: str) -> str | None:
 
 def _device(resolved: Resolved) -> Finding:
     """Imports torch, which takes seconds, only where a device is named or this machine may have a GPU."""
-    from ..core.models import check_device, gpu_driver_here
-
     wanted = resolved.settings.device
     if wanted in (None, "cpu") and not gpu_driver_here():
         return Finding("device", "ok", "cpu" if wanted else "cpu: no driver of a GPU on this machine")
@@ -147,17 +139,24 @@ def _tried(part: str, find: Callable[[], Finding]) -> Finding:
         return Finding(part, "failed", str(error), error.exit_code)
 
 
+def _found(part: str, name: str, named: bool, missing: str = "{}") -> Finding | FoundModel:
+    """A model on this machine. One that is not here is `missing`; raises NotFound if a setting named it."""
+    try:
+        return find_model(name, download=False)
+    except NotFound as error:
+        if named:
+            raise
+        return Finding(part, "absent", missing.format(error))
+
+
 def _model(resolved: Resolved) -> Finding:
-    from ..core.models import find_model, fingerprint, require_models
     from ..encode.dense import DEFAULT_MODEL, run_by_numpy
 
     named, device = resolved.settings.embedding_model, resolved.settings.device
-    try:
-        found = find_model(named or DEFAULT_MODEL, download=False)
-    except NotFound as error:
-        if named is not None:
-            raise
-        return Finding("model", "absent", f"{error}. With access to the hub, the first ingest or query downloads it")
+    later = "{}. With access to the hub, the first ingest or query downloads it"
+    found = _found("model", named or DEFAULT_MODEL, named is not None, later)
+    if isinstance(found, Finding):
+        return found
     by_numpy = run_by_numpy(found, device) is not None
     if not by_numpy:
         require_models(f"the embedding model {found.name}")
@@ -168,8 +167,6 @@ def _model(resolved: Resolved) -> Finding:
 
 def _reranker(resolved: Resolved) -> Finding:
     """The reranker that --rerank auto would choose. A server is asked whether it is there."""
-    from ..core.models import find_model
-    from ..core.runtime import Runtime
     from ..core.stages import LateStage
     from ..rerank.open import choose_model, is_url, open_remote
 
@@ -185,20 +182,15 @@ def _reranker(resolved: Resolved) -> Finding:
         server = open_remote(name, Runtime(settings.model_copy(update=brief)))
         server("a claim", ["a passage", "another passage"])
         return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
-    try:
-        found = find_model(LateStage().model if name == "late" else name, download=False)
-    except NotFound as error:
-        if settings.rerank == name:
-            raise
-        return Finding("reranker", "absent", str(error))
+    found = _found("reranker", LateStage().model if name == "late" else name, settings.rerank == name)
+    if isinstance(found, Finding):
+        return found
     how = "late interaction with " if name == "late" else ""
     return Finding("reranker", "ok", f"{how}{found.name}, {found.origin} {found.path}")
 
 
 def _verdict(resolved: Resolved) -> Finding:
     """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
-    from ..core.models import find_model, models_installed
-    from ..core.runtime import Runtime
     from ..verdict.open import default_stance_model
     from ..verdict.packaged_model import PACKAGED, PackagedStances
 
@@ -208,26 +200,22 @@ def _verdict(resolved: Resolved) -> Finding:
         said = "with a key" if key.value else "with no key"
         asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"
         return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
+    none = "no language model is configured, and {}"
     name = settings.stance_model or default_stance_model()
     if name == PACKAGED:
         try:
             return Finding("verdict", "ok", PackagedStances(Runtime(download=False)).name)
         except (NotFound, MissingExtra) as error:
-            return Finding("verdict", "absent", f"no language model is configured, and {error}")
+            return Finding("verdict", "absent", none.format(error))
     if not models_installed():
-        return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is configured")
-    try:
-        found = find_model(name, download=False)
-    except NotFound as error:
-        if settings.stance_model is not None:
-            raise
-        return Finding("verdict", "absent", f"no language model is configured, and {error}")
+        return Finding("verdict", "absent", none.format(f"{name} needs the models extra"))
+    found = _found("verdict", name, settings.stance_model is not None, none)
+    if isinstance(found, Finding):
+        return found
     return Finding("verdict", "ok", f"stance: {found.name}, {found.origin} {found.path}")
 
 
 def _recipe(resolved: Resolved) -> Finding:
-    from ..core.recipe import load_recipe
-
     recipe = load_recipe(resolved.settings.recipe)
     return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
 
@@ -244,11 +232,6 @@ def _profile(profile: StoreProfile, dimensions: int | None, model: str | None) -
             unknown = "model unknown: the vectors are searched once you name it"
             said.append(unknown if model is None else f"the mapping does not say the model, and you named {model}")
     return Finding("profile", "ok", "; ".join(said))
-
-
-def _written(store: str, profile: StoreProfile) -> Finding:
-    named = f", with the model {profile.model}" if profile.model else ""
-    return Finding("profile", "ok", f"written to {remember(store, profile)}{named}")
 
 
 def _agreement(store: Store, embedder: Embedder) -> Finding:
@@ -270,7 +253,6 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
 
 def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     """Checks the store as a query does before its first claim, and with one search."""
-    from ..core.recipe import load_recipe
     from ..core.types import Claim
     from .checker import Checker
 
@@ -281,10 +263,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
                 yield Finding("store", "absent", absent)
                 return
-            about = [
-                f"{info.name}: {counted(info.documents, 'document')}",
-                info.made_with,
-            ]
+            about = [f"{info.name}: {counted(info.documents, 'document')}", info.made_with]
             about += [f"{what}: {said}" for what, said in info.details.items()]
             profile, model = info.profile, resolved.settings.embedding_model
             if profile is not None:
@@ -292,22 +271,21 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
             if away := _away(checker.recipe, info, resolved.settings):
                 about.append(f"not searched, because a query would first download {away}")
                 yield Finding("store", "absent", "; ".join(about))
-                if profile is not None and write_profile:
-                    yield _written(info.name, profile)
-                return
-            plan = checker.plan(compared=False)  # this says so itself, below
-            checker.check(Claim(PROBE), k=1)
-            about.append(f"searched with {', '.join(plan.retrievers)}")
-            yield Finding("store", "ok", "; ".join(about))
-            for warning in plan.warnings:
-                yield Finding("search", "absent", warning)
-            if not info.made_here and plan.embedder is not None:
-                agreed = _agreement(checker.store, plan.embedder)
-                yield agreed
-                if profile is not None and agreed.status == "ok" and model is not None:
-                    profile = profile.model_copy(update={"model": model})
+            else:
+                plan = checker.plan(compared=False)  # this says so itself, below
+                checker.check(Claim(PROBE), k=1)
+                about.append(f"searched with {', '.join(plan.retrievers)}")
+                yield Finding("store", "ok", "; ".join(about))
+                for warning in plan.warnings:
+                    yield Finding("search", "absent", warning)
+                if not info.made_here and plan.embedder is not None:
+                    agreed = _agreement(checker.store, plan.embedder)
+                    yield agreed
+                    if profile is not None and agreed.status == "ok" and model is not None:
+                        profile = profile.model_copy(update={"model": model})
             if profile is not None and write_profile:
-                yield _written(info.name, profile)
+                named = f", with the model {profile.model}" if profile.model else ""
+                yield Finding("profile", "ok", f"written to {remember(info.name, profile)}{named}")
     except CcheckError as error:
         yield Finding("store", "failed", str(error), error.exit_code)
 
@@ -321,10 +299,6 @@ def only_searching(recipe: Recipe) -> Recipe:
 
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
-    from ..core.kinds import Vectors
-    from ..core.models import find_model
-    from ..core.recipe import models_used
-    from .ingest import needs_of
 
     used = set(models_used(recipe))
     made_with = info.layout.embedding
@@ -365,8 +339,6 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    from ..core.settings import Settings, variables
-
     known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
     for name in sorted(set(environ) - known):
         if name.startswith("CCHECK_SERVE_"):

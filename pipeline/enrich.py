@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..core.errors import InvalidData, UsageError
+from more_itertools import chunked
+
+from ..core.errors import InvalidData, NotFound, UsageError
 from ..core.layout import Chunking, Layout
 from ..core.runtime import Runtime
 from ..core.settings import Settings
@@ -23,14 +24,14 @@ from ..core.types import Document, Entry
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import DenseEncoder, Encoders, layout_of
 from ..ingest.entries import EntryMaker
+from ..ingest.pump import Pump
 from ..search import open_store
 from .ingest import open_encoders
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..search.elastic.changes import Written
-    from ..search.elastic.companion import Companion
-    from ..search.elastic.enrich import Page, Source, Target, Wrote
+    from ..search.elastic.enrich import Page, Target, Wrote
 
 BATCH = 2_000
 """How many documents are embedded and written together: many, so that texts of like length meet."""
@@ -70,35 +71,54 @@ class EnrichReport:
     notices: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Documents that are embedded and written together, with the pages that are done when they are."""
+
+    pages: list[Page] = field(default_factory=list)
+    changed: list[tuple[Document, str, Written]] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    """The numbers of pages with failures."""
+
+
 class Enricher:
-    """An index, and what its documents get. It runs once."""
+    """An index, and what its documents get. It runs once, in the calling thread; another one only writes."""
 
     def __init__(self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None) -> None:
         """`rate` is the most documents that are written per second."""
         self.target, self.encoders = target, encoders
         self.layout: Layout = layout_of(encoders)
-        self.rate, self._settings = rate, settings
+        self._settings, self._rate = settings, rate
+        self._source, self._layout_bytes = target.source, layout_bytes(self.layout)
+        self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        self._stopped = threading.Event()
+        self._next = self._remembered = time.monotonic()
+        self._counts: Counter[str] = Counter()
+        self._failures: dict[str, str] = {}
+        self._on_progress: OnProgress = lambda done, total: None
+        self._total = 0
 
     def run(self, on_progress: OnProgress | None = None) -> EnrichReport:
         """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays."""
         started = time.monotonic()
+        self._on_progress = on_progress or self._on_progress
         try:
             self.target.prepare(self.layout)
+            self._total = self._source.store.count()
             with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:
-                run = _Run(self, maker, on_progress)
-                run.all()
-                removed = self.target.finish(run.counts["failed"])
+                self._all(maker)
+                removed = self.target.finish(self._counts["failed"])
                 notices = (*self.encoders.notices, *maker.notices)
         finally:
             self.target.release()
-        counts = {name: run.counts[name] for name in ("read", "made", "unchanged", "failed", "changed", "without_text")}
+        names = ("read", "made", "unchanged", "failed", "changed", "without_text")
         return EnrichReport(
-            self.target.source.store.name,
+            self._source.store.name,
             self.target.name,
-            **counts,
+            **{name: self._counts[name] for name in names},
             removed=removed,
             seconds=time.monotonic() - started,
-            failures=run.failures,
+            failures=self._failures,
             notices=notices,
         )
 
@@ -108,23 +128,114 @@ class Enricher:
 
         if not isinstance(self.target, InPlace) or self.layout.embedding is None:
             return []
-        source = self.target.source
-        return list(consequences(source, self.layout.embedding, source.store.count()))
+        return list(consequences(self._source, self.layout.embedding, self._source.store.count()))
+
+    def _all(self, maker: EntryMaker) -> None:
+        with Pump("ccheck-enrich", 1, self._wrote, self._abandon) as pump:
+            batch = _Batch()
+            for page in self.target.pages():
+                self._look(page, batch)
+                if len(batch.changed) >= self._size or len(batch.pages) >= PAGES:
+                    self._put(pump, maker, batch)
+                    batch = _Batch()
+            self._put(pump, maker, batch)
+
+    def _abandon(self, error: BaseException) -> None:
+        self._stopped.set()
+        if isinstance(error, KeyboardInterrupt):
+            self._source.store.abandon()
+
+    def _put(self, pump: Pump[_Batch, Wrote], maker: EntryMaker, batch: _Batch) -> None:
+        self._progress()
+        entries = self._entries(maker, batch)
+        pump.put(batch, lambda: self._write(entries), AHEAD - 1)
+
+    def _look(self, page: Page, batch: _Batch) -> None:
+        """Sort a page's documents into the unchanged, the failed, and those to embed."""
+        number = len(batch.pages)
+        batch.pages.append(page)
+        twice = self._source.twice(page.written)
+        known = self.target.digests(page)
+        for written in page.written:
+            self._counts["read"] += 1
+            try:
+                if written.id in twice:
+                    raise InvalidData(twice[written.id])
+                document = self._source.document(written)
+                if not is_unicode(document.title) or not is_unicode(document.text):
+                    raise InvalidData("its text is not valid Unicode")
+            except InvalidData as error:
+                self._fail(written.id, str(error))
+                batch.failed.add(number)
+                continue
+            own = digest(document, self._layout_bytes)
+            if known.get(written.id) == own:
+                self._counts["unchanged"] += 1
+            else:
+                batch.changed.append((document, own, written))
+
+    def _entries(self, maker: EntryMaker, batch: _Batch) -> list[tuple[Entry, Written]]:
+        """Makes the entries of the documents. A document without any text only gets its digest."""
+        full = [one for one in batch.changed if one[0].content.strip()]
+        empty = [one for one in batch.changed if not one[0].content.strip()]
+        self._counts["without_text"] += len(empty)
+        made: list[Entry] = []
+        if full:
+            documents, digests = [one[0] for one in full], [one[1] for one in full]
+            made = maker.make(documents, digests, [()] * len(full), lambda share: self._progress())
+        made += [Entry(document, own) for document, own, _ in empty]
+        return list(zip(made, (written for _, _, written in full + empty), strict=True))
+
+    def _write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
+        """In another thread: write, no faster than was asked for."""
+        from ..search.elastic.enrich import Wrote
+
+        refused: dict[str, str] = {}
+        changed: set[str] = set()
+        for some in chunked(entries, self._size):
+            if self._rate is not None:
+                if self._stopped.wait(max(0.0, self._next - time.monotonic())):
+                    break
+                self._next = max(self._next, time.monotonic()) + len(some) / self._rate
+            wrote = self.target.write(some)
+            refused |= wrote.refused
+            changed |= wrote.changed
+        return Wrote(refused, frozenset(changed))
+
+    def _wrote(self, batch: _Batch, wrote: Wrote) -> None:
+        """Count what was written."""
+        for id_, why in wrote.refused.items():
+            self._fail(id_, why)
+        self._counts["changed"] += len(wrote.changed)
+        self._counts["made"] += len(batch.changed) - len(wrote.refused) - len(wrote.changed)
+        for number, page in enumerate(batch.pages):
+            failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
+            self.target.done(page, failed)
+        if time.monotonic() - self._remembered > REMEMBERED_AFTER:
+            self.target.remember()
+            self._remembered = time.monotonic()
+        self._progress()
+
+    def _fail(self, id_: str, why: str) -> None:
+        if len(self._failures) < NAMED:
+            self._failures[id_] = why
+        self._counts["failed"] += 1
+
+    def _progress(self) -> None:
+        done = sum(self._counts[name] for name in ("made", "unchanged", "failed", "changed"))
+        self._on_progress(done, self._total)
 
 
 @contextmanager
 def open_enricher(
-    runtime: Runtime,
-    recipe: Recipe | None = None,
-    *,
-    in_place: bool = False,
-    rate: float | None = None,
+    runtime: Runtime, recipe: Recipe | None = None, *, in_place: bool = False, rate: float | None = None
 ) -> Iterator[Enricher]:
     """Open the settings' store, which ccheck did not make, and the models for what it gets.
 
     By default it gets the vectors of the settings' model; a recipe can ask for more. Raises UsageError, NotFound or
     InvalidData for what can't be enriched, before anything is written.
     """
+    from ..search.elastic.companion import Companion
     from ..search.elastic.enrich import Beside, open_source
     from ..search.elastic.inplace import InPlace
 
@@ -136,7 +247,7 @@ def open_enricher(
                 raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
             target, encoders = InPlace.of(source), _one_vector(runtime)
         else:
-            beside = _companion(source)
+            beside = Companion(source.store)
             info = beside.info()
             encoders = open_encoders(runtime, info, recipe, True if recipe is None else None)
             _refuse_unread(encoders)
@@ -146,23 +257,17 @@ def open_enricher(
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
     """Delete the companion of the settings' store, if `confirm` agrees. Raises NotFound if there is none."""
-    from ..core.errors import NotFound
+    from ..search.elastic.companion import Companion
     from ..search.elastic.enrich import open_source
 
     with open_store(settings) as store:
-        beside = _companion(open_source(store))
+        beside = Companion(open_source(store).store)
         if beside.info() is None:
             raise NotFound(f"{store.name} has no companion: there is nothing to undo")
         agreed = confirm(f"{beside.name}: {beside.removal()}")
         if agreed:
             beside.drop()
         return agreed
-
-
-def _companion(source: Source) -> Companion:
-    from ..search.elastic.companion import Companion
-
-    return Companion(source.store)
 
 
 def _one_vector(runtime: Runtime) -> Encoders:
@@ -181,137 +286,3 @@ def _refuse_unread(encoders: Encoders) -> None:
             f"a companion index has vectors, sparse vectors and terms, but no {what}, which the recipe needs. Ingest "
             "the documents into an index of ccheck's own: ccheck ingest FILE --recipe NAME"
         )
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Documents that are embedded and written together, with the pages that are done when they are."""
-
-    pages: list[Page] = field(default_factory=list)
-    changed: list[tuple[Document, str, Written]] = field(default_factory=list)
-    failed: set[int] = field(default_factory=set)
-    """The numbers of pages with failures."""
-
-
-class _Run:
-    """One run. All of it belongs to the calling thread, except `_write`."""
-
-    def __init__(self, enricher: Enricher, maker: EntryMaker, on_progress: OnProgress | None) -> None:
-        self._source, self._target, self._maker = enricher.target.source, enricher.target, maker
-        self._layout_bytes = layout_bytes(enricher.layout)
-        self._on_progress = on_progress
-        self._rate = enricher.rate
-        self._size = BATCH if self._rate is None else max(1, min(BATCH, int(self._rate)))
-        self._stopped = threading.Event()
-        self._next = self._remembered = time.monotonic()
-        self._total = enricher.target.source.store.count()
-        self.counts: Counter[str] = Counter()
-        self.failures: dict[str, str] = {}
-        self._pending: deque[tuple[_Batch, Future[Wrote]]] = deque()
-
-    def all(self) -> None:
-        pool = ThreadPoolExecutor(1, "ccheck-enrich")
-        try:
-            batch = _Batch()
-            for page in self._target.pages():
-                self._look(page, batch)
-                if len(batch.changed) >= self._size or len(batch.pages) >= PAGES:
-                    self._submit(pool, batch)
-                    batch = _Batch()
-            self._submit(pool, batch)
-            self._settle(0)
-        except BaseException as error:
-            self._stopped.set()
-            if isinstance(error, KeyboardInterrupt):
-                self._source.store.abandon()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-    def _look(self, page: Page, batch: _Batch) -> None:
-        """Sort a page's documents into the unchanged, the failed, and those to embed."""
-        number = len(batch.pages)
-        batch.pages.append(page)
-        twice = self._source.twice(page.written)
-        known = self._target.digests(page)
-        for written in page.written:
-            self.counts["read"] += 1
-            try:
-                if written.id in twice:
-                    raise InvalidData(twice[written.id])
-                document = self._source.document(written)
-                if not is_unicode(document.title) or not is_unicode(document.text):
-                    raise InvalidData("its text is not valid Unicode")
-            except InvalidData as error:
-                self._fail(written.id, str(error))
-                batch.failed.add(number)
-                continue
-            own = digest(document, self._layout_bytes)
-            if known.get(written.id) == own:
-                self.counts["unchanged"] += 1
-            else:
-                batch.changed.append((document, own, written))
-
-    def _submit(self, pool: ThreadPoolExecutor, batch: _Batch) -> None:
-        self._progress()
-        entries = self._entries(batch)
-        self._settle(AHEAD - 1)
-        self._pending.append((batch, pool.submit(self._write, entries)))
-
-    def _entries(self, batch: _Batch) -> list[tuple[Entry, Written]]:
-        """Makes the entries of the documents. A document without any text only gets its digest."""
-        full = [one for one in batch.changed if one[0].title.strip() or one[0].text.strip()]
-        empty = [one for one in batch.changed if not (one[0].title.strip() or one[0].text.strip())]
-        self.counts["without_text"] += len(empty)
-        made: list[Entry] = []
-        if full:
-            documents, digests = [one[0] for one in full], [one[1] for one in full]
-            texts: list[tuple[str, ...]] = [()] * len(full)
-            made = self._maker.make(documents, digests, texts, lambda share: self._progress())
-        made += [Entry(document, own) for document, own, _ in empty]
-        return list(zip(made, (written for _, _, written in full + empty), strict=True))
-
-    def _write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
-        """In another thread: write, no faster than was asked for."""
-        from ..search.elastic.enrich import Wrote
-
-        refused: dict[str, str] = {}
-        changed: set[str] = set()
-        for start in range(0, len(entries), self._size):
-            some = entries[start : start + self._size]
-            if self._rate is not None:
-                if self._stopped.wait(max(0.0, self._next - time.monotonic())):
-                    break
-                self._next = max(self._next, time.monotonic()) + len(some) / self._rate
-            wrote = self._target.write(some)
-            refused |= wrote.refused
-            changed |= wrote.changed
-        return Wrote(refused, frozenset(changed))
-
-    def _settle(self, most: int) -> None:
-        """Count what was written, until at most so many batches are left. Raises what writing raised."""
-        while self._pending and (len(self._pending) > most or self._pending[0][1].done()):
-            batch, future = self._pending[0]
-            wrote = future.result()
-            self._pending.popleft()
-            for id_, why in wrote.refused.items():
-                self._fail(id_, why)
-            self.counts["changed"] += len(wrote.changed)
-            self.counts["made"] += len(batch.changed) - len(wrote.refused) - len(wrote.changed)
-            for number, page in enumerate(batch.pages):
-                failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
-                self._target.done(page, failed)
-            if time.monotonic() - self._remembered > REMEMBERED_AFTER:
-                self._target.remember()
-                self._remembered = time.monotonic()
-            self._progress()
-
-    def _fail(self, id_: str, why: str) -> None:
-        if len(self.failures) < NAMED:
-            self.failures[id_] = why
-        self.counts["failed"] += 1
-
-    def _progress(self) -> None:
-        if self._on_progress is not None:
-            done = sum(self.counts[name] for name in ("made", "unchanged", "failed", "changed"))
-            self._on_progress(done, self._total)
