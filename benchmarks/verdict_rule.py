@@ -32,8 +32,9 @@ from ccheck.core.types import Document, Evidence, Hit, Label, Stance
 from ccheck.ingest.rows import read_records
 from ccheck.pipeline.checker import Checker
 from ccheck.verdict.judge import Case as JudgeCase
+from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import parse_label
-from ccheck.verdict.packaged_model import PackagedStances, stance_of
+from ccheck.verdict.packaged_model import PackagedStances
 
 rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name
 VALUES = (0.0, 0.5, 0.55, *(round(0.6 + number / 100, 2) for number in range(16)))
@@ -119,7 +120,7 @@ def given(folder: Path, held: Sequence[Held]) -> list[Case]:
     for fold in held:
         values = judged_by(fold.answered[1], together_of_others(held, fold))
         for claim, row in zip(fold.parts[1].claims, values, strict=True):
-            stances.setdefault(claim, []).append(stance_of(row, fold.weights.threshold))
+            stances.setdefault(claim, []).append(likeliest(row, fold.weights.threshold))
     cases: list[Case] = []
     for record in read_records(folder / "climate-fever/claims.jsonl.gz", frozenset()):
         some = stances.get(_key(record.data["claim"]), [])

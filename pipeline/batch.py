@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,34 +76,24 @@ def check_batch(
     A record with a problem is a result with that error. `key` is the `settings_key` that the answers get, and
     `earlier` has the answers that are kept. Raises what `Checker.check_many` raises.
     """
-    earlier = earlier or {}
-    claims = list(claims) if earlier else claims
-    left = claims if not earlier else (one for one in claims if one.problem or _key(one.claim) not in earlier)
-    results = _checked(checker, left, k, filters)
-    if not earlier:
-        yield from (Answered(result, result.to_dict() | {"settings": key}) for result in results)
-        return
-    for claim, problem in claims:
-        saved = earlier.get(_key(claim)) if problem is None else None
-        if saved is not None:
+    kept = earlier or {}
+    records, ahead = itertools.tee(claims)
+    # A claim with a problem is neither searched for nor judged.
+    asked = (
+        record.claim if record.problem is None else Claim("", record.claim.id)
+        for record in ahead
+        if record.problem or _key(record.claim) not in kept
+    )
+    results = checker.check_many(asked, k=k, filters=filters)
+    for claim, problem in records:
+        if problem is None and (saved := kept.get(_key(claim))) is not None:
             yield Answered(saved.result, saved.answer, kept=True)
-        else:
-            result = next(results)
-            yield Answered(result, result.to_dict() | {"settings": key})
-
-
-def _checked(checker: Checker, claims: Iterable[ClaimRecord], k: int, filters: Sequence[Filter]) -> Iterator[Result]:
-    read: deque[ClaimRecord] = deque()
-
-    def noted() -> Iterator[Claim]:
-        for record in claims:
-            read.append(record)
-            # An empty claim is neither searched for nor judged.
-            yield record.claim if record.problem is None else Claim("", record.claim.id)
-
-    for result in checker.check_many(noted(), k=k, filters=filters):
-        claim, problem = read.popleft()
-        yield result if problem is None else dataclasses.replace(result, claim=claim, error=InvalidData(problem))
+            continue
+        result = next(results)
+        if problem is not None:
+            result = dataclasses.replace(result, claim=claim, error=InvalidData(problem))
+        yield Answered(result, result.to_dict() | {"settings": key})
+    next(results, None)  # which raises an interrupt that came between the last answers
 
 
 def _key(claim: Claim) -> Key:

@@ -131,7 +131,7 @@ class Checker(Closing):
         """With `deep`, the result with the figures and passages of its full texts."""
         if not self._deep:
             return result
-        from .deep import ground
+        from .grounding import ground
 
         return ground(result, self.recipe, self.runtime)
 

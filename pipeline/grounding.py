@@ -1,10 +1,11 @@
-"""Recipes that look inside articles: which models their `[figures]` and `[passages]` need, and what runs them."""
+"""What looks inside articles: the models that a recipe's `[figures]` and `[passages]` need, and what runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..articles import Article
 from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder
@@ -12,11 +13,14 @@ from ..articles.expressions import Expressions, load, packaged
 from ..articles.figures import FigureRanker, candidates
 from ..articles.images import image_finder
 from ..articles.passages import PassageRanker
-from ..core.errors import MissingExtra, NotFound, UsageError
+from ..articles.stored import articles_of, is_article
+from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, PassagesStage
 from ..core.recipe import Recipe, load_recipe
+from ..core.types import Result
 
 if TYPE_CHECKING:
+    from ..articles.figures import RankedElement
     from ..core.runtime import Runtime
     from ..core.types import Vector
     from ..llm import LanguageModel
@@ -37,11 +41,6 @@ def passages_stage(recipe: Recipe) -> PassagesStage:
     if recipe.passages is None:
         raise UsageError(f"the recipe {recipe.name} has no table [passages]. Use --recipe {PASSAGES}")
     return recipe.passages
-
-
-def default_stages() -> tuple[FiguresStage, PassagesStage]:
-    """Those of the packaged recipes."""
-    return figures_stage(load_recipe(FIGURES)), passages_stage(load_recipe(PASSAGES))
 
 
 def open_figures(
@@ -120,3 +119,51 @@ def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
         return embed
 
     return TextEncoder(cached(embedder.encode_documents), lambda texts: list(embedder.encode_queries(texts)))
+
+
+# -- ccheck query --deep
+
+SHOWN = 3
+"""How many of each a paper shows."""
+
+
+def ground(result: Result, recipe: Recipe, runtime: Runtime) -> Result:
+    """The result with the figures and passages of each paper. A failure is a warning: the rest of the answer stays.
+
+    The recipe's `[figures]` and `[passages]` are used if it has them, else the packaged ones.
+    """
+    papers = {one.document.id: one.document for one in result.evidence if is_article(one.document)}
+    if result.error is not None or not result.evidence:
+        return result
+    if not papers:
+        said = "none of these papers is stored with its full text: ccheck ingest takes JATS and TEI XML"
+        return replace(result, warnings=(*result.warnings, f"--deep shows nothing: {said}"))
+    figures = figures_stage(recipe if recipe.figures is not None else load_recipe(FIGURES))
+    passages = passages_stage(recipe if recipe.passages is not None else load_recipe(PASSAGES))
+    try:
+        articles, unread = articles_of(papers.values())
+        ranker, warnings = open_figures(articles, figures, runtime)
+        finder = open_passages(articles, passages, runtime)
+        grounding = {
+            one.id: {
+                "figures": [_figure(found) for found in ranker.rank(result.claim.text, [one.id])[:SHOWN]],
+                "passages": [found.to_dict() for found in finder.find(result.claim.text, [one.id])[:SHOWN]],
+            }
+            for one in articles
+        }
+    except CcheckError as error:
+        return replace(result, warnings=(*result.warnings, f"--deep failed: {error}"))
+    evidence = tuple(replace(one, grounding=grounding.get(one.document.id)) for one in result.evidence)
+    return replace(result, evidence=evidence, warnings=(*result.warnings, *warnings, *unread))
+
+
+def _figure(found: RankedElement) -> dict[str, Any]:
+    element = found.element
+    return {
+        "id": element.id,
+        "label": element.label,
+        "caption": element.caption,
+        "image": element.image,
+        "score": found.score,
+        "why": [why.to_dict() for why in found.why],
+    }

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,9 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A premise to read, with its case, its piece of evidence and its approximate length."""
+    """A premise to read, with its pair of claim and document and its approximate length."""
 
-    case: int
-    piece: int
+    pair: int
     premise: str
     claim: str
     tokens: int
@@ -58,19 +58,11 @@ class _Window:
 class StanceClassifier:
     """Tells what documents say about claims, with a classifier of three labels. A `StanceMethod`."""
 
-    def __init__(
-        self,
-        name: str,
-        runtime: Runtime,
-        *,
-        max_tokens: int | None = None,
-        half: bool | None = None,
-    ) -> None:
+    def __init__(self, name: str, runtime: Runtime, *, max_tokens: int | None = None, half: bool | None = None) -> None:
         """Find the model and read what its labels are; its weights are loaded with the first claim.
 
-        `max_tokens` is how much is read at a time, by
-        default the model's own limit and at most 512. `half`: calculate in bfloat16, by default on a processor that
-        does so itself (two fifths of the time; probabilities differ by up to .002).
+        `max_tokens` is how much is read at a time, where the model has no lower limit. `half`: calculate in bfloat16,
+        by default on a processor that does so itself (two fifths of the time; probabilities differ by up to .002).
 
         Raises MissingExtra without torch, NotFound if the model or its safetensors weights are missing,
         InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
@@ -90,44 +82,37 @@ class StanceClassifier:
         self._max_tokens, self._half = max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """One for each case, in order. A document that can't be read gets a stance without a label. Raises
-        CcheckError."""
+        """See `StanceMethod`."""
         yield from in_groups(cases, self._judge)
 
     def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
         windows: list[_Window] = []
-        errors: dict[tuple[int, int], str] = {}
-        for number, case in enumerate(cases):
-            if not case.evidence:
-                continue
-            claim = clean(case.claim.text)
+        errors: dict[int, str] = {}
+        pairs = [(clean(case.claim.text), piece.document) for case in cases for piece in case.evidence]
+        for pair, (claim, document) in enumerate(pairs):
             room = self._room(claim)
-            for piece, evidence in enumerate(case.evidence):
-                if room < self.max_tokens // 4:
-                    errors[number, piece] = (
-                        f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens of claim and "
-                        "document. Shorten the claim"
-                    )
-                elif not (found := self._windows(evidence.document, claim, room)):
-                    errors[number, piece] = NO_TEXT
-                else:
-                    windows += [_Window(number, piece, premise, claim, tokens) for premise, tokens in found]
-        outcomes = self._probabilities(windows)
-        read: dict[tuple[int, int], list[tuple[float, ...]]] = {}
-        for window, outcome in zip(windows, outcomes, strict=True):
-            if isinstance(outcome, str):
-                errors[window.case, window.piece] = outcome
+            if room >= self.max_tokens // 4:
+                found = self._windows(document, claim, room)
+                windows += [_Window(pair, premise, claim, tokens) for premise, tokens in found]
             else:
-                read.setdefault((window.case, window.piece), []).append(outcome)
-        for number, case in enumerate(cases):
-            yield Judged(
-                tuple(
-                    Stance(None, error=errors[number, piece])
-                    if (number, piece) in errors
-                    else self._stance(read[number, piece])
-                    for piece in range(len(case.evidence))
+                errors[pair] = (
+                    f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens of claim and "
+                    "document. Shorten the claim"
                 )
-            )
+        read: dict[int, list[tuple[float, ...]]] = {}
+        for window, outcome in zip(windows, self._probabilities(windows), strict=True):
+            if isinstance(outcome, str):
+                errors[window.pair] = outcome
+            else:
+                read.setdefault(window.pair, []).append(outcome)
+        stances = iter(
+            self._stance(read[pair])
+            if pair in read and pair not in errors
+            else Stance(None, error=errors.get(pair, NO_TEXT))
+            for pair in range(len(pairs))
+        )
+        for case in cases:
+            yield Judged(tuple(islice(stances, len(case.evidence))))
 
     def _stance(self, windows: Sequence[tuple[float, ...]]) -> Stance:
         """The stance of the window that says most."""

@@ -1,28 +1,18 @@
-"""The claim's verdict from what its documents say.
+"""The claim's verdict from what its documents say, by the rule that docs/verdicts.md states.
 
-The rule, which docs/verdicts.md states for users:
-
-1. A document that supports the claim does so with the probability p = confidence * weight. The weight falls with the
-   rank, by half every `HALF_LIFE` ranks: what is found further down is less likely to be about the claim.
-2. P(side) is the probability that at least one of its documents is right, each independently (a noisy or):
-   P(side) = 1 - product of (1 - p).
+1. A document supports its side with the probability p = confidence * weight, which falls by half every `HALF_LIFE`
+   ranks: what is found further down is less likely to be about the claim.
+2. P(side) = 1 - product of (1 - p): the probability that at least one of its documents is right (a noisy or).
 3. A side is strong if P(side) of its documents that are at least `DECISIVE` sure is above one half. Guesses don't add
-   up to a side: of ten documents that were found, most are not about the claim, and a weak judge guesses something of
-   each. Both strong: CONFLICTING. One: SUPPORTS or REFUTES. None: NOT_ENOUGH_INFO.
-4. The confidence is how sure the documents are that say so, and how sure that none of the other side is right. Of a
-   side it is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side). For
-   NOT_ENOUGH_INFO it is the confidence of the document that is least sure to leave the claim open, times 1 - P(side)
-   for each side: papers that don't bear on the claim leave it open with certainty, so reading more of them changes
-   nothing. For CONFLICTING it is the lower of the two sides' means. More documents of one
-   mind make a side stronger and the verdict no surer: their errors are a method's, and not independent (with the noisy
-   or as confidence, the expected calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier).
+   up to a side: a weak judge guesses something of each document, and most are not about the claim.
+4. The confidence of a side is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side).
+   More documents of one mind make it no surer: their errors are a method's, and not independent (with the noisy or as
+   confidence, the expected calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier). Of
+   NOT_ENOUGH_INFO it is that of the document that is least sure to leave the claim open, times 1 - P(side) for both.
+5. A document that could not be judged counts in 4, for each side, as one that is right with the probability `UNREAD` *
+   weight. If the verdict would then probably have been another, there is none (`benchmarks/failed_judgements.py`).
 
-5. A document that could not be judged may be on either side: in 4 (not in 2 and 3) it counts for each side as one that
-   is right with the probability `UNREAD` * weight. If the verdict would then probably have been another, had all been
-   judged, there is no verdict. `benchmarks/failed_judgements.py` measures it.
-
-If none could be judged, there is no verdict. With stances that are certain, the rule is Climate-FEVER's own: both sides
-are CONFLICTING, else the one that occurs, else NOT_ENOUGH_INFO (up to rank `HALF_LIFE`).
+With stances that are certain, the rule is Climate-FEVER's own (up to rank `HALF_LIFE`).
 """
 
 from __future__ import annotations
@@ -31,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..core.text import counted
 from ..core.types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
@@ -121,9 +112,9 @@ def _strength(piece: Evidence, side: Label) -> float:
     return _confidence(piece) * _weight(piece) if stance and stance.label in (side, "CONFLICTING") else 0.0
 
 
-def _mean(evidence: Sequence[Evidence], label: Label) -> float:
+def _mean(evidence: Sequence[Evidence], side: Label) -> float:
     """The mean confidence of the documents that say so, weighted by rank; 1 if none does."""
-    said = [piece for piece in evidence if piece.stance and piece.stance.label in (label, _both(label))]
+    said = [piece for piece in evidence if piece.stance and piece.stance.label in (side, "CONFLICTING")]
     total = sum(map(_weight, said))
     return sum(_confidence(piece) * _weight(piece) for piece in said) / total if total else 1.0
 
@@ -133,11 +124,6 @@ def _least(evidence: Sequence[Evidence]) -> float:
     far down takes away less."""
     left = [piece for piece in evidence if piece.stance and piece.stance.label == "NOT_ENOUGH_INFO"]
     return min((1 - (1 - _confidence(piece)) * _weight(piece) for piece in left), default=1.0)
-
-
-def _both(label: Label) -> Label:
-    """The other label that counts as `label`: CONFLICTING for a side, as such a document is on both; else the same."""
-    return "CONFLICTING" if label in _VERBS else label
 
 
 def _weight(piece: Evidence) -> float:
@@ -153,54 +139,33 @@ def _confidence(piece: Evidence) -> float:
 def _why_not(failed: Sequence[Evidence], total: int) -> str:
     errors = [piece.stance.error for piece in failed if piece.stance is not None and piece.stance.error]
     said = max(dict.fromkeys(errors), key=errors.count) if errors else "no reason given"
-    if len(failed) == total:
-        return f"none of {_papers(total)} could be judged: {said}"
-    return f"{_count(len(failed), total)} could not be judged: {said}"
+    could = "none of {} could" if len(failed) == total else f"{len(failed)} of {{}} could not"
+    return f"{could.format(counted(total, 'paper'))} be judged: {said}"
 
 
 def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Label) -> str:
     """One sentence: how many say what, the strongest, and how many could not be read."""
     total = len(judged)
-    sides = {side: [piece for piece in read if _strength(piece, side) > 0] for side in _VERBS}
-    counts = {side: len(pieces) for side, pieces in sides.items()}
-    if not any(counts.values()):
-        said = _open(len(read), total)
-    else:
-        first: Label = "REFUTES" if label == "REFUTES" else "SUPPORTS"
-        second: Label = "SUPPORTS" if label == "REFUTES" else "REFUTES"
-        said = (
-            f"{_count(counts[first], total)} {_verb(first, counts[first])} it, "
-            f"{_count(counts[second])} {_verb(second, counts[second])} it"
-        )
+    of_all = counted(total, "paper")
+    first, second = ("REFUTES", "SUPPORTS") if label == "REFUTES" else ("SUPPORTS", "REFUTES")
+    sides = {side: [piece for piece in read if _strength(piece, side) > 0] for side in (first, second)}
+    if any(sides.values()):
+        says = {side: verb.removesuffix("s") if len(sides[side]) > 1 else verb for side, verb in _VERBS.items()}
+        said = f"{len(sides[first]) or 'none'} of {of_all} {says[first]} it, "
+        said += f"{len(sides[second]) or 'none'} {says[second]} it"
         named = [side for side in (first, second) if label in (side, "CONFLICTING", "NOT_ENOUGH_INFO") and sides[side]]
-        best = [max(sides[side], key=lambda piece: _strength(piece, side)) for side in named]
+        best = [_title(max(sides[side], key=lambda piece: _strength(piece, side))) for side in named]
         if best and label == "NOT_ENOUGH_INFO":
-            said += f", too weakly to decide; strongest: {_title(best[0])}"
+            said += f", too weakly to decide; strongest: {best[0]}"
         elif best:
-            said += f"; strongest: {' against '.join(_title(piece) for piece in best)}"
+            said += f"; strongest: {' against '.join(best)}"
+    elif total == 1:
+        said = "the paper neither supports nor refutes it"
+    else:
+        judged_of = of_all if len(read) == total else f"the {len(read)} of {of_all} that could be judged"
+        said = f"none of {judged_of} supports or refutes it"
     failed = total - len(read)
-    return f"{said}; {_papers(failed)} could not be judged" if failed else said
-
-
-def _open(read: int, total: int) -> str:
-    if total == 1:
-        return "the paper neither supports nor refutes it"
-    judged = f"{_papers(total)}" if read == total else f"the {read} of {_papers(total)} that could be judged"
-    return f"none of {judged} supports or refutes it"
-
-
-def _papers(count: int) -> str:
-    return f"{count} paper" if count == 1 else f"{count} papers"
-
-
-def _count(count: int, total: int | None = None) -> str:
-    if total is None:
-        return str(count) if count else "none"
-    return f"{count or 'none'} of {_papers(total)}"
-
-
-def _verb(side: Label, count: int) -> str:
-    return _VERBS[side].removesuffix("s") if count > 1 else _VERBS[side]
+    return f"{said}; {counted(failed, 'paper')} could not be judged" if failed else said
 
 
 def _title(piece: Evidence) -> str:

@@ -88,10 +88,15 @@ def in_groups(cases: Sequence[Case], judge: Callable[[list[Case]], Iterable[Judg
             group = []
 
 
-def likeliest(probabilities: Sequence[float]) -> Stance:
-    """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`."""
-    named: dict[str, float] = {label: round(value, 6) for label, value in zip(STANCES, probabilities, strict=True)}
+def likeliest(probabilities: Sequence[float], threshold: float = 0.0) -> Stance:
+    """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`.
+
+    NOT_ENOUGH_INFO if that is a side with a probability below the threshold.
+    """
+    named: dict[str, float] = {label: round(float(it), 6) for label, it in zip(STANCES, probabilities, strict=True)}
     label = max(STANCES, key=lambda label: named[label])
+    if named[label] < threshold:
+        label = "NOT_ENOUGH_INFO"
     return Stance(label, named[label], probabilities=named)
 
 

@@ -21,9 +21,9 @@ from ..core.analysis import clean
 from ..core.errors import InvalidData
 from ..core.models import require_models
 from ..core.runtime import Runtime
-from ..core.types import Document, Label, Stance
+from ..core.types import Document, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
-from .judge import NO_TEXT, Case, Judged, StanceMethod, in_groups
+from .judge import NO_TEXT, Case, Judged, StanceMethod, in_groups, likeliest
 from .labels import STANCES
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ class PackagedWeights(BaseModel):
 class PackagedStances:
     """Tells what documents say about claims, with the model that ccheck carries. A `StanceMethod`."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        folder: Path = FOLDER,
-    ) -> None:
+    def __init__(self, runtime: Runtime, folder: Path = FOLDER) -> None:
         """The embedding model is loaded with the first claim. Raises NotFound if the embedding model is missing,
         MissingExtra if it can't run here, InvalidData for a broken file.
         """
@@ -123,7 +119,7 @@ class PackagedStances:
         rows, some = iter(self._probabilities(pairs)), iter(readable)
         for case in cases:
             found = [
-                stance_of(next(rows), self._weights.threshold) if next(some) else Stance(None, error=NO_TEXT)
+                likeliest(next(rows), self._weights.threshold) if next(some) else Stance(None, error=NO_TEXT)
                 for _ in case.evidence
             ]
             yield Judged(tuple(found))
@@ -210,12 +206,3 @@ def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.exp(values - values.max(axis=1, keepdims=True))
     made: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
     return made
-
-
-def stance_of(row: Sequence[float], threshold: float) -> Stance:
-    """The likeliest label; NOT_ENOUGH_INFO if that is a side with a probability below the threshold."""
-    named: dict[str, float] = {label: round(float(value), 6) for label, value in zip(STANCES, row, strict=True)}
-    label: Label = max(STANCES, key=lambda label: named[label])
-    if named[label] < threshold:
-        label = "NOT_ENOUGH_INFO"
-    return Stance(label, named[label], probabilities=named)

@@ -18,7 +18,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.lab.train.stance_rows import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.features import COUNTS, ONE_SENTENCE
-from ccheck.verdict.judge import Case
+from ccheck.verdict.judge import Case, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     FOLDER,
@@ -28,7 +28,6 @@ from ccheck.verdict.packaged_model import (
     probabilities,
     put_together,
     read_weights,
-    stance_of,
 )
 
 SEA = Document("sea", "", "Global mean sea level rose by 20 cm between 1900 and 2018.")
@@ -65,9 +64,9 @@ def test_claims_that_are_judged_together_share_the_time():
 
 
 def test_below_the_threshold_it_does_not_guess():
-    assert stance_of((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
-    assert stance_of((0.38, 0.35, 0.27), 0.4).confidence == 0.27
-    assert stance_of((0.41, 0.35, 0.24), 0.4).label == "SUPPORTS"
+    assert likeliest((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
+    assert likeliest((0.38, 0.35, 0.27), 0.4).confidence == 0.27
+    assert likeliest((0.41, 0.35, 0.24), 0.4).label == "SUPPORTS"
 
 
 def test_a_document_of_one_sentence_has_weights_of_its_own():
@@ -179,7 +178,7 @@ def test_it_needs_no_torch():
         "import sys\n"
         "from ccheck.verdict.packaged_model import PackagedStances\n"
         "from ccheck.core.runtime import Runtime\n"
-        "from ccheck.verdict.judge import Case\n"
+        "from ccheck.verdict.judge import Case, likeliest\n"
         "from ccheck.core.types import Claim, Document, Evidence, Hit\n"
         "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
         "print(next(PackagedStances(Runtime())([case])).stances[0].label)\n"
