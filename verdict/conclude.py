@@ -147,7 +147,7 @@ def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Labe
     """One sentence: how many say what, the strongest, and how many could not be read."""
     total = len(judged)
     of_all = counted(total, "paper")
-    first, second = ("REFUTES", "SUPPORTS") if label == "REFUTES" else ("SUPPORTS", "REFUTES")
+    first, second = reversed(_VERBS) if label == "REFUTES" else tuple(_VERBS)
     sides = {side: [piece for piece in read if _strength(piece, side) > 0] for side in (first, second)}
     if any(sides.values()):
         says = {side: verb.removesuffix("s") if len(sides[side]) > 1 else verb for side, verb in _VERBS.items()}
