@@ -50,6 +50,11 @@ class RankedElement:
     score: float
     why: tuple[Why, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: `id` and `label` are the article's, `task_id` is Context24's."""
+        names = {"id": self.element.id, "task_id": self.element.task_id, "label": self.element.label}
+        return {**names, "rank": self.rank, "score": self.score, "why": [why.to_dict() for why in self.why]}
+
 
 class FigureRanker:
     """Ranks the elements of articles for claims.

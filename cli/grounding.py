@@ -23,6 +23,7 @@ from .common import (
     settings_from,
     stdout,
 )
+from .index_documents import opened_store
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -101,12 +102,12 @@ def figures(asked_for: Figures) -> None:
 
     recipe, settings = _resolved(asked_for)
     stage = figures_stage(recipe)
-    asked = read_asked(asked_for, settings)
+    asked = read_asked(asked_for)
     with runtime(settings, asked_for.quiet) as models:
         ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
         if not asked_for.quiet:
             notice(*warnings)
-        answer_all(asked_for, asked, "elements", ranker.rank, _figure, "there are no figures or tables")
+        answer_all(asked_for, asked, "elements", ranker.rank, _show_figure, "there are no figures or tables")
 
 
 @opt.command
@@ -125,10 +126,10 @@ def passages(asked_for: Passages) -> None:
     stage = passages_stage(recipe)
     if asked_for.expressions is not None:
         stage = stage.model_copy(update={"expressions": asked_for.expressions})
-    asked = read_asked(asked_for, settings)
+    asked = read_asked(asked_for)
     with runtime(settings, asked_for.quiet) as models:
         ranker = open_passages(asked.articles, stage, models)
-        answer_all(asked_for, asked, "passages", ranker.find, _passage, "no sentence shares a word with the claim")
+        answer_all(asked_for, asked, "passages", ranker.find, _show_passage, "no sentence shares a word with the claim")
 
 
 def _resolved(asked_for: Given) -> tuple[Recipe, Settings]:
@@ -162,22 +163,20 @@ class AskedClaim:
     article: str | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """The input of a command: articles, and one claim or a file of claims. `unread`: files, with the reasons."""
+    """The input of a command: articles, and one claim or those of a file. `unread`: files, with the reasons."""
 
     articles: list[Article]
     unread: list[str]
-    claim: str | None = None
-    claims: Sequence[AskedClaim] = ()
+    claims: Sequence[AskedClaim]
     found: Mapping[str, list[str]] | None = None
     """For claims that name no article: the articles of the store to search. None: all that were read."""
 
     def scope(self, claim: AskedClaim) -> list[str]:
         """The articles to search for a claim. Raises NotFound if the one that it names is not here."""
         if claim.article is None:
-            here = [one.id for one in self.articles]
-            return here if self.found is None else [one for one in self.found[claim.text] if one in here]
+            return [one.id for one in self.articles] if self.found is None else self.found[claim.text]
         found = next((one.id for one in self.articles if claim.article in (one.id, one.metadata.get("doi"))), None)
         if found is None:
             reason = next((said for said in self.unread if claim.article in said), None)
@@ -185,93 +184,79 @@ class Asked:
         return [found]
 
 
-def read_asked(given: Given, settings: Settings) -> Asked:
+def read_asked(given: Given) -> Asked:
     """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
 
     Raises UsageError if there are too few or too many, NotFound or InvalidData for what can't be read.
     """
-    from_store, claims = given.store is not None, given.claims
-    parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (claims is None)
+    from_store, file = given.store is not None, given.claims
+    parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (file is None)
     if len(given.arguments) != len(parts):
         expected = " and ".join(parts) or "no further arguments"
         raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
-    rows = list(_rows(claims)) if claims is not None else []
-    text = argument_text(given.arguments[-1]).strip() if claims is None else None
-    if text == "":
-        raise UsageError("the claim is empty")
-    wanted = frozenset(given.article) or None
-    if from_store:
-        articles, unread, found = _of_store(settings, wanted, rows, text)
+    if file is not None:
+        claims = list(_rows(file))
+    elif text := argument_text(given.arguments[-1]).strip():
+        claims = [AskedClaim("", text, None)]
     else:
-        (articles, unread), found = _of_files(given.arguments[0], wanted), None
-    missing = sorted((wanted or frozenset()) - {one.id for one in articles})
+        raise UsageError("the claim is empty")
+    asked = _of_store(given, claims) if from_store else _of_files(given, claims)
+    missing = sorted(set(given.article) - {one.id for one in asked.articles})
     if missing:
-        raise NotFound(f"there is no article {missing[0]!r}" + (f": {unread[0]}" if unread else ""))
-    if not articles:
-        raise InvalidData(unread[0] if unread else "there are no articles")
+        raise NotFound(f"there is no article {missing[0]!r}" + (f": {asked.unread[0]}" if asked.unread else ""))
+    if not asked.articles:
+        raise InvalidData(asked.unread[0] if asked.unread else "there are no articles")
     if not given.quiet:
-        notice(*(f"skipped {reason}" for reason in unread[:MOST_UNREAD]))
-        if len(unread) > MOST_UNREAD:
-            notice(f"skipped {len(unread) - MOST_UNREAD:,} more files")
-    return Asked(articles, unread, text, rows, found)
+        notice(*(f"skipped {reason}" for reason in asked.unread[:MOST_UNREAD]))
+        if len(asked.unread) > MOST_UNREAD:
+            notice(f"skipped {len(asked.unread) - MOST_UNREAD:,} more files")
+    return asked
 
 
-def _of_files(source: str, only: frozenset[str] | None) -> tuple[list[Article], list[str]]:
+def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:
     from ..ingest import Reject, full_texts
 
     articles: dict[str, Article] = {}
     unread: list[str] = []
-    for one in full_texts(source, only):
+    for one in full_texts(given.arguments[0], frozenset(given.article) or None):
         if isinstance(one, Reject):
             unread.append(f"{one.file}: {one.reason}")
         elif one.id in articles:
             unread.append(f"two files have the article {one.id!r}. The first was kept")
         else:
             articles[one.id] = one
-    return list(articles.values()), unread
+    return Asked(list(articles.values()), unread, claims)
 
 
-def _of_store(
-    settings: Settings, only: frozenset[str] | None, rows: Sequence[AskedClaim], text: str | None
-) -> tuple[list[Article], list[str], dict[str, list[str]]]:
-    """The articles of a store that are asked, and why others can't be used.
-
-    Then for each claim that names none those that it is asked of: the `FOUND` that share most words with it, of all or
-    of `only`.
-    """
+def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
+    """Claims that name no article are asked of the `FOUND` that share most words with them, or of --article's."""
     from ..articles.stored import FULL_TEXT, articles_of
     from ..core.stages import Bm25
     from ..core.types import Query
-    from ..search import Search, answer, open_store
-    from ..search.missing import no_store
+    from ..search import Search, answer
 
-    open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
-    named = {row.article for row in rows if row.article is not None}
-    with open_store(settings) as store:
-        if store.info() is None:
-            raise no_store(store.name)
-        found: dict[str, list[str]] = {}
-        if only is None and open_claims:
-            queries, retrievers = [Query(one) for one in open_claims], {"bm25": Bm25(depth=FOUND)}
+    found = {one.text: sorted(given.article) for one in claims if one.article is None}
+    with opened_store(given.store) as store:
+        if found and not given.article:
+            queries, retrievers = [Query(one) for one in found], {"bm25": Bm25(depth=FOUND)}
             search = Search(queries, retrievers, k=FOUND, filters=[FULL_TEXT], details=False)
-            for one, ranking in zip(open_claims, answer(store, search), strict=True):
+            for one, ranking in zip(list(found), answer(store, search), strict=True):
                 if isinstance(ranking, CcheckError):
                     raise ranking
                 found[one] = [hit.document.id for hit in ranking.hits]
-        else:
-            found = {one: sorted(only or ()) for one in open_claims}
-        wanted = sorted({*named, *(only or ()), *(one for some in found.values() for one in some)})
+        named = [one.article for one in claims if one.article is not None]
+        wanted = sorted({*named, *given.article, *(one for some in found.values() for one in some)})
         documents = store.get(wanted)
-        articles, unread = articles_of(documents[one] for one in wanted if one in documents)
-        if not articles and not unread:
-            other = next((one for one in wanted if one in documents), None)
-            raise NotFound(
-                f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
-                if other is not None
-                else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
-            )
-        read = {one.id for one in articles}
-        return articles, unread, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()}
+    articles, unread = articles_of(documents[one] for one in wanted if one in documents)
+    if not articles and not unread:
+        other = next((one for one in wanted if one in documents), None)
+        raise NotFound(
+            f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
+            if other is not None
+            else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
+        )
+    read = {one.id for one in articles}
+    return Asked(articles, unread, claims, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()})
 
 
 def _rows(file: str) -> Iterator[AskedClaim]:
@@ -301,22 +286,26 @@ def answer_all(
     asked: Asked,
     key: str,
     find: Callable[[str, list[str]], Sequence[Any]],
-    told: Callable[[Any], Told],
+    show: Callable[[int, Any, str], None],
     nothing: str,
 ) -> None:
     """Print what `find` gives for the claim, or an object for each claim of the file with it under `key`.
 
-    `told` puts one thing found into words, and `nothing` says why there is none. Raises Incomplete if some claims could
-    not be answered.
+    `show` prints one thing found for people to read, and `nothing` says why there is none. Raises Incomplete if some
+    claims could not be answered.
     """
-    if asked.claim is not None:
-        found = [(one, told(one)) for one in find(asked.claim, [one.id for one in asked.articles])[: given.k]]
-        several = len(asked.articles) > 1
+
+    def as_json(one: Any, several: bool) -> dict[str, Any]:
+        return {**one.to_dict(), **({"article": one.article} if several else {})}
+
+    if given.claims is None:
+        (claim,) = asked.claims
+        found, several = find(claim.text, asked.scope(claim))[: given.k], len(asked.articles) > 1
         if given.as_json:
-            print_json([one.alone | ({"article": raw.article} if several else {}) for raw, one in found])
+            print_json([as_json(one, several) for one in found])
         else:
-            for number, (raw, one) in enumerate(found, 1):
-                one.show(number, raw.article if several else "")
+            for number, one in enumerate(found, 1):
+                show(number, one, one.article if several else "")
         if not found and not given.quiet:
             notice(nothing)
         return
@@ -325,9 +314,9 @@ def answer_all(
         for done, claim in enumerate(asked.claims, 1):
             row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article, key: []}
             try:
-                for one in find(claim.text, asked.scope(claim))[: given.k]:
-                    row[key].append(told(one).in_row | ({"article": one.article} if claim.article is None else {}))
-                print_json(row if row[key] else row | {"reason": nothing})
+                found = find(claim.text, asked.scope(claim))[: given.k]
+                row[key] = [as_json(one, claim.article is None) for one in found]
+                print_json(row if found else row | {"reason": nothing})
             except CcheckError as error:
                 errors.append(error)
                 print_json(row | {"error": str(error)})
@@ -339,39 +328,19 @@ def answer_all(
         raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One thing found: as an object of the answer to a single claim, to a claim of a file, and for people to read."""
-
-    alone: dict[str, Any]
-    in_row: dict[str, Any]
-    show: Callable[[int, str], None]
-
-
-def _figure(one: RankedElement) -> Told:
+def _show_figure(number: int, one: RankedElement, article: str) -> None:
     from rich.text import Text
 
-    element = one.element
-    why = {"why": [why.to_dict() for why in one.why]}
-    task = {"id": element.task_id, "rank": one.rank, "score": one.score} | why
-
-    def show(number: int, article: str) -> None:
-        where = f"  {printable(article)}" if article else ""
-        stdout().print(Text.assemble(f"{number:>3}  ", (printable(element.label), "bold"), f"  {one.score:.3f}{where}"))
-        print_hanging(stdout(), "     ", printable(element.caption[:300]), 5)
-        if element.image:
-            stdout().print(Text(f"     image: {printable(element.image)}"), soft_wrap=True)
-        for reason in one.why:
-            print_hanging(stdout(), f"     {reason.granularity}: ", printable(reason.text), 7)
-
-    own = {"id": element.id, "task_id": element.task_id, "label": element.label, "rank": one.rank, "score": one.score}
-    return Told(task, own | why, show)
+    where = f"  {printable(article)}" if article else ""
+    stdout().print(Text.assemble(f"{number:>3}  ", (printable(one.element.label), "bold"), f"  {one.score:.3f}{where}"))
+    print_hanging(stdout(), "     ", printable(one.element.caption[:300]), 5)
+    if one.element.image:
+        stdout().print(Text(f"     image: {printable(one.element.image)}"), soft_wrap=True)
+    for reason in one.why:
+        print_hanging(stdout(), f"     {reason.granularity}: ", printable(reason.text), 7)
 
 
-def _passage(one: GroundingPassage) -> Told:
-    def show(number: int, article: str) -> None:
-        where = " · ".join(filter(None, [article, one.section]))
-        stdout().print(f"{number:>3}  {one.score:.3f}  {where}", markup=False)
-        print_hanging(stdout(), "     ", one.text, 5)
-
-    return Told(one.to_dict(), one.to_dict(), show)
+def _show_passage(number: int, one: GroundingPassage, article: str) -> None:
+    where = " · ".join(filter(None, [article, one.section]))
+    stdout().print(f"{number:>3}  {one.score:.3f}  {where}", markup=False)
+    print_hanging(stdout(), "     ", one.text, 5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,10 @@ from .common import print_answer, print_fields, print_json, replacements, resolv
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
+
+
+LANGUAGE_MODEL = "language model"
+"""The kind of a model that a server has."""
 
 
 @click.group()
@@ -41,7 +47,7 @@ def list_(*, as_json: bool = opt.as_json) -> None:
 
     settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
-    lacks = {recipe.name: [name for name, why in parts_here(recipe, settings) if why] for recipe in found}
+    lacks = {recipe.name: _lacking(recipe, settings) for recipe in found}
     if as_json:
         for recipe in found:
             print_json(recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]})
@@ -50,39 +56,32 @@ def list_(*, as_json: bool = opt.as_json) -> None:
     print_fields(stdout(), {recipe.name: recipe.description + said[recipe.name] for recipe in found})
 
 
-def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
-    """The models that a recipe can't run without, each with why it is not available here; empty if all are.
+def _lacking(recipe: Recipe, settings: Settings) -> list[str]:
+    """What a recipe can't run without and is not here. Asks neither the hub nor the servers of language models."""
+    from ..core.settings import Settings as Defaults
 
-    Asks neither the hub nor the servers of language models.
-    """
+    optional = {name for stage in recipe.stages() if not getattr(stage, "required", True) for name, _ in stage.uses()}
+    models = {name: one for name, one in _models(recipe).items() if name not in optional}
+    lacking = [name for name, (kind, path) in models.items() if kind != LANGUAGE_MODEL and path is None]
+    if settings.llm_api_key is None and settings.llm_base_url == Defaults.model_fields["llm_base_url"].default:
+        named = [name for name, (kind, _) in models.items() if kind == LANGUAGE_MODEL]
+        asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
+        lacking += named or (["a language model (--llm)"] if asks and not lacking else [])
+    return lacking
+
+
+def _models(recipe: Recipe) -> dict[str, tuple[str, Path | None]]:
+    """The models that a recipe names, each with its kind and its folder; None for what is not on this machine."""
     from ..core.models import find_model
     from ..core.recipe import models_used
 
-    optional = {name for stage in recipe.stages() if not getattr(stage, "required", True) for name, _ in stage.uses()}
-    parts = []
+    found: dict[str, tuple[str, Path | None]] = {}
     for model, kind in models_used(recipe).items():
-        if model in optional:
-            continue
-        why = ""
-        if kind == "language model":
-            why = _no_language_model(settings)
-        else:
-            try:
-                find_model(model, download=False, tokenizer_only=kind == "tokenizer")
-            except NotFound:
-                why = "it is not installed"
-        parts.append((model, why))
-    asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
-    if asks and not any(why for _, why in parts) and (why := _no_language_model(settings)):
-        parts.append(("a language model (--llm)", why))
-    return parts
-
-
-def _no_language_model(settings: Settings) -> str:
-    from ..core.settings import Settings as Defaults
-
-    default = settings.llm_base_url == Defaults.model_fields["llm_base_url"].default
-    return "OPENAI_API_KEY or OPENAI_BASE_URL is not set" if default and settings.llm_api_key is None else ""
+        found[model] = kind, None
+        if kind != LANGUAGE_MODEL:
+            with suppress(NotFound):
+                found[model] = kind, find_model(model, download=False, tokenizer_only=kind == "tokenizer").path
+    return found
 
 
 @opt.command
@@ -114,8 +113,7 @@ def check(
     """
     from ..core.adjust import printed, resolved
     from ..core.errors import MissingExtra
-    from ..core.models import find_model
-    from ..core.recipe import load_recipe, models_used, ways_to_get
+    from ..core.recipe import load_recipe, ways_to_get
     from ..core.stages import ModelStage
     from ..rerank.open import AUTO, choose_model
 
@@ -125,16 +123,11 @@ def check(
         load_recipe(f"{name}:{ablation}")  # raises what keeps it from running
     models: dict[str, str] = {}
     missing = False
-    for model, kind in models_used(recipe).items():
-        if kind == "language model":
-            models[model] = "language model, on the configured server"
-            continue
-        try:
-            found = find_model(model, download=False, tokenizer_only=kind == "tokenizer")
-            models[model] = f"{kind}, {found.path}"
-        except NotFound:
-            missing = True
-            models[model] = f"{kind}, not installed: {ways_to_get(recipe, model)}"
+    for model, (kind, path) in _models(recipe).items():
+        lacks = kind != LANGUAGE_MODEL and path is None
+        missing = missing or lacks
+        where = "on the configured server" if kind == LANGUAGE_MODEL else str(path)
+        models[model] = f"{kind}, {f'not installed: {ways_to_get(recipe, model)}' if lacks else where}"
     for stage in recipe.rerankers.values():
         if isinstance(stage, ModelStage) and stage.model == AUTO:
             part = AUTO if stage.required else f"{AUTO} (optional)"

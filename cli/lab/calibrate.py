@@ -40,7 +40,7 @@ def calibrate(asked: Calibrate) -> None:
 
     \b
     ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
-    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --kind isotonic
+    ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --json
 
     PAIRS is a JSON Lines file with claim, evidence and label. With --corpus it can have doc_id instead of evidence, or
     be SciFact's own file of claims. The error is the expected calibration error: the average

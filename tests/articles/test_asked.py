@@ -46,7 +46,7 @@ def test_a_model_orders_the_elements_from_the_best_sentences(paper: Path, monkey
     with model(monkeypatch, {"order": [2, 3]}) as llm:
         ran = ccheck("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     assert ran.code == 0, ran.err
-    assert [one["id"] for one in json.loads(ran.out)] == ["FIG 2", "TAB 1", "FIG 1"]
+    assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "TAB 1", "FIG 1"]
     (request,) = llm.requests
     assert kind_of(request) == "ElementOrder"
     asked = user_text(request)
@@ -74,7 +74,7 @@ def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(
 ) -> None:
     arguments = ("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     with model(monkeypatch, {"order": [9]}, {"order": [1]}) as llm:
-        assert json.loads(ccheck(*arguments).out)[0]["id"] == "FIG 1"
+        assert json.loads(ccheck(*arguments).out)[0]["task_id"] == "FIG 1"
         assert "9 is not one of the numbers 1 to 3" in json.dumps(llm.requests[1]["messages"])
     with model(monkeypatch, {"order": [9]}) as llm:
         ran = ccheck(*arguments, "--llm", "another")
@@ -88,7 +88,7 @@ def test_a_model_says_what_each_element_presents(paper: Path, monkeypatch: pytes
         arguments = ("--recipe", "context24-figures:bm25-rephrased", "--llm", "m", "--json")
         ran = ccheck("figures", paper, CLAIM, *arguments)
     assert ran.code == 0, ran.err
-    assert [one["id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
+    assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
     assert [kind_of(request) for request in llm.requests] == ["Description"] * 3
     assert {request["model"] for request in llm.requests} == {"m"}, "--llm wins over the recipe's model"
     assert 'Label: "FIG 1"' in user_text(llm.requests[0]) and "Snails of the coast grew" in user_text(llm.requests[0])

@@ -66,7 +66,7 @@ def test_images_are_ranked_by_their_cosine_to_the_claim(clip: Path, paper: Path)
     arguments = ("--recipe", "context24-figures:images", "--replace", f"{PUBLISHED}={clip}", "--json")
     ran = ccheck("figures", paper, CLAIM, *arguments)
     assert ran.code == 0, ran.err
-    found = {one["id"]: one["score"] for one in json.loads(ran.out)}
+    found = {one["task_id"]: one["score"] for one in json.loads(ran.out)}
     wanted = {
         "FIG 1": cosine(clip, paper.with_name("g1.tif")),
         "FIG 2": cosine(clip, paper.parent / "figures" / "snails" / "FIG 2.png"),
@@ -76,7 +76,7 @@ def test_images_are_ranked_by_their_cosine_to_the_claim(clip: Path, paper: Path)
     # A file that is not an image is named and left out.
     paper.with_name("g1.tif").write_text("not an image")
     ran = ccheck("figures", paper, CLAIM, *arguments)
-    assert [one["id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
+    assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
     assert "g1.tif can't be read" in ran.err
 
 
@@ -90,7 +90,7 @@ def test_without_images_or_model_it_says_so_or_goes_on_with_words(tmp_path: Path
     )
     ran = ccheck("figures", tmp_path / "snails.xml", CLAIM, "--recipe", recipe, "--json")
     assert ran.code == 0 and "without the run seen: no figure or table has an image here" in ran.err
-    assert json.loads(ran.out)[0]["id"] == "FIG 2"
+    assert json.loads(ran.out)[0]["task_id"] == "FIG 2"
     alone = ("figures", tmp_path / "snails.xml", CLAIM, "--recipe", "context24-figures:images")
     assert (ran := ccheck(*alone)).code == 4 and "--images FOLDER" in ran.err
     assert ccheck(*alone, "--images", tmp_path / "none").code == 4

@@ -67,12 +67,8 @@ def test_figures_of_a_file_of_claims(papers: Path) -> None:
 
 def test_figures_and_passages_of_one_claim(papers: Path) -> None:
     [found] = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "--json", "-k", "1").objects
-    assert [(one["id"], one["rank"]) for one in found] == [("FIG 2", 1)] and set(found[0]) == {
-        "id",
-        "rank",
-        "score",
-        "why",
-    }
+    assert [(one["task_id"], one["rank"]) for one in found] == [("FIG 2", 1)]
+    assert set(found[0]) == {"id", "task_id", "label", "rank", "score", "why"}
     [passages] = ccheck("passages", papers / "snails.xml", "The moss was eaten at night.", "--json").objects
     assert set(passages[0]) == {"text", "start", "end", "section", "score"} and passages[0]["section"] == "Results"
     shown = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "-k", "1")
@@ -213,7 +209,7 @@ def test_own_json_is_ingested_as_a_full_text(tmp_path: Path) -> None:
             "context24-figures:no-dense",
             "--json",
         )
-        assert json.loads(found.out)[0]["id"] == "FIG 1", found.err
+        assert json.loads(found.out)[0]["task_id"] == "FIG 1", found.err
     assert (
         ccheck("figures", "--store", store, "--article", "plain", "moss", "--recipe", "context24-figures:no-dense").code
         == 4
