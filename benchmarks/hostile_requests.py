@@ -36,8 +36,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/rerank": {"query": "sea", "texts": TEXTS, "raw_scores": True, "return_text": True, "truncate": False, "top_n": 2},
     "/v1/rerank": {"query": "sea", "documents": TEXTS, "top_n": 2, "return_documents": True, "model": "tiny"},
     "/v2/rerank": {"query": "sea", "documents": TEXTS, "top_n": 2, "model": "tiny"},
-    "/embed": {"inputs": TEXTS, "normalize": True, "truncate": True},
-    "/v1/embeddings": {"input": TEXTS, "model": "tiny", "encoding_format": "float"},
 }
 VALUES: list[Any] = [
     *(None, True, -1, 0, 1e308, 2**70, "", "\x00", "\ud800", "[SEP]" * 50, "\u202e\u0301" * 500, "x" * 100_000),

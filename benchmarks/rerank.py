@@ -323,8 +323,8 @@ def scorer(
         def score(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:
             encoded = ours.encode(query, passages)
             values = ours.score(encoded)
-            sequences = [sequence for one in encoded for sequence in one.sequences]
-            prefixes = [one.prefix if causal else 0 for one in encoded for _ in one.sequences]
+            sequences = [one.ids for one in encoded]
+            prefixes = [one.prefix if causal else 0 for one in encoded]
             (row,) = rows(sequences, prefixes, 1 << 40)
             spans = [(span.shared_end - span.shared_start, span.end - span.start) for span in row.spans]
             return values, {"shared": [span.end - span.start for span in row.shared], "sequences": spans}

@@ -87,7 +87,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
                     )
         finally:
             sidecar.stop(signal.SIGKILL)
-    tokens = statistics.mean(one.tokens for query, texts in asked for one in scorer.encode(query, texts))
+    tokens = statistics.mean(len(one.ids) for query, texts in asked for one in scorer.encode(query, texts))
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores, {device}; "
         f"{name if model else 'random weights'}, {requests} requests of {passages} passages of {tokens:.0f} tokens"

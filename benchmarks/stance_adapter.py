@@ -1,5 +1,5 @@
 """Training of the packaged stance model's adapter: low-rank changes of the packaged embedding model, which then reads
-claim and evidence together (`ccheck/encode/cross_encoder.py`).
+claim and evidence together (`ccheck/encode/numpy_bert.py`).
 
 `benchmarks/packaged_stance.py` calls it. The embedding model's own weights are in bfloat16 and are not trained. One
 thread and fixed seeds give the same adapter again on the same kind of processor.

@@ -18,8 +18,8 @@ from scipy.optimize import minimize
 from stance_pairs import FirstPairs, Judged, judged_pairs
 
 from ccheck.core.models import fingerprint
-from ccheck.encode.cross_encoder import load_cross_encoder
-from ccheck.encode.numpy_bert import read_bert_folder
+from ccheck.encode.bert_folder import read_bert_folder
+from ccheck.encode.numpy_bert import load_cross_encoder
 from ccheck.verdict.packaged_model import Together, put_together
 
 FIRST = {"most": 144, "rate": 1.3e-3, "warm": 40, "stop": 600}

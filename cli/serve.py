@@ -37,9 +37,6 @@ class Served:
         heading=opt.EVERYDAY,
         required=True,
     )
-    embedding_model: str | None = opt.option(
-        "Embedding model to serve as well, at /v1/embeddings and /embed.", "NAME|FOLDER"
-    )
     device: str | None = opt.option("Device that models run on: cpu, cuda or mps. By default the fastest.", "NAME")
     host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
     port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080)
@@ -56,9 +53,6 @@ class Served:
     )
     max_tokens: int | None = opt.option(
         "Longest pair of query and text, in tokens. By default the model's limit, at most 512.", least=32, most=131_072
-    )
-    long: Literal["cut", "windows"] = opt.option(
-        "What to do with long texts: cut them, or score them in windows and use the best score.", default="cut"
     )
     yes_token: str | None = opt.option("For an unknown decoder: the token whose logit is the score.", "TOKEN")
     prompt: str | None = opt.option("For an unknown decoder: the prompt after query and text.", "TEXT")
@@ -92,15 +86,15 @@ class Served:
 
 @opt.command(env="CCHECK_SERVE")
 def rerank(asked: Served) -> None:
-    """Serve rerankers and an embedding model over HTTP.
+    """Serve rerankers over HTTP.
 
     \b
     ccheck serve rerank --model BAAI/bge-reranker-v2-gemma --device cuda
     ccheck serve rerank --model ./my-reranker --port 8181
     CCHECK_RERANK_URL=http://127.0.0.1:8080 ccheck query "coffee is healthy"
 
-    Works with Elasticsearch and with clients of TEI, Cohere, Jina and OpenAI; docs/rerank-server.md lists the routes
-    and errors. Only this machine can reach the server unless you change --host. If CCHECK_SERVE_API_KEY is set, clients
+    Works with Elasticsearch and with clients of TEI, Cohere and Jina; docs/rerank-server.md lists the routes and
+    errors. Only this machine can reach the server unless you change --host. If CCHECK_SERVE_API_KEY is set, clients
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..core.models import require_models
@@ -115,8 +109,10 @@ def rerank(asked: Served) -> None:
     models = named_models(asked.model)
     listening = listen(asked.host, asked.port)
     with listening:
-        from ..rerank.server.config import Access, Limits
-        from ..rerank.server.load import load_app
+        from ..core.models import best_device
+        from ..rerank.load import batch_tokens_for
+        from ..rerank.server.app import load_app
+        from ..rerank.server.guard import Access, Limits
 
         def say(message: str) -> None:
             if not asked.quiet:
@@ -130,17 +126,16 @@ def rerank(asked: Served) -> None:
             asked.timeout,
             asked.connections,
             asked.head_timeout,
+            asked.batch_tokens or batch_tokens_for(asked.device or best_device()),
         )
         key = os.environ.get(KEY) or None
         app = load_app(
             models,
             Runtime(Settings(device=asked.device), say),
             ModelStage.model_validate({name: getattr(asked, name) for name in MODEL}),
-            limits=limits,
-            access=Access(key, (asked.host, *asked.allow_host)),
-            embedding_model=asked.embedding_model,
-            batch_tokens=asked.batch_tokens,
-            canary=asked.canary,
+            limits,
+            Access(key, (asked.host, *asked.allow_host)),
+            asked.canary,
         )
 
         def started(url: str) -> None:

@@ -268,7 +268,7 @@ class ModelStage(Stage):
     """Reorders documents with a model that reads claim and document together.
 
     `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
-    machine). A document that is longer than `max_tokens` allows is cut, or its best window is scored.
+    machine). A document that is longer than `max_tokens` allows is cut.
 
     With an `alpha`, which all rerankers can have, documents are ordered by alpha * before + (1 - alpha) * own, both
     scaled to 0..1 over those that it reads. `before` are the scores of the reranker before it, else of the retrieval.
@@ -281,7 +281,6 @@ class ModelStage(Stage):
     max_tokens: int | None = Field(
         default=None, ge=32, le=131_072, description="default: the model's own limit, at most 512"
     )
-    long: Literal["cut", "windows"] = "cut"
     cutoff_layer: int | None = Field(
         default=None, ge=1, le=1000, description="for layerwise models: the layer that scores"
     )
@@ -346,7 +345,6 @@ class EnsembleStage(Stage):
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents the models read")
     alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)
-    long: Literal["cut", "windows"] = "cut"
     required: bool = Field(default=True, description=_REQUIRED)
 
     def uses(self) -> Uses:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import InvalidData
-from ..core.layout import Embedding
+from ..core.layout import Embedding, SparseField
 from ..core.models import (
     FoundModel,
     cpu_has_bfloat16,
+    fingerprint,
     gpu_driver_here,
     load_encoder,
     models_installed,
     require_models,
 )
 from ..core.types import Vector
-from .numpy_bert import BertFolder, NumpyBert, load_bert, read_bert_folder
-from .spec import spec_of
+from .bert_folder import BertFolder, read_bert_folder
+from .numpy_bert import NumpyBert, load_bert, unit_length
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from ..core.runtime import Runtime
 
+Spec = TypeVar("Spec", Embedding, SparseField)
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
@@ -35,12 +38,7 @@ MANY = 256
 class Embedder:
     """An embedding model. Vectors are float32 of unit length, shape [texts, dimensions]."""
 
-    def __init__(
-        self,
-        found: FoundModel,
-        runtime: Runtime,
-        known: Embedding | None = None,
-    ) -> None:
+    def __init__(self, found: FoundModel, runtime: Runtime, known: Embedding | None = None) -> None:
         """The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
         weights. Raises MissingExtra for a model that needs sentence-transformers if it is not installed, NotFound
         without safetensors weights, InvalidData for a folder that holds no embedding model, and UsageError for a device
@@ -64,7 +62,8 @@ class Embedder:
     @functools.cached_property
     def _model(self) -> SentenceTransformer:
         self._runtime.loading(self.found.name)
-        return _load(self.found, self._device)
+        model: SentenceTransformer = load_encoder("SentenceTransformer", "an embedding model", self.found, self._device)
+        return model
 
     @functools.cached_property
     def _bert(self) -> NumpyBert | None:
@@ -79,7 +78,7 @@ class Embedder:
         have it (cosine to float32 at least .9995)."""
         many = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
         if self._bert is not None and not many:
-            return self._normalised(self._bert.encode(texts))
+            return unit_length(self._bert.encode(texts))
         import torch
 
         half = self._model.device.type == "cpu" and cpu_has_bfloat16()
@@ -88,7 +87,7 @@ class Embedder:
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
         if self._bert is not None:
-            return self._normalised(self._bert.encode(texts))
+            return unit_length(self._bert.encode(texts))
         return self._encode(self._model.encode_query, texts)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -96,7 +95,7 @@ class Embedder:
         if not texts:
             return []
         if self._bert is not None:
-            return self._bert.count_tokens(texts)
+            return [len(ids) for ids in self._bert.token_ids(texts)]
         ids = self._model.tokenizer(
             list(texts),
             add_special_tokens=False,
@@ -113,14 +112,8 @@ class Embedder:
             return np.zeros((0, self.spec.dimensions), np.float32)
         # sentence-transformers sorts what it is given by length before it makes batches.
         vectors = encode(list(texts), batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
-        return self._normalised(np.ascontiguousarray(vectors, np.float32))
-
-    def _normalised(self, vectors: Vector) -> Vector:
-        """Here and not in the model, which would round the lengths to bfloat16. A vector of zeros stays one."""
-        import numpy as np
-
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return vectors
+        # Here and not in the model, which would round the lengths to bfloat16.
+        return unit_length(np.ascontiguousarray(vectors, np.float32))
 
 
 def run_by_numpy(found: FoundModel, device: str | None) -> BertFolder | None:
@@ -128,15 +121,17 @@ def run_by_numpy(found: FoundModel, device: str | None) -> BertFolder | None:
     return read_bert_folder(found.path) if device in (None, "cpu") else None
 
 
-def load_embedder(
-    name: str,
-    runtime: Runtime,
-    known: Embedding | None = None,
-) -> Embedder:
+def load_embedder(name: str, runtime: Runtime, known: Embedding | None = None) -> Embedder:
     """Find a model; see `Embedder`. Raises MissingExtra, NotFound or InvalidData."""
     return runtime.once("embedder", name, make=lambda: Embedder(runtime.find(name), runtime, known))
 
 
-def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
-    model: SentenceTransformer = load_encoder("SentenceTransformer", "an embedding model", found, device)
-    return model
+def spec_of(found: FoundModel, known: Spec | None, describe: Callable[[str], Spec]) -> Spec:
+    """Returns `known`, renamed to the model that was found, if the weights are the same. Otherwise calls `describe`.
+
+    `describe` is given the weights' fingerprint, and may load them. Raises NotFound without safetensors weights.
+    """
+    identity = fingerprint(found.path)
+    if known is not None and known.fingerprint == identity:
+        return replace(known, model=found.name)
+    return describe(identity)

@@ -1,6 +1,10 @@
 """BERT-type embedding models run by numpy, with tokenizers and safetensors: no torch, which takes seconds to import.
 
 The vectors are those of sentence-transformers in float32, to about 1e-6.
+
+A model can also read two texts together, with a low-rank adapter and a head. The adapter is a safetensors file in
+float16. For a changed matrix W it holds `W.a`, shape [rank, in], and `W.b`, shape [out, rank]: W + b a takes its place.
+`head.weight`, shape [outputs, 2 * dimensions], and `head.bias` read the first token's vector and the mean of all.
 """
 
 from __future__ import annotations
@@ -8,88 +12,37 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import json
+import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..core.errors import InvalidData
-from ..core.special_tokens import words_only
-from .bert_layers import named, normalise, read_layer
-from .blas import in_threads, one_thread_each
+from .bert_folder import BertFolder, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
     import numpy as np
-    import tokenizers
     from numpy.typing import NDArray
+    from threadpoolctl import ThreadpoolController
 
     Floats = NDArray[np.float32]
 
 TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
-_POOLING = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-}
-_WEIGHTS = "model.safetensors"
-_USUAL: dict[str, Any] = {
-    "do_lower_case": False,
-    "transformer_task": "feature-extraction",
-    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
-    "module_output_name": "token_embeddings",
-}
-"""sentence-transformers' usual settings of a transformer. With any other value, numpy can't run the model."""
+_ROWS = 32
+"""Rows that stay in a processor's cache while a function of several steps is applied to them."""
+
+Linear = tuple["Floats", "Floats"]
+"""Weight, shape [out, in], and bias."""
 
 
-@dataclass(frozen=True, slots=True)
-class BertFolder:
-    """The facts that a folder states about its embedding model. `max_tokens` counts the two special tokens."""
-
-    path: Path
-    layers: int
-    heads: int
-    dimensions: int
-    epsilon: float
-    max_tokens: int
-    pooling: Literal["mean", "cls", "max"]
-
-
-def read_bert_folder(path: Path) -> BertFolder | None:
-    """The facts that `NumpyBert` needs about a sentence-transformers folder; None if it can't run the model.
-
-    It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
-    further modules and other settings are left to sentence-transformers.
-    """
-    try:
-        kinds = [(str(module["type"]).rpartition(".")[2], path / module["path"]) for module in _json(path, "modules")]
-        if [kind for kind, _ in kinds] not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-            return None
-        folder, pooling = kinds[0][1], _pooling(_json(kinds[1][1], "config"))
-        config, tokenizer = _json(folder, "config"), _json(folder, "tokenizer_config")
-        settings = _json(folder, "sentence_bert_config")
-        window = settings.pop("max_seq_length", None) or tokenizer["model_max_length"]
-        runs = (
-            config["model_type"] == "bert"
-            and config["hidden_act"] == "gelu"
-            and config.get("position_embedding_type", "absolute") == "absolute"
-            and not config.get("is_decoder")
-            and all(_USUAL[name] == value for name, value in settings.items())
-            and not _has_prompts(path)
-            and 2 < window <= config["max_position_embeddings"]
-            and _has_float32(folder / _WEIGHTS)
-            and _plain_tokenizer(folder / "tokenizer.json", tokenizer)
-        )
-        if not runs or pooling is None:
-            return None
-        layers, heads, dimensions = (
-            int(config[name]) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
-        )
-        return BertFolder(folder, layers, heads, dimensions, float(config["layer_norm_eps"]), int(window), pooling)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
+CrossEncoder: TypeAlias = "Callable[[Sequence[tuple[str, str]]], Floats]"
+"""From pairs of texts to the outputs of the head, shape [pairs, outputs]."""
+Layer: TypeAlias = "Callable[[Floats, list[slice]], Floats]"
+"""From the states of all tokens, and where each text's are, to the next ones."""
 
 
 class NumpyBert:
@@ -101,17 +54,16 @@ class NumpyBert:
 
         self._folder = folder
         try:
-            weights = _read_weights(folder)
+            weights = read_weights(folder)
             self._words = weights["embeddings.word_embeddings.weight"]
-            self._layers = _layers(folder, weights)
+            self._layers = _read_layers(folder, weights)
             self._places = weights["embeddings.position_embeddings.weight"]
             self._types = weights["embeddings.token_type_embeddings.weight"]
-            self._norm = named(weights, "embeddings.LayerNorm")
-            self._tokenizer = _open_tokenizer(folder.path, len(self._words))
+            self._norm = _named(weights, "embeddings.LayerNorm")
+            self._tokenizer = open_tokenizer(folder.path, len(self._words))
             if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
                 raise ValueError("config.json does not describe its weights")
-            # Layers that do not fit each other show at once.
-            in_threads(self._try, [[0, 0]])
+            self._try()
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
 
@@ -120,35 +72,22 @@ class NumpyBert:
 
         Raises ValueError if these don't fit each other, and what `change` raises.
         """
-        weights = _read_weights(self._folder)
-        with one_thread_each():
+        weights = read_weights(self._folder)
+        with _one_thread_each():
             change(weights)
         made = copy.copy(self)
-        made._layers = _layers(self._folder, weights)
-        in_threads(made._try, [[0, 0]])
+        made._layers = _read_layers(self._folder, weights)
+        made._try()
         return made
 
-    def _read(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, special ones at its ends, cut at the model's window."""
-        most = self._folder.max_tokens
-        read = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
-        return [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in read]
-
-    def _try(self, ids: list[int]) -> None:
-        self._forward([ids])
+    def _try(self) -> None:
+        """Layers that do not fit each other show at once."""
+        with _one_thread_each():
+            self._states([[0, 0]])
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
-        import numpy as np
-
-        answer = np.empty((len(texts), self._folder.dimensions), np.float32)
-        ids = self._read(texts)
-
-        def fill(rows: list[int]) -> None:
-            answer[rows] = self._forward([ids[row] for row in rows])
-
-        in_threads(fill, list(_batches([len(one) for one in ids])))
-        return answer
+        return self._rows(self._each(self._read(texts), self._pool))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
         """Two texts are read as one: the vector of the first token and the mean of all, shape [pairs, 2 * dimensions].
@@ -157,7 +96,6 @@ class NumpyBert:
         """
         import numpy as np
 
-        answer = np.empty((len(pairs), 2 * self._folder.dimensions), np.float32)
         first, last = self._tokenizer.encode("").ids
         one, other = (self.token_ids([pair[side] for pair in pairs]) for side in (0, 1))
         ids, kinds = [], []
@@ -166,51 +104,22 @@ class NumpyBert:
             given = given[: most - 3 - len(mine)]
             ids.append([first, *mine, last, *given, last])
             kinds.append([0] * (len(mine) + 2) + [1] * (len(given) + 1))
-
-        def fill(rows: list[int]) -> None:
-            states, spans = self._states([ids[row] for row in rows], [kinds[row] for row in rows])
-            for row, span in zip(rows, spans, strict=True):
-                answer[row] = np.concatenate([states[span][0], states[span].mean(0)])
-
-        in_threads(fill, list(_batches([len(one) for one in ids])))
-        return answer
+        found = self._each(ids, lambda states: np.concatenate([states[0], states.mean(0)]), kinds)
+        return self._rows(found, 2)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of each text's tokens, not normalised, without the special ones at its ends: each of shape
         [tokens, dimensions]. There is one for each of `token_ids` that fits the model's window."""
-        ids = self._read(texts)
-        answer: list[Floats] = [self._words[:0]] * len(texts)
-
-        def fill(rows: list[int]) -> None:
-            states, spans = self._states([ids[row] for row in rows])
-            for row, span in zip(rows, spans, strict=True):
-                answer[row] = states[span][1:-1].copy()
-
-        in_threads(fill, list(_batches([len(one) for one in ids])))
-        return answer
+        return self._each(self._read(texts), lambda states: states[1:-1])
 
     def encode_alone(self, ids: Sequence[int]) -> Floats:
         """The vector of each of these tokens as a text of its own, shape [ids, dimensions]."""
-        import numpy as np
-
         first, last = self._tokenizer.encode("").ids
-        rows = len(ids)
-        answer = np.empty((rows, self._folder.dimensions), np.float32)
-
-        def fill(some: list[int]) -> None:
-            states, _ = self._states([(first, ids[row], last) for row in some])
-            answer[some] = states[1::3]
-
-        in_threads(fill, [list(range(at, min(at + 1024, rows))) for at in range(0, rows, 1024)])
-        return answer
+        return self._rows(self._each([(first, one, last) for one in ids], lambda states: states[1]))
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text's tokens, special ones left out; nothing is cut."""
         return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, special ones left out; nothing is cut."""
-        return [len(ids) for ids in self.token_ids(texts)]
 
     @property
     def vocabulary(self) -> int:
@@ -223,12 +132,34 @@ class NumpyBert:
         made: int | None = self._tokenizer.token_to_id(self._tokenizer.model.unk_token)
         return made
 
-    def _forward(self, ids: Sequence[Sequence[int]]) -> Floats:
-        """The pooled vectors of texts, as ids."""
+    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, special ones at its ends, cut at the model's window."""
+        most = self._folder.max_tokens
+        read = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        return [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in read]
+
+    def _each(
+        self,
+        ids: Sequence[Sequence[int]],
+        take: Callable[[Floats], Floats],
+        kinds: Sequence[Sequence[int]] | None = None,
+    ) -> list[Floats]:
+        """What `take` makes of each text's states, shape [tokens, dimensions]. Batches run in threads."""
+        found: list[Floats] = [self._words[0]] * len(ids)
+
+        def fill(rows: list[int]) -> None:
+            some = None if kinds is None else [kinds[row] for row in rows]
+            states, spans = self._states([ids[row] for row in rows], some)
+            for row, span in zip(rows, spans, strict=True):
+                found[row] = take(states[span]).copy()  # a view would keep the whole batch
+
+        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        return found
+
+    def _rows(self, vectors: Sequence[Floats], widths: int = 1) -> Floats:
         import numpy as np
 
-        states, spans = self._states(ids)
-        return np.stack([self._pool(states[span]) for span in spans])
+        return np.array(vectors, np.float32).reshape(len(vectors), widths * self._folder.dimensions)
 
     def _states(
         self, ids: Sequence[Sequence[int]], kinds: Sequence[Sequence[int]] | None = None
@@ -245,7 +176,7 @@ class NumpyBert:
         places = np.concatenate([np.arange(length) for length in lengths])
         states = self._words[np.concatenate(ids)] + self._places[places]
         states += self._types[0] if kinds is None else self._types[np.concatenate(kinds)]
-        normalise(states, self._norm, self._folder.epsilon)
+        _normalise(states, self._norm, self._folder.epsilon)
         for layer in self._layers:
             states = layer(states, spans)
         return states, spans
@@ -257,10 +188,56 @@ class NumpyBert:
         return pooled
 
 
+def unit_length(vectors: Floats) -> Floats:
+    """The vectors, shape [..., dimensions], scaled to length 1 in place. A vector of zeros stays one."""
+    import numpy as np
+
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors
+
+
 @functools.lru_cache(maxsize=1)
 def load_bert(folder: BertFolder) -> NumpyBert:
     """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
     return NumpyBert(folder)
+
+
+@functools.lru_cache(maxsize=1)
+def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
+    """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
+
+    Raises InvalidData if one of the two is broken, or they do not fit each other.
+    """
+    import numpy as np
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        stored = {name: values.astype(np.float32) for name, values in load_file(adapter).items()}
+        weight, bias = stored.pop("head.weight"), stored.pop("head.bias")
+        if weight.shape != (len(bias), 2 * folder.dimensions) or not 16 <= most <= folder.max_tokens:
+            raise ValueError("its head does not fit the model")
+        if not all(np.isfinite(values).all() for values in (weight, bias, *stored.values())):
+            raise ValueError("it has values that are not numbers")
+    except (OSError, SafetensorError, LookupError, ValueError) as error:
+        raise InvalidData(f"{adapter} can't be loaded as an adapter: {error}") from error
+
+    def change(weights: dict[str, Floats]) -> None:
+        for name in {name.rpartition(".")[0] for name in stored}:
+            changed = weights[f"{name}.weight"] + stored[f"{name}.b"] @ stored[f"{name}.a"]
+            weights[f"{name}.weight"] = changed
+
+    try:
+        bert = load_bert(folder).changed(change)
+    except (LookupError, ValueError) as error:
+        raise InvalidData(f"{adapter} does not fit the model in {folder.path}: {error}") from error
+
+    def outputs(pairs: Sequence[tuple[str, str]]) -> Floats:
+        made: Floats = bert.encode_pairs(pairs, most) @ weight.T
+        made += bias
+        return made
+
+    return outputs
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -277,115 +254,160 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-# -- folders
+# -- layers
 
 
-def _layers(folder: BertFolder, weights: dict[str, Floats]) -> list[Callable[[Floats, list[slice]], Floats]]:
-    return [read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
+def _read_layers(folder: BertFolder, weights: dict[str, Floats]) -> list[Layer]:
+    return [_read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
 
 
-def _read_weights(folder: BertFolder) -> dict[str, Floats]:
-    """All tensors, which must be in float32, read only and from the file's pages: what is not looked at is not read. A
-    claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for a broken file.
-    """
+def _read_layer(
+    weights: dict[str, Floats], number: int, heads: int, epsilon: float
+) -> Callable[[Floats, list[slice]], Floats]:
+    """A layer of the model: from the states of all tokens to the next ones."""
     import numpy as np
-    from safetensors import safe_open
 
-    file = folder.path / _WEIGHTS
-    with safe_open(file, framework="numpy"):
-        pass  # from here on, the header is known to be true
-    header, start = _header(file)
-    stored = np.asarray(np.memmap(file, np.uint8, "r", start))
-    return {
-        name: stored[slice(*tensor["data_offsets"])].view(np.float32).reshape(tensor["shape"])
-        for name, tensor in header.items()
-    }
+    name = f"encoder.layer.{number}"
+    parts = [_named(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
+    dimensions = parts[0][0].shape[0]
+    scale = np.float32(1 / math.sqrt(dimensions // heads))
+    inside = np.concatenate([weight for weight, _ in parts]), np.concatenate([bias for _, bias in parts])
+    # The queries' scale is put into the weights.
+    inside[0][:dimensions] *= scale
+    inside[1][:dimensions] *= scale
+    outside, attention_norm = (_named(weights, f"{name}.attention.output.{part}") for part in ("dense", "LayerNorm"))
+    wide, narrow = _named(weights, f"{name}.intermediate.dense"), _named(weights, f"{name}.output.dense")
+    norm = _named(weights, f"{name}.output.LayerNorm")
+
+    def layer(states: Floats, spans: list[slice]) -> Floats:
+        mixed = _attention(_linear(states, inside), spans, heads)
+        attended = _linear(mixed, outside)
+        attended += states
+        _normalise(attended, attention_norm, epsilon)
+        hidden = _linear(attended, wide)
+        _gelu(hidden)
+        result = _linear(hidden, narrow)
+        result += attended
+        _normalise(result, norm, epsilon)
+        return result
+
+    return layer
 
 
-def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
-    """How the vectors of tokens become one; None for several ways together, and for others."""
-    modes = config.get("pooling_mode")
-    if modes is None:
-        modes = [
-            _POOLING.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on is True
-        ]
-    modes = [modes] if isinstance(modes, str) else modes
-    return modes[0] if len(modes) == 1 and modes[0] in _POOLING.values() else None
+def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
+    """`inside` has query, key and value of each token side by side."""
+    import numpy as np
+
+    dimensions = inside.shape[1] // 3
+    mixed = np.empty((len(inside), dimensions), np.float32)
+    for span in spans:
+        parts = inside[span].reshape(-1, 3, heads, dimensions // heads)
+        query, key, value = (parts[:, number].transpose(1, 0, 2) for number in range(3))
+        shares = query @ key.transpose(0, 2, 1)
+        shares -= shares.max(-1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(-1, keepdims=True)
+        mixed[span] = (shares @ value).transpose(1, 0, 2).reshape(-1, dimensions)
+    return mixed
 
 
-def _has_float32(file: Path) -> bool:
-    """Whether all weights are in float32, by the file's header."""
-    header, _ = _header(file)
-    return "encoder.layer.0.attention.self.query.weight" in header and all(
-        tensor["dtype"] == "F32" for tensor in header.values()
+def _linear(states: Floats, layer: Linear) -> Floats:
+    made: Floats = states @ layer[0].T
+    made += layer[1]
+    return made
+
+
+def _normalise(states: Floats, norm: Linear, epsilon: float) -> None:
+    """Layer normalisation, in place."""
+    import numpy as np
+
+    for rows in _blocks(states, 8 * _ROWS):
+        rows -= rows.mean(-1, keepdims=True)
+        variance = np.einsum("ij,ij->i", rows, rows) / np.float32(rows.shape[1])
+        rows /= np.sqrt(variance + np.float32(epsilon))[:, None]
+        rows *= norm[0]
+        rows += norm[1]
+
+
+# erf(x) in float32 is x P(x²) / Q(x²) for |x| < 4 and its sign beyond, as Eigen and XLA have it.
+_P = (
+    *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
+    *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+)
+_Q = (
+    *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
+    -1.42647390514189e-02,
+)
+
+
+def _gelu(states: Floats) -> None:
+    """x/2 (1 + erf(x/√2)), in place."""
+    import numpy as np
+
+    for rows in _blocks(states, _ROWS):
+        x = np.clip(rows * np.float32(math.sqrt(0.5)), -4, 4)
+        square = x * x
+        above, below = _polynomial(_P, square), _polynomial(_Q, square)
+        x *= above
+        x /= below
+        x += 1
+        rows *= x
+        rows *= np.float32(0.5)
+
+
+def _polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
+    import numpy as np
+
+    made: Floats = x * np.float32(coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        made += np.float32(coefficient)
+        made *= x
+    made += np.float32(coefficients[-1])
+    return made
+
+
+def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
+    """Views of so many rows each."""
+    return (states[start : start + rows] for start in range(0, len(states), rows))
+
+
+def _named(weights: dict[str, Floats], name: str) -> Linear:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+# -- threads
+
+
+_running = threading.Lock()
+"""How many threads a matrix product takes is a setting of the process."""
+
+
+@functools.cache
+def _library() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Matrix products take one thread each: several wait for each other, busily, longer than they calculate."""
+    with _running, _library().limit(limits=1):
+        yield
+
+
+def _in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
+    """Each batch in one thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    workers = min(
+        len(batches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-
-
-def _header(file: Path) -> tuple[dict[str, Any], int]:
-    """The tensors in a safetensors file's header, without those that the model does not use, and where their bytes
-    begin. The file starts with 8 bytes with the header's length, then JSON. Raises ValueError without a header."""
-    with file.open("rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        if size > os.fstat(stream.fileno()).st_size:
-            raise ValueError(f"{file} has no header")
-        header = json.loads(stream.read(size))
-    return {name: header[name] for name in header.keys() - {"__metadata__", "embeddings.position_ids"}}, 8 + size
-
-
-def _has_prompts(path: Path) -> bool:
-    """Whether the model puts words of its own before texts."""
-    file = path / "config_sentence_transformers.json"
-    settings = json.loads(file.read_bytes()) if file.is_file() else {}
-    return bool(settings.get("default_prompt_name")) or any((settings.get("prompts") or {}).values())
-
-
-def _plain_tokenizer(file: Path, config: dict[str, Any]) -> bool:
-    """Whether the tokenizer does what its own file says, whatever its configuration says beside it."""
-    kind, normalizer, _ = _tokenizer_facts(file)
-    return bool(
-        kind == "WordPiece"
-        and normalizer["type"] == "BertNormalizer"
-        and config.get("do_lower_case", True) == normalizer["lowercase"]
-        and config.get("strip_accents") == normalizer["strip_accents"]
-        and config.get("tokenize_chinese_chars", True) == normalizer["handle_chinese_chars"]
-    )
-
-
-def _tokenizer_facts(file: Path) -> tuple[str, dict[str, Any], int]:
-    """The types of a tokenizer's model and of its first normaliser, and its tokens' highest id."""
-    status = file.stat()
-    return _read_tokenizer(file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-
-
-@functools.lru_cache(maxsize=8)
-def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
-    """`state` changes with the file, whose vocabulary takes longer to read than the rest of a folder."""
-    tokenizer = json.loads(file.read_bytes())
-    normalizer = tokenizer["normalizer"]
-    if normalizer["type"] == "Sequence":
-        normalizer = normalizer["normalizers"][0]
-    words = tokenizer["model"]["vocab"]
-    ids = list(words.values()) if isinstance(words, dict) else list(range(len(words)))
-    ids += [token["id"] for token in tokenizer.get("added_tokens") or ()]
-    return tokenizer["model"]["type"], normalizer, max(ids, default=0)
-
-
-def _open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
-    """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
-    import tokenizers
-
-    file = folder / "tokenizer.json"
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"tokenizer.json: {error}") from error
-    if _tokenizer_facts(file)[2] >= words:
-        raise ValueError(f"the tokenizer has more than the model's {words:,} words")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    words_only(tokenizer)
-    return tokenizer
-
-
-def _json(folder: Path, name: str) -> Any:
-    return json.loads((folder / f"{name}.json").read_bytes())
+    with _one_thread_each():
+        if workers < 2:
+            for batch in batches:
+                run(batch)
+            return
+        with ThreadPoolExecutor(workers, "ccheck-embed") as pool:
+            for _ in pool.map(run, batches):
+                pass

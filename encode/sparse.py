@@ -18,7 +18,7 @@ from ..core.errors import InvalidData
 from ..core.layout import SparseField
 from ..core.models import FoundModel, load_encoder, require_models
 from ..core.types import SparseVector
-from .spec import spec_of
+from .dense import spec_of
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +36,7 @@ _SPARSE_MODULES = ("SpladePooling", "SparseAutoEncoder", "SparseStaticEmbedding"
 class SparseEmbedder:
     """A sparse encoder."""
 
-    def __init__(
-        self,
-        found: FoundModel,
-        runtime: Runtime,
-        known: SparseField | None = None,
-    ) -> None:
+    def __init__(self, found: FoundModel, runtime: Runtime, known: SparseField | None = None) -> None:
         """The model is loaded when it is needed: now to learn its vocabulary, later where `known` has it of the same
         weights. Raises MissingExtra without sentence-transformers, NotFound without safetensors weights, InvalidData
         for a folder that holds no sparse encoder, and UsageError for a device that does not exist, here or when it
@@ -84,11 +79,7 @@ class SparseEmbedder:
         return list(_rows(encoded, len(texts), self.found.name))
 
 
-def load_sparse_embedder(
-    name: str,
-    runtime: Runtime,
-    known: SparseField | None = None,
-) -> SparseEmbedder:
+def load_sparse_embedder(name: str, runtime: Runtime, known: SparseField | None = None) -> SparseEmbedder:
     """Find a model; see `SparseEmbedder`. Raises MissingExtra, NotFound or InvalidData."""
     require_models("sparse retrieval")
     return runtime.once("sparse", name, make=lambda: SparseEmbedder(runtime.find(name), runtime, known))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..core.errors import CcheckError, UsageError
+from ..core.errors import CcheckError
 from ..core.stages import LateStage, RerankerStage
 from ..core.types import Hit, Ranking, Usage
 from .types import BatchReranker, Request, Reranker, Scores
@@ -46,7 +45,7 @@ def rerank_many(
         own = place.retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else {}
         past = _of_retrievers(head, own) or _before(head, earlier)
         order = interpolated(past, scores.values, stage.alpha) if stage.alpha else None
-        answers.append((reordered(ranking, scores, place.name, place.before, order), scores.usage))
+        answers.append((_reordered(ranking, scores, place, order), scores.usage))
     return answers
 
 
@@ -55,12 +54,8 @@ def interpolated(before: Sequence[float], own: Sequence[float], alpha: float) ->
 
     It is equation 5 of ClimateCheck's hybrid system (Kiepura and Lam, 2025), which calls the scores normalised and does
     not say how: scaled so, alpha is the share that it says, where sigmoids would be nearly equal for a model that is
-    sure. Equal scores are all 1. Raises UsageError for lists of different lengths or an alpha outside 0..1.
+    sure. Equal scores are all 1.
     """
-    if len(before) != len(own):
-        raise UsageError(f"{len(before)} scores can't be fused with {len(own)}")
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"alpha is {alpha:g}. It must be between 0 and 1")
     return [alpha * old + (1 - alpha) * new for old, new in zip(_scaled(before), _scaled(own), strict=True)]
 
 
@@ -97,27 +92,24 @@ def score_many(reranker: Reranker, requests: Sequence[Request]) -> list[Scores |
     """The scores of each request, together where the reranker can; an error in place of one that failed."""
     if isinstance(reranker, BatchReranker):
         return reranker.many(requests)
-    return [_caught(functools.partial(reranker, query, passages)) for query, passages in requests]
+    answers: list[Scores | CcheckError] = []
+    for query, passages in requests:
+        try:
+            answers.append(reranker(query, passages))
+        except CcheckError as error:
+            answers.append(error)
+    return answers
 
 
-def _caught(score: Callable[[], Scores]) -> Scores | CcheckError:
-    try:
-        return score()
-    except CcheckError as error:
-        return error
-
-
-def reordered(
-    ranking: Ranking, scores: Scores, name: str, before: str, order: Sequence[float] | None = None
-) -> Ranking:
+def _reordered(ranking: Ranking, scores: Scores, place: Place, order: Sequence[float] | None) -> Ranking:
     """The ranking with its first documents by their scores, or by an `order` in 0..1. Equal ones stay as they are."""
     head = [
         replace(
             hit,
             score=shown,
-            scores={**hit.scores, name: value},
-            ranks={before: hit.rank, **hit.ranks} if before not in hit.ranks else hit.ranks,
-            cut=(*hit.cut, name) if cut else hit.cut,
+            scores={**hit.scores, place.name: value},
+            ranks={place.before: hit.rank} | dict(hit.ranks),
+            cut=(*hit.cut, place.name) if cut else hit.cut,
         )
         for hit, value, shown, cut in zip(
             ranking.hits, scores.values, scores.normalized if order is None else order, scores.cut, strict=False
@@ -125,10 +117,7 @@ def reordered(
     ]
     by = scores.values if order is None else order
     head = [hit for _, hit in sorted(zip(by, head, strict=True), key=lambda pair: -pair[0])]
-    return Ranking(tuple(replace(hit, rank=rank) for rank, hit in enumerate([*head, *_below(head, ranking)], 1)))
-
-
-def _below(head: Sequence[Hit], ranking: Ranking) -> list[Hit]:
-    """The documents that were not read. Their scores are of another kind; none may be above the last that was read."""
+    # The documents that were not read have scores of another kind: none may be above the last that was read.
     lowest = head[-1].score if head else float("inf")
-    return [replace(hit, score=min(hit.score, lowest)) for hit in ranking.hits[len(head) :]]
+    below = [replace(hit, score=min(hit.score, lowest)) for hit in ranking.hits[len(head) :]]
+    return Ranking(tuple(replace(hit, rank=rank) for rank, hit in enumerate([*head, *below], 1)))

@@ -12,7 +12,6 @@ from ..core.errors import InvalidData
 from ..core.special_tokens import words_only_in
 from .decoder import by_length, padded
 from .encoder import token_types
-from .local import ModelScorer
 from .tokens import well_formed
 from .types import Encoded
 
@@ -44,7 +43,7 @@ class CrossEncoderModules:
             kept = features["attention_mask"][i].bool()
             ids = features["input_ids"][i][kept].tolist()
             second = features["token_type_ids"][i][kept].tolist().index(1) if self._types else 0
-            found.append(Encoded((tuple(ids),), len(ids) >= self._length, prefix=second))
+            found.append(Encoded(tuple(ids), len(ids) >= self._length, prefix=second))
         return found
 
     def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
@@ -81,9 +80,8 @@ def modules(path: Path) -> list[str]:
     return [] if found == [("", "Transformer")] else [kind for _, kind in found]
 
 
-def load(
-    name: str, path: Path, length: int, device: str, dtype: Any, batch_tokens: int, trust_remote_code: bool = False
-) -> ModelScorer:
+def load(path: Path, length: int, device: str, dtype: Any, trust_remote_code: bool) -> Any:
+    """sentence-transformers' own model of the folder, which reads special tokens in texts as words."""
     from sentence_transformers import CrossEncoder
 
     model = CrossEncoder(
@@ -95,5 +93,4 @@ def load(
         model_kwargs={"use_safetensors": True, "dtype": dtype},
     )
     words_only_in(model)
-    made = CrossEncoderModules(name, model.eval(), length, batch_tokens)
-    return ModelScorer(name, made.pairs, made, length)
+    return model.eval()

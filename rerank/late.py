@@ -11,8 +11,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from ..encode.late import LateEncoder
-from .types import Scores
-from .values import finite
+from .types import Scores, not_finite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +43,8 @@ class LateReranker:
         found = [frozenset(one.ids) for one in read]
         weights = rarity(claim.ids, found, self._encoder.special) if self._idf else [1.0] * len(claim.ids)
         values = [maxsim(claim.vectors, one.vectors, weights, self._window) for one in read]
-        finite(self.name, values)
+        if not all(map(math.isfinite, values)):
+            raise not_finite(self.name, values)
         return Scores(tuple(min(max(value, 0.0), 1.0) for value in values), tuple(one.cut for one in read), False)
 
     def values(self, query: str, passages: Sequence[str]) -> Sequence[float]:

@@ -31,19 +31,6 @@ _COPIED = (
 )
 
 
-def forward(body: Any, head: Any, settings: Any, batch_tokens: int) -> PackedDecoder:
-    """The model up to the layer that scores; those above are not loaded.
-
-    `head`: the weights of the layer's head, [size]; `settings`: what config.json says.
-    """
-    layers = Layers(
-        body,
-        embed_scale=float(settings.get("scale_emb", 1)),
-        residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
-    )
-    return PackedDecoder(layers, head.float(), batch_tokens)
-
-
 def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     """The layer that scores, by default the last. Raises UsageError or InvalidData if it has no head."""
     first, last = settings.get("start_layer", 8), settings["num_hidden_layers"]
@@ -59,10 +46,10 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     return cutoff_layer or int(last)
 
 
-def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any) -> tuple[Any, Any]:
-    """The layers up to the one that scores, as transformers' LlamaModel, and the weights of its head.
+def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any, batch_tokens: int) -> PackedDecoder:
+    """The forward pass up to the layer that scores, and its head. The layers above are not loaded.
 
-    Raises InvalidData if weights are missing or of another shape.
+    `settings`: what config.json says. Raises InvalidData if weights are missing or of another shape.
     """
     import torch
     from safetensors import safe_open
@@ -89,4 +76,9 @@ def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: A
         body.load_state_dict(weights, assign=True)
     except RuntimeError as error:
         raise InvalidData(f"the weights in {path} don't match its config.json: {error}") from error
-    return body.to(device).eval(), row[0]
+    layers = Layers(
+        body.to(device).eval(),
+        embed_scale=float(settings.get("scale_emb", 1)),
+        residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
+    )
+    return PackedDecoder(layers, row[0].float(), batch_tokens)

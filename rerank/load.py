@@ -27,11 +27,11 @@ from ..core.runtime import Runtime
 from ..core.stages import ModelStage
 from ..core.text import first_line
 from . import crossencoder, decoder, encoder, layerwise
+from .crossencoder import CrossEncoderModules
 from .decoder import PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
-from .local import ModelScorer
-from .tokens import Long, Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
-from .types import Forward
+from .tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
+from .types import Forward, Scorer
 
 DEFAULT_MAX_TOKENS = 512
 _BGE = Prompt(
@@ -63,18 +63,39 @@ _LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportErro
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*")
 
 
-def load_scorer(
-    name: str,
-    runtime: Runtime,
-    stage: ModelStage,
-    batch_tokens: int | None = None,
-) -> ModelScorer:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A folder, what its config.json says, and how it is to be loaded. `batch_tokens`: the ids in one forward pass."""
+
+    found: FoundModel
+    config: dict[str, Any]
+    stage: ModelStage
+    device: str
+    batch_tokens: int
+
+    @property
+    def dtype(self) -> Any:
+        import torch
+
+        if self.stage.dtype is not None or not self.device.startswith("cuda"):
+            return getattr(torch, self.stage.dtype or "float32")
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+    def length(self, most: int) -> int:
+        """The most ids of a pair. Raises UsageError if more are asked for than the model reads."""
+        wanted = self.stage.max_tokens
+        if wanted is not None and wanted > most:
+            raise UsageError(f"max_tokens is {wanted}: {self.found.name} reads at most {most}")
+        return wanted or min(DEFAULT_MAX_TOKENS, most)
+
+
+def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: int | None = None) -> Scorer:
     """Find a reranking model (a folder, or a name) and load it, with the options of a stage.
 
     `stage.max_tokens`: how many ids a pair may have; of decoders this is FlagEmbedding's `max_length`, to which the
     prompt is added. `prompt` and `yes_token`: how a decoder is asked that is not in `PROMPTS`. `trust_remote_code` runs
     the Python code beside the weights, which jina-reranker-v2 needs: only of an author whom you trust with this
-    machine. `batch_tokens`: the ids in one forward pass.
+    machine.
 
     Raises MissingExtra without torch, NotFound for a missing model or one without safetensors, UsageError for invalid
     options (or an unknown decoder without prompt and token), InvalidData for a folder that is not a reranker.
@@ -86,45 +107,28 @@ def load_scorer(
     config = _config(found)
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
-    is_decoder = architecture.endswith("ForCausalLM")
-    if not is_decoder and not parts and not architecture.endswith("ForSequenceClassification"):
+    decodes, layerwise_ = architecture.endswith("ForCausalLM"), architecture == layerwise.ARCHITECTURE
+    if not decodes and not parts and not architecture.endswith("ForSequenceClassification"):
         raise InvalidData(f"{found.name} is not a reranker: its config.json says {architecture}")
-    if not is_decoder and (stage.yes_token is not None or stage.prompt is not None):
+    if not decodes and (stage.yes_token is not None or stage.prompt is not None):
         raise UsageError(f"{found.name} is not a decoder ({architecture}): remove prompt and yes_token")
-    is_layerwise = architecture == layerwise.ARCHITECTURE
-    if stage.cutoff_layer is not None and not is_layerwise:
+    if stage.cutoff_layer is not None and not layerwise_:
         raise UsageError(f"{found.name} is not a layerwise model: remove cutoff_layer")
-    layer = layerwise.check(found.name, config, stage.cutoff_layer) if is_layerwise else 0
-    if parts and stage.long != "cut":
-        raise UsageError(f'{found.name} ({architecture}) can\'t read long passages in windows: use long = "cut"')
-    if config.get("auto_map") and not stage.trust_remote_code and not is_layerwise and not _is_known(config):
+    if config.get("auto_map") and not stage.trust_remote_code and not layerwise_ and not _is_known(config):
         raise UsageError(
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code. That code "
             "runs only if you trust it: use --trust-remote-code, and trust_remote_code = true for it in a recipe"
         )
-    asked = _prompt(found, config, stage.prompt, stage.yes_token) if is_decoder else _BGE
     if runtime.device is not None:
         check_device(runtime.device)
-    runtime.loading(found.name)
     device = runtime.device or best_device()
-    options = _Options(
-        found,
-        config,
-        device,
-        _dtype(device, stage.dtype),
-        stage.max_tokens,
-        stage.long,
-        batch_tokens or batch_tokens_for(device),
-        stage.trust_remote_code,
-    )
+    asked = _Asked(found, config, stage, device, batch_tokens or batch_tokens_for(device))
+    make = _crossencoder if parts else _layerwise if layerwise_ else _decoder if decodes else _encoder
+    runtime.loading(found.name)
     keep_few_shapes()
     with loading_quietly(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of a configuration's old spellings
-        if parts:
-            return _crossencoder(options)
-        if is_layerwise:
-            return _layerwise(options, asked, layer)
-        return _decoder(options, asked) if is_decoder else _encoder(options)
+        return make(asked)
 
 
 def is_decoder(name: str) -> bool:
@@ -132,61 +136,48 @@ def is_decoder(name: str) -> bool:
     return bool((_config(find_model(name)).get("architectures") or [""])[0].endswith("ForCausalLM"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    found: FoundModel
-    config: dict[str, Any]
-    device: str
-    dtype: str
-    max_tokens: int | None
-    long: Long
-    batch_tokens: int
-    trust_remote_code: bool
-
-
-def _decoder(options: _Options, asked: Prompt) -> ModelScorer:
-    model, tokenizer = _load(options, "AutoModelForCausalLM")
-    pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
-    yes = _token(options.found, tokenizer, asked.yes)
-    no = None if asked.no is None else _token(options.found, tokenizer, asked.no)
+def _decoder(asked: _Asked) -> Scorer:
+    prompt = _prompt(asked)
+    model, tokenizer = _load(asked, "AutoModelForCausalLM")
+    pairs = _prompt_pairs(asked, tokenizer, prompt, model.config.max_position_embeddings)
+    yes = _token(asked.found, tokenizer, prompt.yes)
+    no = None if prompt.no is None else _token(asked.found, tokenizer, prompt.no)
     packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
-    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, no, options.batch_tokens)
-    return ModelScorer(options.found.name, pairs, forward, pairs.length)
+    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, no, asked.batch_tokens)
+    return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
-def _crossencoder(options: _Options) -> ModelScorer:
-    import torch
-
-    found = options.found
-    _check_activation(found, _sentence_transformers(found, options.config))
-    length = _length(found, options.max_tokens, options.config.get("max_position_embeddings") or 1 << 20)
-    dtype = getattr(torch, options.dtype)
+def _crossencoder(asked: _Asked) -> Scorer:
+    found = asked.found
+    _check_activation(found, _sentence_transformers(asked))
+    length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
     try:
-        return crossencoder.load(
-            found.name, found.path, length, options.device, dtype, options.batch_tokens, options.trust_remote_code
-        )
+        model = crossencoder.load(found.path, length, asked.device, asked.dtype, asked.stage.trust_remote_code)
     except _LOADING as error:
         raise InvalidData(f"sentence-transformers can't load {found.name}: {first_line(error)}") from error
+    made = CrossEncoderModules(found.name, model, length, asked.batch_tokens)
+    return Scorer(found.name, made.pairs, made, length)
 
 
-def _layerwise(options: _Options, asked: Prompt, layer: int) -> ModelScorer:
-    import torch
-
-    config = options.config
-    tokenizer = _tokenizer(options)
-    pairs = _prompt_pairs(options, tokenizer, asked, config.get("max_position_embeddings", 2048))
-    body, head = layerwise.load(options.found.path, config, layer, options.device, getattr(torch, options.dtype))
-    forward = layerwise.forward(body, head, config, options.batch_tokens)
-    return ModelScorer(options.found.name, pairs, forward, pairs.length)
+def _layerwise(asked: _Asked) -> Scorer:
+    config, prompt = asked.config, _prompt(asked)
+    layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
+    pairs = _prompt_pairs(asked, _tokenizer(asked), prompt, config.get("max_position_embeddings", 2048))
+    forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
+    return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
-def _encoder(options: _Options) -> ModelScorer:
-    found = options.found
-    said = _sentence_transformers(found, options.config)
-    _check_labels(found, options.config, said)
-    model, tokenizer = _load(options, "AutoModelForSequenceClassification")
-    length = _length(found, options.max_tokens, _own_length(model.config, tokenizer))
-    pairs = encoder_pairs(tokenizer, model.config, length, long=options.long, said=bool(said))
+def _encoder(asked: _Asked) -> Scorer:
+    found, config, said = asked.found, asked.config, _sentence_transformers(asked)
+    labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
+    if labels != 1:
+        raise InvalidData(
+            f"{found.name} is a classifier with {labels} labels, but a reranker has one (is it a stance model?)"
+        )
+    _check_activation(found, said)
+    model, tokenizer = _load(asked, "AutoModelForSequenceClassification")
+    length = asked.length(int(min(positions(model.config) or 1 << 20, tokenizer.model_max_length)))
+    pairs = encoder_pairs(tokenizer, model.config, length, said=bool(said))
     if pairs is None:
         raise InvalidData(
             f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
@@ -194,14 +185,14 @@ def _encoder(options: _Options) -> ModelScorer:
     halves = pairs.template.types
     forward: Forward
     if _is_transformers_own(model) and encoder.packs(model.config):
-        forward = PackedEncoder(model, halves, options.batch_tokens)
+        forward = PackedEncoder(model, halves, asked.batch_tokens)
     else:
-        takes_types = takes_token_types(tokenizer, model)
-        forward = PaddedEncoder(model, halves if takes_types else None, options.batch_tokens)
-    return ModelScorer(found.name, pairs, forward, pairs.length)
+        types = halves if takes_token_types(tokenizer, model) else None
+        forward = PaddedEncoder(model, types, asked.batch_tokens)
+    return Scorer(found.name, pairs, forward, pairs.length)
 
 
-def encoder_pairs(tokenizer: Any, config: Any, length: int, *, long: Long = "cut", said: bool) -> SpecialPairs | None:
+def encoder_pairs(tokenizer: Any, config: Any, length: int, *, said: bool) -> SpecialPairs | None:
     """Pairs for an encoder; None where the tokenizer can't make any. `said`: sentence-transformers saved the model."""
     special = template(tokenizer)
     if special is None:
@@ -211,7 +202,6 @@ def encoder_pairs(tokenizer: Any, config: Any, length: int, *, long: Long = "cut
         tokeniser(tokenizer),
         special if types else replace(special, types=(0, 0)),
         length,
-        long,
         # A model that sentence-transformers did not save is what FlagReranker loads.
         "passage" if config.model_type == "xlm-roberta" and not said else "longer",
         tokenizer.truncation_side == "left",
@@ -231,9 +221,9 @@ def known_prompt(names: set[str]) -> Prompt | None:
     return next((prompt for name, prompt in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
 
 
-def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int) -> PromptPairs:
-    pairs = prompt_pairs(tokenizer, asked, options.long)
-    return replace(pairs, length=_length(options.found, options.max_tokens, places - pairs.longest))
+def _prompt_pairs(asked: _Asked, tokenizer: Any, prompt: Prompt, places: int) -> PromptPairs:
+    pairs = prompt_pairs(tokenizer, prompt)
+    return replace(pairs, length=asked.length(places - pairs.longest))
 
 
 def batch_tokens_for(device: str) -> int:
@@ -241,81 +231,70 @@ def batch_tokens_for(device: str) -> int:
     return 16_384 if device.startswith("cuda") else 4096
 
 
-def _dtype(device: str, wanted: str | None) -> str:
-    import torch
-
-    if wanted is not None or not device.startswith("cuda"):
-        return wanted or "float32"
-    return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-
-
 def _config(found: FoundModel) -> dict[str, Any]:
-    file = found.path / "config.json"
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidData(f"the model's {file} can't be read: {error}") from error
+    settings = _json(found.path / "config.json")
     if not isinstance(settings, dict):
-        raise InvalidData(f"the model's {file} is not a JSON object")
+        raise InvalidData(f"the model's {found.path / 'config.json'} is not a JSON object")
     return settings
 
 
-def _prompt(found: FoundModel, config: dict[str, Any], text: str | None, yes: str | None) -> Prompt:
-    known = known_prompt({found.name, Path(found.name).name, str(config.get("_name_or_path"))})
-    if known is not None:
-        return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
-    if text is None or yes is None:
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidData(f"the model's {file} can't be read: {error}") from error
+
+
+def _prompt(asked: _Asked) -> Prompt:
+    found, text, yes = asked.found, asked.stage.prompt, asked.stage.yes_token
+    known = known_prompt({found.name, found.path.name, str(asked.config.get("_name_or_path"))})
+    if known is None and (text is None or yes is None):
         raise UsageError(
             f"ccheck does not know the prompt of the causal model {found.name}: set prompt and yes_token "
             f"(known models: {', '.join(PROMPTS)})"
         )
-    return Prompt(text, yes)
+    known = known or Prompt("")
+    return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
 
 
-def _load(options: _Options, kind: str) -> tuple[Any, Any]:
+def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
-    import torch
     import transformers
 
-    name = options.found.name
+    name = asked.found.name
     try:
         model, loading = getattr(transformers, kind).from_pretrained(
-            options.found.path,
-            dtype=getattr(torch, options.dtype),
+            asked.found.path,
+            dtype=asked.dtype,
             use_safetensors=True,
-            trust_remote_code=options.trust_remote_code,
+            trust_remote_code=asked.stage.trust_remote_code,
             local_files_only=True,
             output_loading_info=True,
         )
     except _LOADING as error:
         raise InvalidData(f"transformers can't load {name}: {first_line(error)}") from error
-    missing = sorted(loading["missing_keys"])
-    if missing:
-        raise InvalidData(
-            f"the weights of {name} are not complete: {missing[0]} is missing"
-            + (f" and {len(missing) - 1} more" if missing[1:] else "")
-        )
-    tokenizer = _tokenizer(options)
+    if missing := sorted(loading["missing_keys"]):
+        raise InvalidData(f"the weights of {name} are not complete: {', '.join(missing[:3])} missing")
+    tokenizer = _tokenizer(asked)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
-    return model.to(options.device).eval(), tokenizer
+    return model.to(asked.device).eval(), tokenizer
 
 
-def _tokenizer(options: _Options) -> Any:
+def _tokenizer(asked: _Asked) -> Any:
     import transformers
 
-    if not any(file for pattern in _TOKENIZERS for file in options.found.path.glob(pattern)):
+    name, path = asked.found.name, asked.found.path
+    if not any(file for pattern in _TOKENIZERS for file in path.glob(pattern)):
         # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{options.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
+        raise InvalidData(f"{name} has no tokenizer: save one into its folder (tokenizer.json)")
     try:
         return transformers.AutoTokenizer.from_pretrained(
-            options.found.path, trust_remote_code=options.trust_remote_code, local_files_only=True
+            path, trust_remote_code=asked.stage.trust_remote_code, local_files_only=True
         )
     except _LOADING as error:
-        raise InvalidData(
-            f"transformers can't load the tokenizer of {options.found.name}: {first_line(error)}"
-        ) from error
+        raise InvalidData(f"transformers can't load the tokenizer of {name}: {first_line(error)}") from error
 
 
 def _is_known(config: dict[str, Any]) -> bool:
@@ -337,42 +316,16 @@ def _token(found: FoundModel, tokenizer: Any, yes: str) -> int:
     return ids[0]
 
 
-def _length(found: FoundModel, wanted: int | None, most: int) -> int:
-    if wanted is not None and wanted > most:
-        raise UsageError(f"max_tokens is {wanted}: {found.name} reads at most {most}")
-    return wanted or min(DEFAULT_MAX_TOKENS, most)
-
-
-def _own_length(config: Any, tokenizer: Any) -> int:
-    """How many ids the model can read."""
-    return int(min(positions(config) or 1 << 20, tokenizer.model_max_length))
-
-
-def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any]) -> None:
-    labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
-    if labels != 1:
-        raise InvalidData(
-            f"{found.name} is a classifier with {labels} labels, but a reranker has one (is it a stance model?)"
-        )
-    _check_activation(found, said)
-
-
 def _check_activation(found: FoundModel, said: dict[str, Any]) -> None:
     activation = str(said.get("activation_fn") or "Identity")
     if activation.rpartition(".")[2] not in KEEPS_ORDER:
         raise InvalidData(f"{found.name} turns its logits into scores with {activation}, which may change their order")
 
 
-def _sentence_transformers(found: FoundModel, settings: dict[str, Any]) -> dict[str, Any]:
+def _sentence_transformers(asked: _Asked) -> dict[str, Any]:
     """The settings that sentence-transformers wrote for a CrossEncoder, in any of the places that its versions use."""
-    said = dict(settings.get("sentence_transformers") or {})
-    old = settings.get("sbert_ce_default_activation_function")
-    if old:
+    said = dict(asked.config.get("sentence_transformers") or {})
+    if old := asked.config.get("sbert_ce_default_activation_function"):
         said.setdefault("activation_fn", old)
-    file = found.path / "config_sentence_transformers.json"
-    if file.is_file():
-        try:
-            said |= json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise InvalidData(f"the model's {file} can't be read: {error}") from error
-    return said
+    file = asked.found.path / "config_sentence_transformers.json"
+    return said | _json(file) if file.is_file() else said

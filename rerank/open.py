@@ -11,7 +11,7 @@ from ..core.keys import is_yours, key_for
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import EnsembleStage, LateStage, ListwiseStage, ModelStage, RerankerStage
-from .ensemble import EnsembleReranker
+from .several import EnsembleReranker, LocalReranker, RememberedReranker
 from .types import Reranker
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 AUTO = "auto"
 
 
-def open_reranker(
-    stage: RerankerStage,
-    runtime: Runtime,
-) -> Reranker:
+def open_reranker(stage: RerankerStage, runtime: Runtime) -> Reranker:
     """The reranker of a stage. The memory keeps the scores of models on this machine.
 
     Raises NotFound or MissingExtra for a model that is missing, with what to do; UsageError and InvalidData for one
@@ -45,7 +42,7 @@ def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, LateStage):
         return _open_late(stage, runtime)
     if isinstance(stage, EnsembleStage):
-        options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
+        options = ModelStage(max_tokens=stage.max_tokens)
         models = [_open(name, options, runtime) for name in stage.models]
         return EnsembleReranker(models, stage.method, stage.k)
     return _open(stage.model, stage, runtime)
@@ -95,10 +92,7 @@ def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def open_remote(
-    url: str,
-    runtime: Runtime,
-) -> RemoteReranker:
+def open_remote(url: str, runtime: Runtime) -> RemoteReranker:
     """The reranker at a URL. It gets the user's key only if the user named that server for it."""
     from .remote import RemoteReranker
 
@@ -137,7 +131,6 @@ def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
         if automatic:
             runtime.find(name)  # before the seconds that importing torch takes
         from .load import load_scorer
-        from .local import LocalReranker
 
         scorer = load_scorer(name, runtime, stage)
     except NotFound as error:
@@ -159,23 +152,15 @@ def _open_late(stage: LateStage, runtime: Runtime) -> Reranker:
     from .late import LateReranker
 
     encoder = load_late_encoder(stage.model, runtime, documents=stage.documents, max_tokens=stage.max_tokens)
-    reranker = LateReranker(encoder, stage.model, stage.window, stage.idf)
-    return _remembered(reranker, stage, stage.model, runtime, together=stage.idf)
+    return _remembered(LateReranker(encoder, stage.model, stage.window, stage.idf), stage, stage.model, runtime)
 
 
-def _remembered(
-    reranker: Reranker,
-    stage: ModelStage | LateStage,
-    name: str,
-    runtime: Runtime,
-    *,
-    together: bool = False,
-) -> Reranker:
+def _remembered(reranker: Reranker, stage: ModelStage | LateStage, name: str, runtime: Runtime) -> Reranker:
     if runtime.memory is None:
         return reranker
     from ..core.models import fingerprint
-    from .remembered import RememberedReranker
 
     options = stage.model_dump_json(exclude={"model", "depth", "alpha", "required"})
     identity = f"{fingerprint(runtime.find(name).path)} {runtime.device} {options}"
+    together = isinstance(stage, LateStage) and stage.idf
     return RememberedReranker(reranker, runtime.memory, identity, together=together)

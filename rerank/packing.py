@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .types import Encoded, Forward
-
 if TYPE_CHECKING:
     import torch
 
@@ -89,16 +87,6 @@ def _common(sequences: Sequence[tuple[int, ...]]) -> int:
     low, high = min(sequences), max(sequences)
     same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
     return min(same, min(map(len, sequences)) - 1)
-
-
-def best_of_windows(encoded: Sequence[Encoded], forward: Forward) -> list[float]:
-    """The best score of each passage's sequences; equal sequences are scored once."""
-    places: dict[tuple[tuple[int, ...], int], int] = {}
-    for one in encoded:
-        for sequence in one.sequences:
-            places.setdefault((sequence, one.prefix), len(places))
-    values = dict(forward([sequence for sequence, _ in places], [prefix for _, prefix in places]))
-    return [max(values[places[sequence, one.prefix]] for sequence in one.sequences) for one in encoded]
 
 
 def attend(

@@ -5,7 +5,6 @@ The path of the URL selects the API; for other paths the server is asked:
 | path of the URL | request |
 | --- | --- |
 | `…/v1/rerank`, `…/v2/rerank`, `…/v1`, `…/v2` | Cohere's: `query`, `documents` |
-| `…/score` | vLLM's: `text_1`, `text_2` |
 | any other: `…/rerank`, the server's root | TEI's (`query`, `texts`) if `/info` answers like TEI's, else Cohere's |
 
 For Cohere's API at the root, the path is `/v1/rerank`.
@@ -27,7 +26,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from .. import __version__
 from ..core import event_loop
-from ..core.errors import InvalidData, ServerError, UsageError
+from ..core.errors import ServerError, UsageError
 from ..core.http import (
     BUSY,
     UNCOMPRESSED,
@@ -44,7 +43,7 @@ from ..core.http import (
 from ..core.redaction import keep_secret, keep_secrets_of, redact
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
-from .types import Scores
+from .types import Scores, refuse_equal
 
 TOO_MANY = (413, 422)
 """Statuses for too many texts in one request: ccheck then sends fewer."""
@@ -56,7 +55,7 @@ COMPARED_CHARACTERS = 1000
 _LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _log = logging.getLogger(__name__)
 
-Kind: TypeAlias = Literal["tei", "cohere", "score"]
+Kind: TypeAlias = Literal["tei", "cohere"]
 Index: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -73,10 +72,6 @@ class _CohereItem(BaseModel):
 
 class _Cohere(BaseModel):
     results: list[_CohereItem]
-
-
-class _Score(BaseModel):
-    data: list[_TeiItem]
 
 
 class _Info(BaseModel):
@@ -168,11 +163,7 @@ class RemoteReranker:
         if largest < limit and largest < len(passages):
             self._route = replace(route, limit=largest)
         values = [value for value, _ in found]
-        if len(set(values)) == 1 and len({passage[:COMPARED_CHARACTERS] for passage in passages}) > 1:
-            raise InvalidData(
-                f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
-                "the model is loaded wrongly or ignores the passages"
-            )
+        refuse_equal(self.name, (passage[:COMPARED_CHARACTERS] for passage in passages), values)
         # A value outside 0..1 is a logit: some servers can be configured to leave the sigmoid out.
         logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)
         return Scores(tuple(values), tuple(cut for _, cut in found), logits)
@@ -202,8 +193,6 @@ class RemoteReranker:
 
     def _route_by_path(self) -> _Route | None:
         path = self._url.path.rstrip("/")
-        if path.endswith("/score"):
-            return _Route("score", self._url)
         if path.endswith(("/v1/rerank", "/v2/rerank")):
             return _Route("cohere", self._url)
         if path.endswith(("/v1", "/v2")):
@@ -233,10 +222,8 @@ class RemoteReranker:
         body: dict[str, Any]
         if route.kind == "tei":
             body = {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
-        elif route.kind == "cohere":
-            body = {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
         else:
-            body = {"text_1": query, "text_2": texts}
+            body = {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
         if self._model:
             body["model"] = self._model
         return self._retrying("POST", route.url, body, self._timeout)
@@ -246,17 +233,15 @@ class RemoteReranker:
         try:
             if route.kind == "tei":
                 pairs = [(item.index, item.score) for item in _TEI.validate_json(answer.content)]
-            elif route.kind == "cohere":
+            else:
                 results = _Cohere.model_validate_json(answer.content).results
                 pairs = [(item.index, item.relevance_score) for item in results]
-            else:
-                pairs = [(item.index, item.score) for item in _Score.model_validate_json(answer.content).data]
         except ValidationError as error:
             problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, problem["loc"])) or "the answer"
             raise ServerError(
                 f"{self.name} did not return a ranking: {where}: {problem['msg']}. Is it a reranking server? The "
-                "path of the URL selects the API: /rerank, /v1/rerank, /v2/rerank or /score"
+                "path of the URL selects the API: /rerank, /v1/rerank or /v2/rerank"
             ) from error
         if sorted(index for index, _ in pairs) != list(range(count)):
             raise ServerError(f"{self.name} returned {len(pairs)} scores for {count} passages, not one for each")

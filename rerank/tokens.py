@@ -8,7 +8,7 @@ pieces that are tokenised apart, or those of sentence-transformers' CrossEncoder
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,9 +18,6 @@ from .types import Encoded
 
 Ids: TypeAlias = list[int]
 Tokenise: TypeAlias = Callable[[Sequence[str]], list[Ids]]
-Long: TypeAlias = Literal["cut", "windows"]
-WINDOW_OVERLAP = 8
-"""Windows overlap by this part of a window: one eighth."""
 
 
 def tokeniser(tokenizer: Any) -> Tokenise:
@@ -94,28 +91,23 @@ class PromptPairs:
     question: tuple[int, ...]
     start: tuple[int, ...]
     length: int
-    long: Long = "cut"
     keep_end: bool = False
 
     def __call__(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         if not passages:
             return []
-        marker, asked = self.tokenise([self.prompt.passage, self.prompt.query + query])
+        asked, *texts = self.tokenise(
+            [self.prompt.query + query, *(self.prompt.passage + passage for passage in passages)]
+        )
         end = [*self.separator, *self.question]
         head = [*self.start, *_cut(asked, self.length * 3 // 4, self.keep_end), *self.separator]
         taken = len(head) - (len(self.start) if self.prompt.before else len(end))
         room = min(self.length, self.length - taken)
         query_cut = len(asked) > self.length * 3 // 4
-        found = []
-        for ids in self.tokenise([self.prompt.passage + passage for passage in passages]):
-            if len(ids) <= room:
-                pieces, cut = [ids], False
-            elif self.long == "windows":
-                pieces, cut = list(windows(ids, room, marker)), False
-            else:
-                pieces, cut = [_cut(ids, room, self.keep_end)], True
-            found.append(Encoded(tuple((*head, *piece, *end) for piece in pieces), cut or query_cut, prefix=len(head)))
-        return found
+        return [
+            Encoded((*head, *_cut(ids, room, self.keep_end), *end), query_cut or len(ids) > room, prefix=len(head))
+            for ids in texts
+        ]
 
     @property
     def longest(self) -> int:
@@ -123,7 +115,7 @@ class PromptPairs:
         return self.length + 2 * (len(self.separator) + len(self.question)) + len(self.start)
 
 
-def prompt_pairs(tokenizer: Any, prompt: Prompt, long: Long = "cut") -> PromptPairs:
+def prompt_pairs(tokenizer: Any, prompt: Prompt) -> PromptPairs:
     """Pairs by a tokenizer of transformers, of no `length` yet."""
     bos = tokenizer.bos_token_id
     start = [] if bos in (None, tokenizer.pad_token_id) else [bos]
@@ -136,7 +128,6 @@ def prompt_pairs(tokenizer: Any, prompt: Prompt, long: Long = "cut") -> PromptPa
         tuple(own_ids(tokenizer, prompt.text)),
         tuple(start),
         0,
-        long,
         tokenizer.truncation_side == "left",
     )
 
@@ -171,7 +162,6 @@ class SpecialPairs:
     tokenise: Tokenise
     template: Template
     length: int
-    long: Long = "cut"
     shorten: Literal["passage", "longer"] = "passage"
     keep_end: bool = False
 
@@ -183,37 +173,14 @@ class SpecialPairs:
 
     def _pair(self, asked: Ids, ids: Ids) -> Encoded:
         room = self.length - self.template.special
-        if self.shorten == "longer" and self.long == "cut":
+        if self.shorten == "longer":
             first, second = longest_first(len(asked), len(ids), room)
         else:
             first = min(len(asked), self.length * 3 // 4)
             second = min(len(ids), room - first)
         head = [*self.template.before, *_cut(asked, first, self.keep_end), *self.template.between]
-        cut = first < len(asked)
-        if second == len(ids):
-            pieces = [ids]
-        elif self.long == "windows":
-            pieces = list(windows(ids, second))
-        else:
-            pieces, cut = [_cut(ids, second, self.keep_end)], True
-        return Encoded(tuple((*head, *piece, *self.template.after) for piece in pieces), cut, prefix=len(head))
-
-
-def windows(ids: Ids, room: int, marker: Sequence[int] = ()) -> Iterator[Ids]:
-    """Pieces of at most `room` ids that overlap by one eighth; all but the first begin with `marker`.
-
-    The last one is as long as the others, and reaches back for it.
-    """
-    yield ids[:room]
-    size = room - len(marker)
-    step = size - size // WINDOW_OVERLAP
-    start = room - size // WINDOW_OVERLAP
-    while True:
-        start = min(start, len(ids) - size)
-        yield [*marker, *ids[start : start + size]]
-        if start + size >= len(ids):
-            return
-        start += step
+        cut = first < len(asked) or second < len(ids)
+        return Encoded((*head, *_cut(ids, second, self.keep_end), *self.template.after), cut, prefix=len(head))
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar
 
-from ..core.errors import CcheckError
+from ..core.errors import CcheckError, InvalidData
 from ..core.types import Usage
 
 
@@ -49,13 +49,18 @@ Request: TypeAlias = tuple[str, Sequence[str]]
 """A query and its passages."""
 
 
-@runtime_checkable
-class BatchReranker(Reranker, Protocol):
+class BatchReranker:
     """A reranker that scores several queries together at less cost than one by one."""
+
+    name: str
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        """See `Reranker`."""
+        return only(self.many([(query, passages)]))
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """The scores of each request, or its error."""
-        ...
+        raise NotImplementedError
 
 
 def only(answers: Sequence[T | CcheckError]) -> T:
@@ -68,18 +73,14 @@ def only(answers: Sequence[T | CcheckError]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A passage with its query as a model's token ids: one sequence, or several windows, where the best one counts.
+    """A passage with its query as a model's token ids.
 
-    The first `prefix` ids of each sequence are the query's; `cut` says that what was given did not fit.
+    The first `prefix` ids are the query's; `cut` says that what was given did not fit.
     """
 
-    sequences: tuple[tuple[int, ...], ...]
+    ids: tuple[int, ...]
     cut: bool
     prefix: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return sum(map(len, self.sequences))
 
 
 Pairs: TypeAlias = Callable[[str, Sequence[str]], list[Encoded]]
@@ -88,30 +89,56 @@ Forward: TypeAlias = Callable[[Sequence[tuple[int, ...]], Sequence[int]], Iterab
 """Scores sequences of ids, given with the length of each one's prefix: (place of the sequence, score), in any order."""
 
 
-class Scorer(Protocol):
-    """A reranking model on this machine. Tokenising and scoring are apart, so that a server can do them in different
-    threads. `max_tokens`: the most ids of a pair that are read, a decoder's prompt not counted."""
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A reranking model on this machine: how pairs become ids, and the forward pass that scores them.
 
-    @property
-    def name(self) -> str: ...
+    Tokenising and scoring are apart, so that a server can do them in different threads. `max_tokens`: the most ids of a
+    pair that are read, a decoder's prompt not counted.
+    """
 
-    @property
-    def logits(self) -> bool: ...
-
-    @property
-    def max_tokens(self) -> int: ...
+    name: str
+    pairs: Pairs
+    forward: Forward
+    max_tokens: int
+    logits: bool = True
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         """Tokenise: one for each passage. Safe in several threads at a time."""
-        ...
+        return self.pairs(query, passages)
 
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
         """One value for each, whatever queries they come from; those of one query side by side are cheapest.
 
-        A value does not depend on what is scored beside it, except for rounding. In one thread at a time. Raises
-        InvalidData where a value is not finite.
+        A value does not depend on what is scored beside it, except for rounding; equal ids are scored once. In one
+        thread at a time. Raises InvalidData where a value is not finite.
         """
-        ...
+        places: dict[tuple[tuple[int, ...], int], int] = {}
+        for one in encoded:
+            places.setdefault((one.ids, one.prefix), len(places))
+        scored = dict(self.forward([ids for ids, _ in places], [prefix for _, prefix in places]))
+        values = [scored[places[one.ids, one.prefix]] for one in encoded]
+        if not all(map(math.isfinite, values)):
+            raise not_finite(self.name, values)
+        return values
+
+
+def not_finite(name: str, values: Sequence[float]) -> InvalidData:
+    """The error for scores of which one is NaN or infinite: an invalid score is never a rank."""
+    wrong = sum(not math.isfinite(value) for value in values)
+    return InvalidData(
+        f"the reranker {name} gave {wrong} of {len(values)} passages a score that is not finite: its weights are "
+        "broken, or too large for the precision (try float32)"
+    )
+
+
+def refuse_equal(name: str, read: Iterable[Hashable], values: Sequence[float]) -> None:
+    """Raises InvalidData if passages that differ for the model (as it `read` them) all have the same score."""
+    if len(set(values)) == 1 and len(set(read)) > 1:
+        raise InvalidData(
+            f"the reranker {name} scored every passage the same ({values[0]:g}, {len(values)} passages): the "
+            "model is loaded wrongly or ignores the passages"
+        )
 
 
 def sigmoid(value: float) -> float:

@@ -17,7 +17,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.stages import ModelStage
 
 if TYPE_CHECKING:
-    from ccheck.rerank.local import ModelScorer
+    from ccheck.rerank import Scorer
 
 TEXTS = (
     "Global mean sea level has risen by about 20 cm since 1900.",
@@ -308,9 +308,7 @@ def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
     )
 
 
-def load_scorer(
-    name: str, *, device: str | None = "cpu", batch_tokens: int | None = None, **options: Any
-) -> ModelScorer:
+def load_scorer(name: str, *, device: str | None = "cpu", batch_tokens: int | None = None, **options: Any) -> Scorer:
     """The scorer of a model, with options of a recipe's stage."""
     from ccheck.rerank.load import load_scorer
 

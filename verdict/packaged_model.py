@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..encode.cross_encoder import CrossEncoder
     from ..encode.dense import Embedder
+    from ..encode.numpy_bert import CrossEncoder
 
 PACKAGED = "packaged"
 """The name by which `--stance` knows this model."""
@@ -142,8 +142,8 @@ class PackagedStances:
 
     @functools.cached_property
     def _reader(self) -> CrossEncoder:
-        from ..encode.cross_encoder import load_cross_encoder
         from ..encode.dense import run_by_numpy
+        from ..encode.numpy_bert import load_cross_encoder
 
         folder, together = run_by_numpy(self._found, "cpu"), self._weights.together
         assert folder is not None and together is not None

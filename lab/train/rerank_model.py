@@ -51,7 +51,7 @@ class RerankModel:
     settings: str | None = None
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        """The ids of pairs, of each the first piece if it is long."""
+        """The ids of pairs."""
         return self.pairs(query, passages)
 
     def scores(self, model: Any, encoded: Sequence[Encoded], batch_tokens: int) -> torch.Tensor:
@@ -61,7 +61,7 @@ class RerankModel:
         """
         import torch
 
-        sequences = [one.sequences[0] for one in encoded]
+        sequences = [one.ids for one in encoded]
         order: list[int] = []
         parts: list[torch.Tensor] = []
         for batch in by_length(sequences, batch_tokens):
@@ -72,7 +72,7 @@ class RerankModel:
         return torch.cat(parts).float()[back.to(parts[0].device)]
 
     def _forward(self, model: Any, encoded: Sequence[Encoded]) -> torch.Tensor:
-        sequences = [one.sequences[0] for one in encoded]
+        sequences = [one.ids for one in encoded]
         device = self.model.device
         if self.yes is not None:
             ids, mask = (tensor.to(device) for tensor in padded(sequences, 0, left=True))
@@ -85,7 +85,7 @@ class RerankModel:
             given = {"input_ids": ids, "attention_mask": mask}
             if self.types:
                 first, second = self.types
-                kinds = [[first] * one.prefix + [second] * (len(one.sequences[0]) - one.prefix) for one in encoded]
+                kinds = [[first] * one.prefix + [second] * (len(one.ids) - one.prefix) for one in encoded]
                 given["token_type_ids"] = padded(kinds, 0)[0].to(device)
             found = model(**given).logits[:, 0]
         result: torch.Tensor = found

@@ -17,31 +17,26 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
 
 from ... import __version__
+from ...core.runtime import Runtime
+from ...core.stages import ModelStage
 from ...core.text import whole_number
 from ..types import Scorer
-from .config import Access, Limits
+from .canary import Canary, check_scorer
 from .dialects import (
     COHERE,
     CUT,
-    OPENAI,
     TEI,
-    CohereRanking,
     CohereRerank,
     Dialect,
-    OpenAIEmbeddingList,
-    OpenAIEmbeddings,
     Ranked,
     Refusal,
-    TeiEmbed,
-    TeiRank,
     TeiRerank,
     cohere_ranking,
-    openai_embeddings,
     ranges,
     tei_ranking,
 )
-from .guard import HostCheck
-from .service import Embedder, Service
+from .guard import Access, HostCheck, Limits
+from .service import Service
 from .worker import Refused
 
 HUNG_UP, TOO_SLOW = 499, 408
@@ -56,17 +51,14 @@ Work = Callable[[Request, bytes], Awaitable[Response]]
 
 def create_app(
     scorers: Mapping[str, Scorer],
-    *,
-    embedder: tuple[str, Embedder] | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     access: Access = Access(),  # noqa: B008 - frozen
-    batch_tokens: int = 4096,
 ) -> FastAPI:
-    """The application that serves rerankers by name, the first by default, and an embedding model with its name.
+    """The application that serves rerankers by name, the first by default.
 
     The scorers must have passed `check_scorer`: the server is ready as soon as it runs.
     """
-    service = Service(scorers, embedder, limits, access, batch_tokens)
+    service = Service(scorers, limits, access)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -84,7 +76,6 @@ def create_app(
     if access.key is None:
         app.add_middleware(HostCheck, names=access.hosts)
     _add_reranking(app, service)
-    _add_embedding(app, service)
     _add_state(app, service)
     return app
 
@@ -113,51 +104,20 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
         ranked = await service.rerank(name, sent.query, sent.documents, raw=False, refuse_long=False, dialect=dialect)
         return _json(cohere_ranking(ranked, sent, version), ranked)
 
-    @app.post("/rerank", **_described(TeiRerank, list[TeiRank]), tags=["rerank"])
+    @app.post("/rerank", openapi_extra=_described(TeiRerank), tags=["rerank"])
     async def rerank(request: Request) -> Response:
         """TEI's and Elasticsearch's. Query parameters `raw_scores` and `model` stand in for keys that can't be sent."""
         return await _answer(service, request, TEI, tei)
 
-    @app.post("/v1/rerank", **_described(CohereRerank, CohereRanking), tags=["rerank"])
+    @app.post("/v1/rerank", openapi_extra=_described(CohereRerank), tags=["rerank"])
     async def rerank_v1(request: Request) -> Response:
         """Cohere's version 1 and Jina's."""
         return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "1"))
 
-    @app.post("/v2/rerank", **_described(CohereRerank, CohereRanking), tags=["rerank"])
+    @app.post("/v2/rerank", openapi_extra=_described(CohereRerank), tags=["rerank"])
     async def rerank_v2(request: Request) -> Response:
         """Cohere's version 2."""
         return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "2"))
-
-
-def _add_embedding(app: FastAPI, service: Service) -> None:
-    async def openai(request: Request, body: bytes) -> Response:
-        sent = _parsed(OpenAIEmbeddings, body)
-        name, embedder = service.embedding_model(sent.model, OPENAI)
-        dimensions = embedder.spec.dimensions
-        if sent.dimensions not in (None, dimensions):
-            raise Refusal(422, f"the vectors of {name} have {dimensions} dimensions, not {sent.dimensions}")
-        texts = [sent.input] if isinstance(sent.input, str) else sent.input
-        vectors, tokens = await service.embed(texts, "document", OPENAI)
-        return _json(openai_embeddings(name, vectors, tokens, sent.encoding_format))
-
-    async def tei(request: Request, body: bytes) -> Response:
-        sent = _parsed(TeiEmbed, body)
-        service.embedding_model(None, TEI)
-        if not sent.normalize:
-            raise Refusal(422, "normalize can't be false: the vectors have unit length")
-        texts = [sent.inputs] if isinstance(sent.inputs, str) else sent.inputs
-        vectors, _ = await service.embed(texts, sent.prompt_name, TEI)
-        return _json([vector.tolist() for vector in vectors])
-
-    @app.post("/v1/embeddings", **_described(OpenAIEmbeddings, OpenAIEmbeddingList), tags=["embed"])
-    async def embeddings(request: Request) -> Response:
-        """OpenAI's."""
-        return await _answer(service, request, OPENAI, openai)
-
-    @app.post("/embed", **_described(TeiEmbed, list[list[float]]), tags=["embed"])
-    async def embed(request: Request) -> Response:
-        """TEI's."""
-        return await _answer(service, request, TEI, tei)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -183,11 +143,10 @@ def _add_state(app: FastAPI, service: Service) -> None:
                 "model_id": first,
                 "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
                 "models": list(service.scorers),
-                "embedding_model": service.embedder_name,
                 "max_input_length": scorer.max_tokens,
                 "max_client_batch_size": service.limits.texts,
                 "max_concurrent_requests": service.limits.requests,
-                "max_batch_tokens": service.batch_tokens,
+                "max_batch_tokens": service.limits.batch_tokens,
                 "auto_truncate": True,
             }
         )
@@ -338,22 +297,26 @@ def _refused(dialect: Dialect, refusal: Refusal) -> Response:
     return Response(content, refusal.status, headers=headers, media_type="application/json")
 
 
-def _described(sent: type[BaseModel], answered: Any) -> dict[str, Any]:
+def _described(sent: type[BaseModel]) -> dict[str, Any]:
     """For the OpenAPI page: a route reads its body itself."""
-    errors = {
-        401: "missing or wrong key",
-        413: "too large, too many or too long",
-        422: "invalid body; the message names the key",
-        429: "the queue is full; Retry-After says when to ask again",
-        503: "the server is stopping",
-        504: "not finished in time",
-    }
-    return {
-        "openapi_extra": {
-            "requestBody": {"required": True, "content": {"application/json": {"schema": sent.model_json_schema()}}}
-        },
-        "responses": {
-            200: {"model": answered},
-            **{status: {"description": said} for status, said in errors.items()},
-        },
-    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": sent.model_json_schema()}}}}
+
+
+def load_app(
+    models: Mapping[str, str], runtime: Runtime, options: ModelStage, limits: Limits, access: Access, canary: Canary
+) -> FastAPI:
+    """Load rerankers by their aliases, check each with the canary, and make the application that serves them.
+
+    The `options` `yes_token` and `prompt` apply to decoders only. A single model that is not a decoder refuses them.
+    Raises NotFound, UsageError, InvalidData or MissingExtra.
+    """
+    from ..load import is_decoder, load_scorer
+
+    scorers = {}
+    for name, where in models.items():
+        own = options
+        if len(models) > 1 and not is_decoder(where):
+            own = options.model_copy(update={"yes_token": None, "prompt": None})
+        scorers[name] = load_scorer(where, runtime, own, limits.batch_tokens)
+        check_scorer(scorers[name], canary)
+    return create_app(scorers, limits, access)

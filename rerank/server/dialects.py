@@ -1,4 +1,4 @@
-"""Requests, answers and errors in the dialects of TEI, Cohere with Jina, and OpenAI.
+"""Requests, answers and errors in the dialects of TEI, and of Cohere with Jina.
 
 TEI's is also what Elasticsearch's `hugging_face` service speaks: it sends `texts`, `query`, `return_text` and `top_n`,
 takes the `top_n` best itself, and fails on an answer whose items have any key but `index`, `score` and `text`.
@@ -7,11 +7,10 @@ Unknown keys in requests are ignored, as all of these servers do.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -69,69 +68,7 @@ class CohereRerank(Sent):
     return_documents: bool = False
 
 
-class OpenAIEmbeddings(Sent):
-    """Texts to be embedded."""
-
-    input: Annotated[list[str], Field(min_length=1)] | str
-    model: str | None = None
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, ge=1, description="must be the model's own")
-
-
-class TeiEmbed(Sent):
-    """Texts to be embedded, as passages unless `prompt_name` is `query`."""
-
-    inputs: Annotated[list[str], Field(min_length=1)] | str
-    normalize: bool = Field(True, description="must be true: vectors have unit length")
-    prompt_name: Literal["query", "document"] = "document"
-    truncate: bool | None = Field(None, description="ignored: long texts are always cut")
-
-
-# -- what is answered; these are for the OpenAPI page, too
-
-
-class TeiRank(BaseModel):
-    """A text of the request, and only these keys: Elasticsearch fails on any other."""
-
-    index: int
-    score: float
-    text: str | None = Field(None, description="only with return_text")
-
-
-class CohereResult(BaseModel):
-    """A document of the request."""
-
-    index: int
-    relevance_score: float
-    document: dict[str, str] | None = Field(None, description="only with return_documents")
-
-
-class CohereRanking(BaseModel):
-    """The union of Cohere's keys (`id`, `meta`) and Jina's (`object`, `model`, `usage`)."""
-
-    id: str
-    object: str
-    model: str
-    results: list[CohereResult]
-    usage: dict[str, int]
-    meta: dict[str, Any]
-
-
-class OpenAIEmbedding(BaseModel):
-    """The vector of a text, as numbers or as base64 of float32, little-endian."""
-
-    object: str
-    index: int
-    embedding: list[float] | str
-
-
-class OpenAIEmbeddingList(BaseModel):
-    """The vectors, in the order of the texts."""
-
-    object: str
-    data: list[OpenAIEmbedding]
-    model: str
-    usage: dict[str, int]
+# -- what is answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +95,7 @@ def tei_ranking(ranked: Ranked, with_text: bool) -> list[dict[str, Any]]:
 
 
 def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[str, Any]:
+    """The union of Cohere's keys (`id`, `meta`) and Jina's (`object`, `model`, `usage`)."""
     results = [
         {
             "index": i,
@@ -177,22 +115,6 @@ def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[
         "usage": {"prompt_tokens": ranked.tokens, "total_tokens": ranked.tokens},
         "meta": meta,
     }
-
-
-def openai_embeddings(model: str, vectors: Sequence[Any], tokens: int, encoding: str) -> dict[str, Any]:
-    """`vectors`: float32 arrays of one dimension."""
-    data = [
-        {
-            "object": "embedding",
-            "index": i,
-            "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode()
-            if encoding == "base64"
-            else vector.tolist(),
-        }
-        for i, vector in enumerate(vectors)
-    ]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
 def ranges(numbers: Sequence[int], most: int | None = None) -> str:
@@ -232,13 +154,6 @@ def _cohere_error(refusal: Refusal) -> dict[str, Any]:
     return {"message": refusal.message, "detail": refusal.message}
 
 
-def _openai_error(refusal: Refusal) -> dict[str, Any]:
-    kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
-    code = "invalid_api_key" if refusal.status == 401 else None
-    return {"error": {"message": refusal.message, "type": kind, "param": None, "code": code}}
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """`failed`: the status for a model that failed."""
@@ -251,4 +166,3 @@ class Dialect:
 
 TEI = Dialect("tei", _tei_error, 424, 422)
 COHERE = Dialect("cohere", _cohere_error, 500, 404)
-OPENAI = Dialect("openai", _openai_error, 500, 404)

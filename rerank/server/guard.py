@@ -1,10 +1,11 @@
-"""Limits before a request is read: on connections, on the time for its headers, and on the host that it names."""
+"""A server's limits, who may ask, and what holds before a request is read: connections, time for headers, hosts."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -16,7 +17,41 @@ MOST_OF_A_HEAD = 32 << 10
 """Bytes of a request's line and headers."""
 
 
-def protocol(connections: int, head_seconds: float) -> type[H11Protocol]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`timeout` in seconds, from a request's arrival to its answer.
+
+    `head`: the seconds that a connection may stay open while no request of it is answered. `connections`: open at once.
+    `batch_tokens`: ids that a model reads at once.
+    """
+
+    body: int = 16 << 20
+    texts: int = 1000
+    characters: int = 200_000
+    requests: int = 256
+    timeout: float = 60
+    connections: int = 512
+    head: float = 10
+    batch_tokens: int = 4096
+
+    @property
+    def held_bytes(self) -> int:
+        """Most bytes of all requests in progress that are kept in memory."""
+        return max(16 * self.body, 256 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who can use the server. Without a key, anyone can, but only with a known host name. The key is never shown.
+
+    `hosts`: what the server is called, beside localhost and addresses.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()
+
+
+def protocol(limits: Limits) -> type[H11Protocol]:
     """uvicorn's HTTP with a limit of open connections, and of the time in which none of a connection's is answered.
 
     uvicorn's own timeouts begin with the first answer, and end with each byte: without these, whoever sends nothing, or
@@ -30,8 +65,8 @@ def protocol(connections: int, head_seconds: float) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > connections:
-                self._close(b"503 Service Unavailable\r\nretry-after: 1", f"more than {connections} connections")
+            if len(self.connections) > limits.connections:
+                self._close(b"503 Service Unavailable\r\nretry-after: 1", f"more than {limits.connections} connections")
             else:
                 self._watch()
 
@@ -53,7 +88,7 @@ def protocol(connections: int, head_seconds: float) -> type[H11Protocol]:
             if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
                 self._stop_watching()
             elif self._too_long is None:
-                self._too_long = self.loop.call_later(head_seconds, self._late)
+                self._too_long = self.loop.call_later(limits.head, self._late)
 
         def _stop_watching(self) -> None:
             if self._too_long is not None:
@@ -65,7 +100,7 @@ def protocol(connections: int, head_seconds: float) -> type[H11Protocol]:
             if self.transport.get_write_buffer_size():
                 self.transport.abort()  # what was answered is not read
             else:
-                self._close(b"408 Request Timeout", f"no complete request headers within {head_seconds:g} s")
+                self._close(b"408 Request Timeout", f"no complete request headers within {limits.head:g} s")
 
         def _close(self, status: bytes, why: str) -> None:
             body = f"{why}\n".encode()

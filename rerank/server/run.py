@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
-    from .config import Limits
+    from .guard import Limits
 
 GRACE_SECONDS = 5
 """How much longer than a request may take the server waits for those that it took, when it is told to stop."""
@@ -94,7 +94,7 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
     return uvicorn.Config(
         app,
-        http=protocol(limits.connections, limits.head),
+        http=protocol(limits),
         ws="none",
         h11_max_incomplete_event_size=MOST_OF_A_HEAD,
         log_level="warning",

@@ -1,61 +1,85 @@
-"""The service behind the routes: from a request's texts to their scores and vectors, in the worker's batches."""
+"""The service behind the routes: from a request's texts to their scores, in the worker's batches; and its metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from more_itertools import chunked
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
-from .config import Access, Limits
 from .dialects import Dialect, Ranked, Refusal, ranges
-from .metrics import Metrics
-from .worker import Engine, Gate, Job, Worker
+from .guard import Access, Limits
+from .worker import Batch, Engine, Gate, Job, Worker
 
 PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
-CHARACTERS_PER_TOKEN = 4
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+TOKENS = tuple(2.0**power for power in range(5, 18))
 
 
-class Embedder(Protocol):
-    """An embedding model: vectors are float32 arrays of shape [texts, dimensions]."""
+class Metrics:
+    """A server's own registry: several servers in one process don't mix."""
 
-    @property
-    def spec(self) -> Any: ...
-    def encode_documents(self, texts: Sequence[str]) -> Any: ...
-    def encode_queries(self, texts: Sequence[str]) -> Any: ...
-    def count_tokens(self, texts: Sequence[str]) -> list[int]: ...
+    def __init__(self, waiting: Callable[[], tuple[int, int]]) -> None:
+        """`waiting`: how many requests and tokens wait for the model now."""
+        self.registry = CollectorRegistry()
+        self.requests = Counter("ccheck_requests", "Requests answered.", ["path", "status"], registry=self.registry)
+        self.seconds = Histogram(
+            "ccheck_request_seconds",
+            "Seconds from a request's arrival to its answer.",
+            ["path"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.gone = Counter("ccheck_gone", "Callers that hung up before the answer.", registry=self.registry)
+        self.texts = Counter("ccheck_texts", "Texts accepted.", ["model"], registry=self.registry)
+        self.cut = Counter("ccheck_texts_cut", "Texts cut to the model's length.", ["model"], registry=self.registry)
+        self.model_tokens = Counter("ccheck_model_tokens", "Tokens read by a model.", ["model"], registry=self.registry)
+        self.model_seconds = Counter(
+            "ccheck_model_seconds", "Seconds in which a model was busy.", ["model"], registry=self.registry
+        )
+        self.batch_tokens = Histogram(
+            "ccheck_batch_tokens", "Tokens in a batch.", buckets=TOKENS, registry=self.registry
+        )
+        self.batch_requests = Histogram(
+            "ccheck_batch_requests",
+            "Requests in a batch.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=self.registry,
+        )
+        Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=self.registry).set_function(
+            lambda: waiting()[0]
+        )
+        Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=self.registry).set_function(
+            lambda: waiting()[1]
+        )
+
+    def batch(self, batch: Batch) -> None:
+        self.model_tokens.labels(batch.engine).inc(batch.tokens)
+        self.model_seconds.labels(batch.engine).inc(batch.seconds)
+        self.batch_tokens.observe(batch.tokens)
+        self.batch_requests.observe(batch.requests)
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
 
 
 class Service:
     """The models by their names, and what is counted. Runs in one event loop, between `start` and `stop`."""
 
-    def __init__(
-        self,
-        scorers: Mapping[str, Scorer],
-        embedder: tuple[str, Embedder] | None,
-        limits: Limits,
-        access: Access,
-        batch_tokens: int,
-    ) -> None:
+    def __init__(self, scorers: Mapping[str, Scorer], limits: Limits, access: Access) -> None:
         self.scorers, self.limits, self.access = dict(scorers), limits, access
-        self.batch_tokens = batch_tokens
         self.metrics = Metrics(lambda: self.worker.waiting)
-        self.worker = Worker(batch_tokens, self.metrics.batch)
+        self.worker = Worker(limits.batch_tokens, self.metrics.batch)
         self.gate = Gate(limits.requests, limits.held_bytes, lambda: self.worker.seconds_to_wait)
         self._engines = {name: Engine(name, scorer.score) for name, scorer in self.scorers.items()}
-        self._embedder = embedder
-        self._embed: dict[str, Engine] = {}
-        if embedder is not None:
-            name, model = embedder
-            self._embed["document"] = Engine(name, _embedding(model, queries=False))
-            self._embed["query"] = Engine(name, _embedding(model, queries=True))
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
 
     def start(self) -> None:
@@ -72,26 +96,13 @@ class Service:
             return wanted or next(iter(self.scorers))
         raise Refusal(dialect.unknown_model, f"no model {wanted!r} here; available: {', '.join(self.scorers)}")
 
-    @property
-    def embedder_name(self) -> str | None:
-        return None if self._embedder is None else self._embedder[0]
-
-    def embedding_model(self, wanted: str | None, dialect: Dialect) -> tuple[str, Embedder]:
-        """Raises Refusal."""
-        if self._embedder is None:
-            raise Refusal(dialect.unknown_model, "this server has no embedding model: start it with --embedding-model")
-        name = self._embedder[0]
-        if wanted not in (None, name):
-            raise Refusal(dialect.unknown_model, f"no embedding model {wanted!r} here; available: {name}")
-        return self._embedder
-
-    def check_texts(self, texts: Sequence[str], query: str = "") -> None:
+    def _check_texts(self, texts: Sequence[str], query: str) -> None:
         """Raises Refusal for more or longer texts than the limits allow."""
         if len(texts) > self.limits.texts:
             raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
+        most = self.limits.characters
         for what, text in [("the query", query), *((f"text {i}", text) for i, text in enumerate(texts))]:
-            if len(text) > self.limits.characters:
-                most = self.limits.characters
+            if len(text) > most:
                 raise Refusal(413, f"{what} has {len(text):,} characters; at most {most:,} are allowed")
 
     async def rerank(
@@ -101,7 +112,7 @@ class Service:
         cut_here = set() if refuse_long else {i for i, text in enumerate(texts) if len(text) > self.limits.characters}
         # What a model can't read anyway is cut before the limit is applied: one long text refuses no other.
         read = [text[: self.limits.characters] if i in cut_here else text for i, text in enumerate(texts)]
-        self.check_texts(read, query)
+        self._check_texts(read, query)
         scorer, loop = self.scorers[name], asyncio.get_running_loop()
         encoded = []
         for piece in chunked(read, PIECE):
@@ -118,22 +129,12 @@ class Service:
             )
         self.metrics.texts.labels(name).inc(len(texts))
         self.metrics.cut.labels(name).inc(len(cut))
-        costs = [one.tokens for one in encoded]
+        costs = [len(one.ids) for one in encoded]
         values = await self._run(Job(self._engines[name], encoded, costs), dialect)
         if not all(map(math.isfinite, values)):
             raise Refusal(dialect.failed, f"the model {name} gave a score that is not a number")
         scores = values if raw or not scorer.logits else list(map(sigmoid, values))
         return Ranked(name, texts, scores, cut, sum(costs))
-
-    async def embed(self, texts: Sequence[str], kind: str, dialect: Dialect) -> tuple[list[Any], int]:
-        """The vectors, and how many tokens were read. Raises Refusal."""
-        self.check_texts(texts)
-        name = self._embed[kind].name
-        self.metrics.texts.labels(name).inc(len(texts))
-        # Counted by the model's thread, which owns the tokenizer: until then, an estimate.
-        costs = [1 + min(len(text) // CHARACTERS_PER_TOKEN, self.batch_tokens) for text in texts]
-        results = await self._run(Job(self._embed[kind], texts, costs), dialect)
-        return [vector for vector, _ in results], sum(tokens for _, tokens in results)
 
     async def _run(self, job: Job, dialect: Dialect) -> list[Any]:
         self.worker.submit(job)
@@ -145,13 +146,3 @@ class Service:
         except Exception as error:
             what = f"the model {job.engine.name} failed: {type(error).__name__}; the server's log has more"
             raise Refusal(dialect.failed, what) from error
-
-
-def _embedding(embedder: Embedder, *, queries: bool) -> Any:
-    """Each text's vector with its number of tokens."""
-
-    def run(texts: Sequence[str]) -> list[tuple[Any, int]]:
-        vectors = embedder.encode_queries(texts) if queries else embedder.encode_documents(texts)
-        return list(zip(vectors, embedder.count_tokens(texts), strict=True))
-
-    return run

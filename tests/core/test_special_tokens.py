@@ -99,10 +99,10 @@ def test_rerankers_read_words(folders: dict[str, Path], kind: str) -> None:
     for query, passage in (("sea", HOSTILE), (HOSTILE, "sea"), (HOSTILE, HOSTILE)):
         (usual,) = scorer.encode("sea", ["level"])
         (read,) = scorer.encode(query, [passage])
-        assert kept(tokenizer, read.sequences[0]) == kept(tokenizer, usual.sequences[0])
-        assert tokenizer.pad_token_id not in read.sequences[0]
+        assert kept(tokenizer, read.ids) == kept(tokenizer, usual.ids)
+        assert tokenizer.pad_token_id not in read.ids
     if kind == "gemma2":  # what the prompt itself has of special tokens is found
-        assert tokenizer.eos_token_id in usual.sequences[0]
+        assert tokenizer.eos_token_id in usual.ids
 
 
 def test_rerankers_of_modules_read_words(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_rerankers_of_modules_read_words(folders: dict[str, Path], tmp_path: Pat
         CrossEncoder(modules=[body, LogitScore(true_token_id=5, false_token_id=6)], device="cpu").save_pretrained(saved)
         scorer = load_scorer(saved, device="cpu")
         (usual,), (read,) = scorer.encode("sea", ["level"]), scorer.encode(HOSTILE, [HOSTILE])
-        assert kept(body.tokenizer, read.sequences[0]) == kept(body.tokenizer, usual.sequences[0])
-        assert body.tokenizer.pad_token_id not in read.sequences[0]
-        assert bool(kept(body.tokenizer, read.sequences[0])) == chat
+        assert kept(body.tokenizer, read.ids) == kept(body.tokenizer, usual.ids)
+        assert body.tokenizer.pad_token_id not in read.ids
+        assert bool(kept(body.tokenizer, read.ids)) == chat
 
 
 @pytest.mark.parametrize("kind", ["SentenceTransformer", "MultiVectorEncoder", "SparseEncoder", "queries", "prompts"])
@@ -189,4 +189,4 @@ def test_trainings_read_words(folders: dict[str, Path]) -> None:
     assert kept(tokenizer, model.preprocess([HOSTILE])["input_ids"][0]) == [0, 2]
     for name, expected in (("xlm-roberta", [0, 2, 2, 2]), ("gemma", [2])):
         (read,) = load_rerank_model(RerankerOptions(base=str(folders[name])), "cpu").pairs(HOSTILE, [HOSTILE])
-        assert kept(transformers.AutoTokenizer.from_pretrained(folders[name]), read.sequences[0]) == expected
+        assert kept(transformers.AutoTokenizer.from_pretrained(folders[name]), read.ids) == expected

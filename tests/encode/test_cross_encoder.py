@@ -9,8 +9,8 @@ from safetensors.numpy import save_file
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.models import find_model
-from ccheck.encode.cross_encoder import load_cross_encoder
-from ccheck.encode.numpy_bert import load_bert, read_bert_folder
+from ccheck.encode.bert_folder import read_bert_folder
+from ccheck.encode.numpy_bert import load_bert, load_cross_encoder
 
 NAME = "encoder.layer.3.attention.self.query"
 PAIRS = [

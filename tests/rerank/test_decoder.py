@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import shutil
@@ -11,11 +10,11 @@ from typing import Any
 
 import pytest
 from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
-from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_layerwise
+from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
-from ccheck.rerank.local import LocalReranker
+from ccheck.rerank.several import LocalReranker
 from ccheck.rerank.types import Encoded
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -105,16 +104,16 @@ def test_pieces_merge_only_where_text_is_joined(gemma: Path) -> None:
     apart = [id_ for piece in pieces for id_ in tokenizer(piece, add_special_tokens=False)["input_ids"]]
     assert tokenizer("".join(pieces), add_special_tokens=False)["input_ids"] != apart
     encoded = load_scorer(str(gemma), device="cpu").encode("sea.", ["ice."])[0]
-    assert list(encoded.sequences[0][: len(apart) + 1]) == [tokenizer.bos_token_id, *apart]
+    assert list(encoded.ids[: len(apart) + 1]) == [tokenizer.bos_token_id, *apart]
 
 
 def test_the_passage_is_cut_and_the_query_and_prompt_are_not(gemma: Path) -> None:
     scorer = load_scorer(str(gemma), device="cpu", max_tokens=64)
     empty, long = scorer.encode("sea level", ["", "ice melts " * 200])
     assert (empty.cut, long.cut) == (False, True)
-    head, end = empty.sequences[0][: empty.prefix], empty.sequences[0][empty.prefix + 1 :]
-    assert long.sequences[0][: long.prefix] == head
-    assert long.sequences[0][-len(end) :] == end
+    head, end = empty.ids[: empty.prefix], empty.ids[empty.prefix + 1 :]
+    assert long.ids[: long.prefix] == head
+    assert long.ids[-len(end) :] == end
     assert all(one.cut for one in scorer.encode("sea level " * 100, ["ice"]))
 
 
@@ -138,27 +137,6 @@ def test_nothing_is_scored_of_nothing_and_equal_passages_are_scored_equally(gemm
     assert scorer.score([]) == []
     first, second, third = score(scorer, "sea", [TEXTS[0], TEXTS[1], TEXTS[0]])
     assert first == third != second
-
-
-@pytest.mark.parametrize("make", [make_decoder, make_layerwise])
-def test_windows_read_the_whole_passage_and_the_best_counts(tmp_path: Path, make: Any) -> None:
-    (tmp_path / "model").mkdir()
-    folder = str(make(tmp_path / "model"))
-    long = " ".join(TEXTS) * 4
-    whole = load_scorer(folder, device="cpu", max_tokens=1500).encode("sea", [long])[0]
-    scorer = load_scorer(folder, device="cpu", max_tokens=64, long="windows")
-    one, short = scorer.encode("sea", [long, "ice"])
-    assert not one.cut
-    assert len(short.sequences) == 1 < len(one.sequences)
-    each = [scorer.score([Encoded((ids,), False, one.prefix)])[0] for ids in one.sequences]
-    assert scorer.score([one])[0] == pytest.approx(max(each), abs=1e-5)
-    end = len(one.sequences[0]) - 60  # what is after the passage is at most this long
-    read = {ids for window in one.sequences for ids in itertools.pairwise(window)}
-    body = whole.sequences[0][whole.prefix : -end]
-    assert set(itertools.pairwise(body)) <= read
-    first = load_scorer(folder, device="cpu", max_tokens=64).encode("sea", [long])[0]
-    assert one.sequences[0] == first.sequences[0]
-    assert {len(ids) for ids in one.sequences} == {len(first.sequences[0])}
 
 
 def test_bfloat16_keeps_the_order_of_what_differs(gemma: Path) -> None:

@@ -118,19 +118,6 @@ def test_what_is_scored_beside_it_changes_no_score(folders: dict[str, Path], nam
     assert scorer.score(scorer.encode("sea", [])) == []
 
 
-@pytest.mark.parametrize("name", ["xlm-roberta", "bert"])
-def test_windows_read_the_whole_passage_and_the_best_counts(folders: dict[str, Path], name: str) -> None:
-    long = " ".join(TEXTS) * 3
-    scorer = load_scorer(str(folders[name]), device="cpu", max_tokens=64, long="windows")
-    encoded = scorer.encode("sea", [long])[0]
-    cut = load_scorer(str(folders[name]), device="cpu", max_tokens=64).encode("sea", [long])[0]
-    assert (encoded.cut, cut.cut) == (False, True)
-    assert encoded.sequences[0] == cut.sequences[0]
-    assert {len(ids) for ids in encoded.sequences} == {64}
-    each = [scorer.score([Encoded((ids,), False, encoded.prefix)])[0] for ids in encoded.sequences]
-    assert scorer.score([encoded])[0] == pytest.approx(max(each), abs=1e-5)
-
-
 def test_many_threads_tokenise_at_a_time(folders: dict[str, Path]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -14,7 +14,7 @@ from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
-from ccheck.encode.late import BertEncoder, TorchEncoder, _load, load_late_encoder, trained_for_it
+from ccheck.encode.late import by_torch, load_late_encoder, load_multi_vector, trained_for_it
 from ccheck.rerank.late import LateReranker, maxsim, rarity
 from ccheck.rerank.open import open_reranker
 
@@ -34,9 +34,7 @@ def late() -> LateReranker:
 
 @pytest.fixture(scope="module")
 def in_context() -> LateReranker:
-    encoder = load_late_encoder(MODEL, on_cpu(), documents="contextual")
-    assert isinstance(encoder, BertEncoder)
-    return LateReranker(encoder, MODEL)
+    return LateReranker(load_late_encoder(MODEL, on_cpu(), documents="contextual"), MODEL)
 
 
 def test_maxsim_by_hand():
@@ -90,8 +88,8 @@ def test_token_embeddings_are_the_models_own(in_context):
     claim = states(CLAIM)
     by_hand = [float((claim @ states(text).T).max(1).values.mean()) for text in PASSAGES]
     assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=1e-3)  # documents are kept in float16
-    by_torch = LateReranker(TorchEncoder(_load(find_model(MODEL), "cpu")), "torch", window=0, idf=False)
-    assert by_torch(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # and there read in bfloat16
+    other = LateReranker(by_torch(load_multi_vector(find_model(MODEL), "cpu")), "torch", window=0, idf=False)
+    assert other(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # and there read in bfloat16
 
 
 def test_a_documents_tokens_are_those_of_the_table(late):

@@ -14,7 +14,7 @@ from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
 from ccheck.core.models import find_model
 from ccheck.rerank.crossencoder import CrossEncoderModules
-from ccheck.rerank.local import LocalReranker
+from ccheck.rerank.several import LocalReranker
 from ccheck.rerank.types import sigmoid
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -56,8 +56,6 @@ def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> No
     assert [sigmoid(value) for value in values] == pytest.approx(expected.tolist(), abs=1e-5)
     assert scorer.encode("sea", []) == []
     assert [one.cut for one in scorer.encode("sea", ["ice", "ice " * 2000])] == [False, True]
-    with pytest.raises(UsageError, match="in windows"):
-        load_scorer(str(tmp_path / "saved"), device="cpu", long="windows")
 
 
 def test_an_embedding_model_is_refused() -> None:

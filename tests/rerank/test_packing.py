@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccheck.rerank.packing import PackedRow, Span, _attend_at_once, _layout, attend, attend_last, best_of_windows, rows
-from ccheck.rerank.types import Encoded
+from ccheck.rerank.packing import PackedRow, Span, _attend_at_once, _layout, attend, attend_last, rows
+from ccheck.rerank.types import Encoded, Scorer
 
 torch = pytest.importorskip("torch", reason="the models extra is not installed")
 
@@ -169,17 +169,17 @@ def test_what_sequences_have_in_common_is_laid_once(sequences: list[tuple[int, .
         assert not row.shared and all(span.shared_start == span.shared_end for span in row.spans)
 
 
-def test_the_best_window_counts_and_equal_ones_are_scored_once() -> None:
+def test_equal_ids_are_scored_once() -> None:
     asked = []
 
-    def score(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
+    def forward(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
         asked.extend(zip(sequences, prefixes, strict=True))
         return [(place, float(sum(sequence))) for place, sequence in enumerate(sequences)][::-1]
 
-    encoded = [Encoded(((1, 2), (3,)), False, 1), Encoded(((3,), (1,)), False, 1), Encoded(((3,),), False, 0)]
-    assert best_of_windows(encoded, score) == [3.0, 3.0, 3.0]
-    assert asked == [((1, 2), 1), ((3,), 1), ((1,), 1), ((3,), 0)]
-    assert best_of_windows([Encoded(((5,), (7,), (6,)), False)], score) == [7.0]
+    encoded = [Encoded((1, 2), False, 1), Encoded((3,), False, 1), Encoded((1, 2), False, 1), Encoded((3,), False)]
+    scorer = Scorer("m", lambda query, passages: [], forward, 8)
+    assert scorer.score(encoded) == [3.0, 3.0, 3.0, 3.0]
+    assert asked == [((1, 2), 1), ((3,), 1), ((3,), 0)]
 
 
 def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,13 +95,6 @@ def cohere(body: Any) -> Answer:
     }
 
 
-def vllm(body: Any) -> Answer:
-    return 200, {
-        "object": "list",
-        "data": [{"index": i, "object": "score", "score": len(t) / 100} for i, t in enumerate(body["text_2"])],
-    }
-
-
 LENGTHS = tuple(map(len, PASSAGES))
 
 
@@ -141,14 +134,6 @@ def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
         "return_documents": False,
         "model": "rerank-v3.5",
     }
-
-
-@pytest.mark.parametrize("path", ["/score", "/v1/score"])
-def test_the_score_api_of_vllm(stub, ask, path):
-    stub.answers = {("POST", path): [vllm]}
-    scores = ask(stub.url + path, model="bge")
-    assert scores.values == tuple(length / 100 for length in LENGTHS) and not scores.logits
-    assert stub.bodies(path) == [{"text_1": QUERY, "text_2": list(PASSAGES), "model": "bge"}]
 
 
 def test_values_outside_of_0_to_1_are_logits(stub, ask):
@@ -333,10 +318,10 @@ def test_hostile_text_is_sent(stub, ask):
 def words() -> Iterator[tuple[str, WordScorer]]:
     pytest.importorskip("fastapi", reason="the server extra is not installed")
     from ccheck.rerank.server.app import create_app
-    from ccheck.rerank.server.config import Access, Limits
+    from ccheck.rerank.server.guard import Access, Limits
 
     scorer = WordScorer()
-    with running(create_app({"words": scorer}, limits=Limits(texts=3), access=Access("k3y"))) as url:
+    with running(create_app({"words": scorer}, Limits(texts=3), Access("k3y"))) as url:
         yield url, scorer
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import logging
 import re
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rerank_servers import COHERE_BODY, LONG, QUERY, TEI_BODY, WordScorer
-from tiny_embedder import TinyEmbedder
-from tiny_rerankers import TEXTS
 
 from ccheck.rerank import sigmoid
 
@@ -22,8 +18,8 @@ pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.rerank.server import app as app_module
 from ccheck.rerank.server import service as service_module
-from ccheck.rerank.server.config import Access
 from ccheck.rerank.server.dialects import CUT, from_ranges, ranges
+from ccheck.rerank.server.guard import Access
 
 # -- dialects
 
@@ -94,44 +90,6 @@ def test_ranges_that_nobody_can_have_written_are_refused(text):
         from_ranges(text, 4)
 
 
-def test_embeddings(serve):
-    embedder = TinyEmbedder()
-    embedder.encode_queries = lambda texts: -embedder.encode_documents(texts)
-    served = serve(embedder=("tiny", embedder))
-    expected = [embedder.vector(text).tolist() for text in ("a", "b c")]
-    answer = served.post("/v1/embeddings", {"model": "tiny", "input": ["a", "b c"]}).json()
-    assert [item["embedding"] for item in answer["data"]] == [pytest.approx(one) for one in expected]
-    assert [item["index"] for item in answer["data"]] == [0, 1] and answer["usage"]["total_tokens"] == 3
-    answer = served.post("/v1/embeddings", {"input": "a", "encoding_format": "base64", "dimensions": 8}).json()
-    data = base64.b64decode(answer["data"][0]["embedding"])
-    assert struct.unpack("<8f", data) == pytest.approx(expected[0])
-    assert served.post("/embed", {"inputs": ["a", "b c"]}).json() == [pytest.approx(one) for one in expected]
-    query = served.post("/embed", {"inputs": "a", "prompt_name": "query"}).json()
-    assert query == [pytest.approx([-value for value in expected[0]])]
-    for path, body, said in [
-        ("/v1/embeddings", {"input": "a", "dimensions": 4}, "8 dimensions"),
-        ("/v1/embeddings", {"input": [1, 2]}, "input"),
-        ("/embed", {"inputs": "a", "normalize": False}, "normalize"),
-    ]:
-        refused = served.post(path, body)
-        assert refused.status_code == 422 and said in refused.text
-    refused = served.post("/v1/embeddings", {"input": "a", "model": "other"})
-    assert refused.status_code == 404 and "available: tiny" in refused.json()["error"]["message"]
-    assert serve().post("/embed", {"inputs": "a"}).status_code == 422
-
-
-def test_the_client_of_openai(serve, minilm):
-    openai = pytest.importorskip("openai")
-    from ccheck.encode import dense
-
-    model = dense.load_embedder("all-MiniLM-L6-v2")
-    served = serve(embedder=("all-MiniLM-L6-v2", model))
-    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none") as client:
-        made = client.embeddings.create(model="all-MiniLM-L6-v2", input=list(TEXTS))
-    expected = model.encode_documents(TEXTS)
-    assert [item.embedding for item in made.data] == [pytest.approx(row, abs=1e-6) for row in expected.tolist()]
-
-
 @pytest.mark.parametrize("version", ["Client", "ClientV2"])
 def test_the_client_of_cohere(serve, version):
     cohere = pytest.importorskip("cohere", reason="the client of Cohere is not installed")
@@ -188,9 +146,6 @@ def test_several_models_by_name(serve):
         ("/v1/rerank", '{"query": "a", "documents": ["b"], "top_n": 0}', 422, "top_n"),
         ("/v2/rerank", '{"query": "a", "documents": ["nan"]}', 500, "not a number"),
         ("/v2/rerank", '{"query": "a", "documents": ["boom"]}', 500, "RuntimeError"),
-        ("/v1/embeddings", '{"input": "a"}', 404, "--embedding-model"),
-        ("/v1/embeddings", "{", 422, "JSON"),
-        ("/embed", "{", 422, "JSON"),
         ("/rerank", "[" * 100_000, 422, "recursion"),
     ],
 )
@@ -198,13 +153,7 @@ def test_errors_are_in_the_callers_dialect(words, caplog, path, body, status, sa
     caplog.set_level(logging.CRITICAL)
     answer = words.client.post(path, content=body, headers={"Content-Type": "application/json"})
     error = answer.json()
-    message = {
-        "/rerank": lambda: error["error"],
-        "/embed": lambda: error["error"],
-        "/v1/rerank": lambda: error["message"],
-        "/v2/rerank": lambda: error["detail"],
-        "/v1/embeddings": lambda: error["error"]["message"],
-    }[path]()
+    message = error[{"/rerank": "error", "/v1/rerank": "message", "/v2/rerank": "detail"}[path]]
     assert answer.status_code == status and said in message, error
     if path == "/rerank":
         assert error["error_type"] == ("Backend" if status == 424 else "Validation")
@@ -260,7 +209,7 @@ def test_a_key_is_asked_for(serve, caplog):
         {"Authorization": "Basic s3cret-é".encode()},
         {"Authorization": "s3cret-é".encode()},
     ):
-        for path in ("/rerank", "/v1/rerank", "/v1/embeddings", "/embed", "/info", "/metrics"):
+        for path in ("/rerank", "/v1/rerank", "/info", "/metrics"):
             method = "GET" if path in ("/info", "/metrics") else "POST"
             content = json.dumps(TEI_BODY) if method == "POST" else None
             answer = served.client.request(

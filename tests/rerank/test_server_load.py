@@ -166,7 +166,7 @@ def test_health_info_metrics_and_the_openapi_page(serve, caplog):
     assert served.metrics['ccheck_requests_total{path="/rerank",status="200"}'] == 1
     assert served.metrics['ccheck_texts_total{model="words"}'] == 3
     page = served.client.get("/openapi.json").json()
-    assert {"/rerank", "/v1/rerank", "/v2/rerank", "/v1/embeddings", "/embed", "/health", "/info"} <= set(page["paths"])
+    assert {"/rerank", "/v1/rerank", "/v2/rerank", "/health", "/info"} <= set(page["paths"])
     sent = page["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"query", "texts", "raw_scores", "return_text"} <= set(sent["properties"])
     assert served.client.get("/docs").status_code == 200

@@ -1,4 +1,4 @@
-"""Pairs, pieces and windows, id by id, with a tokenizer that needs no library: each letter is an id."""
+"""Pairs, id by id, with a tokenizer that needs no library: each letter is an id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ccheck.rerank.tokens import (
     template,
     tokeniser,
     well_formed,
-    windows,
 )
 
 
@@ -37,22 +36,22 @@ def special(length: int, **given: Any) -> SpecialPairs:
     return SpecialPairs(letters, Template((ord("<"),), (ord("/"), ord("/")), (ord(">"),), (0, 1)), length, **given)
 
 
-def read(pairs: Any, query: str, passage: str) -> tuple[list[str], bool, int]:
+def read(pairs: Any, query: str, passage: str) -> tuple[str, bool, int]:
     (encoded,) = pairs(query, [passage])
-    return [text(ids) for ids in encoded.sequences], encoded.cut, encoded.prefix
+    return text(encoded.ids), encoded.cut, encoded.prefix
 
 
 @pytest.mark.parametrize(
     ("length", "query", "passage", "expected"),
     [
-        (8, "q", "pppp", (["^Aq|Bpppp|?"], False, 4)),
+        (8, "q", "pppp", ("^Aq|Bpppp|?", False, 4)),
         # Beside the start token, the query and a line break there is room for as much as the length and the prompt.
-        (8, "q", "pppppppp", (["^Aq|Bppppp|?"], True, 4)),
-        (8, "q", "ppppp", (["^Aq|Bppppp|?"], False, 4)),
-        (8, "qqqqq", "p", (["^Aqqqqq|Bp|?"], False, 8)),
-        (8, "qqqqqq", "p", (["^Aqqqqq|Bp|?"], True, 8)),
-        (8, "qqqqqq", "ppp", (["^Aqqqqq|Bp|?"], True, 8)),
-        (8, "q", "", (["^Aq|B|?"], False, 4)),
+        (8, "q", "pppppppp", ("^Aq|Bppppp|?", True, 4)),
+        (8, "q", "ppppp", ("^Aq|Bppppp|?", False, 4)),
+        (8, "qqqqq", "p", ("^Aqqqqq|Bp|?", False, 8)),
+        (8, "qqqqqq", "p", ("^Aqqqqq|Bp|?", True, 8)),
+        (8, "qqqqqq", "ppp", ("^Aqqqqq|Bp|?", True, 8)),
+        (8, "q", "", ("^Aq|B|?", False, 4)),
     ],
 )
 def test_pairs_of_a_prompt(length: int, query: str, passage: str, expected: Any) -> None:
@@ -61,33 +60,26 @@ def test_pairs_of_a_prompt(length: int, query: str, passage: str, expected: Any)
 
 def test_pairs_of_a_prompt_without_a_start_are_not_longer_than_the_length_allows() -> None:
     # A passage alone has the length, even where the prompt would leave room for more.
-    assert read(prompted(8, start=()), "", "p" * 20) == (["A|Bppppppp|?"], True, 2)
+    assert read(prompted(8, start=()), "", "p" * 20) == ("A|Bppppppp|?", True, 2)
     assert prompted(8).longest == 8 + 2 * 2 + 1
     assert prompted(8)("q", []) == []
 
 
 def test_pairs_of_a_prompt_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
-    assert read(prompted(8, keep_end=True), "123456789", "abcdefghij") == (["^456789|ij|?"], True, 8)
-
-
-def test_windows_of_a_prompt_begin_with_its_mark() -> None:
-    found, cut, prefix = read(prompted(12, long="windows"), "q", "abcdefghijklmnopqrst")
-    assert found == ["^Aq|Babcdefghi|?", "^Aq|Bijklmnopq|?", "^Aq|Blmnopqrst|?"]
-    assert (cut, prefix) == (False, 4)
-    assert read(prompted(8, long="windows"), "q" * 9, "p")[1]
+    assert read(prompted(8, keep_end=True), "123456789", "abcdefghij") == ("^456789|ij|?", True, 8)
 
 
 @pytest.mark.parametrize(
     ("shorten", "query", "passage", "expected"),
     [
-        ("passage", "q", "pppp", (["<q//pppp>"], False, 4)),
-        ("passage", "q", "ppppppp", (["<q//ppppppp>"], False, 4)),
-        ("passage", "q", "pppppppp", (["<q//ppppppp>"], True, 4)),
-        ("passage", "q" * 10, "pp", (["<qqqqqqqqq//>"], True, 12)),
-        ("longer", "q" * 10, "pp", (["<qqqqqq//pp>"], True, 9)),
-        ("longer", "qq", "p" * 10, (["<qq//pppppp>"], True, 5)),
-        ("longer", "q" * 10, "p" * 10, (["<qqqq//pppp>"], True, 7)),
-        ("longer", "qqqq", "pppp", (["<qqqq//pppp>"], False, 7)),
+        ("passage", "q", "pppp", ("<q//pppp>", False, 4)),
+        ("passage", "q", "ppppppp", ("<q//ppppppp>", False, 4)),
+        ("passage", "q", "pppppppp", ("<q//ppppppp>", True, 4)),
+        ("passage", "q" * 10, "pp", ("<qqqqqqqqq//>", True, 12)),
+        ("longer", "q" * 10, "pp", ("<qqqqqq//pp>", True, 9)),
+        ("longer", "qq", "p" * 10, ("<qq//pppppp>", True, 5)),
+        ("longer", "q" * 10, "p" * 10, ("<qqqq//pppp>", True, 7)),
+        ("longer", "qqqq", "pppp", ("<qqqq//pppp>", False, 7)),
     ],
 )
 def test_pairs_of_special_tokens(shorten: Any, query: str, passage: str, expected: Any) -> None:
@@ -97,25 +89,10 @@ def test_pairs_of_special_tokens(shorten: Any, query: str, passage: str, expecte
         assert read(special(12, shorten=shorten), query, passage) == expected
 
 
-def test_pairs_of_special_tokens_keep_the_end_and_make_windows() -> None:
-    assert read(special(12, keep_end=True), "q", "abcdefghij") == (["<q//defghij>"], True, 4)
-    assert read(special(12, keep_end=True), "1234567890", "") == (["<234567890//>"], True, 12)
-    found = read(special(12, long="windows"), "q", "abcdefghij")
-    assert found == (["<q//abcdefg>", "<q//defghij>"], False, 4)
-    # Windows are of the passage: the query is not cut for them as the longer one.
-    assert read(special(12, long="windows", shorten="longer"), "qqqq", "abcdefgh")[0] == [
-        "<qqqq//abcd>",
-        "<qqqq//efgh>",
-    ]
+def test_pairs_of_special_tokens_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
+    assert read(special(12, keep_end=True), "q", "abcdefghij") == ("<q//defghij>", True, 4)
+    assert read(special(12, keep_end=True), "1234567890", "") == ("<234567890//>", True, 12)
     assert special(12)("q", []) == []
-
-
-def test_windows_overlap_by_an_eighth_and_the_last_is_as_long() -> None:
-    ids = list(range(40))
-    assert list(windows(ids, 16)) == [ids[:16], ids[14:30], ids[24:40]]
-    assert list(windows(list(range(16)), 16)) == [list(range(16)), list(range(16))]
-    assert list(windows(list(range(30)), 16)) == [ids[:16], ids[14:30]]
-    assert list(windows(ids[:20], 10, [99])) == [ids[:10], [99, *ids[9:18]], [99, *ids[11:20]]]
 
 
 @pytest.mark.parametrize(

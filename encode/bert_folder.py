@@ -1,0 +1,188 @@
+"""Folders of BERT-type embedding models that numpy can run: what they say, their weights and their tokenizers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..core.special_tokens import words_only
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tokenizers
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+_POOLING = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+_WEIGHTS = "model.safetensors"
+_USUAL: dict[str, Any] = {
+    "do_lower_case": False,
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+"""sentence-transformers' usual settings of a transformer. With any other value, numpy can't run the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertFolder:
+    """The facts that a folder states about its embedding model. `max_tokens` counts the two special tokens."""
+
+    path: Path
+    layers: int
+    heads: int
+    dimensions: int
+    epsilon: float
+    max_tokens: int
+    pooling: Literal["mean", "cls", "max"]
+
+
+def read_bert_folder(path: Path) -> BertFolder | None:
+    """The facts that `NumpyBert` needs about a sentence-transformers folder; None if it can't run the model.
+
+    It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
+    further modules and other settings are left to sentence-transformers.
+    """
+    try:
+        kinds = [(str(module["type"]).rpartition(".")[2], path / module["path"]) for module in _json(path, "modules")]
+        if [kind for kind, _ in kinds] not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+            return None
+        folder, pooling = kinds[0][1], _pooling(_json(kinds[1][1], "config"))
+        config, tokenizer = _json(folder, "config"), _json(folder, "tokenizer_config")
+        settings = _json(folder, "sentence_bert_config")
+        window = settings.pop("max_seq_length", None) or tokenizer["model_max_length"]
+        runs = (
+            config["model_type"] == "bert"
+            and config["hidden_act"] == "gelu"
+            and config.get("position_embedding_type", "absolute") == "absolute"
+            and not config.get("is_decoder")
+            and all(_USUAL[name] == value for name, value in settings.items())
+            and not _has_prompts(path)
+            and 2 < window <= config["max_position_embeddings"]
+            and _has_float32(folder / _WEIGHTS)
+            and _plain_tokenizer(folder / "tokenizer.json", tokenizer)
+        )
+        if not runs or pooling is None:
+            return None
+        layers, heads, dimensions = (
+            int(config[name]) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+        )
+        return BertFolder(folder, layers, heads, dimensions, float(config["layer_norm_eps"]), int(window), pooling)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def read_weights(folder: BertFolder) -> dict[str, Floats]:
+    """All tensors, which must be in float32, read only and from the file's pages: what is not looked at is not read. A
+    claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for a broken file.
+    """
+    import numpy as np
+    from safetensors import safe_open
+
+    file = folder.path / _WEIGHTS
+    with safe_open(file, framework="numpy"):
+        pass  # from here on, the header is known to be true
+    header, start = _header(file)
+    stored = np.asarray(np.memmap(file, np.uint8, "r", start))
+    return {
+        name: stored[slice(*tensor["data_offsets"])].view(np.float32).reshape(tensor["shape"])
+        for name, tensor in header.items()
+    }
+
+
+def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
+    """How the vectors of tokens become one; None for several ways together, and for others."""
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [
+            _POOLING.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on is True
+        ]
+    modes = [modes] if isinstance(modes, str) else modes
+    return modes[0] if len(modes) == 1 and modes[0] in _POOLING.values() else None
+
+
+def _has_float32(file: Path) -> bool:
+    """Whether all weights are in float32, by the file's header."""
+    header, _ = _header(file)
+    return "encoder.layer.0.attention.self.query.weight" in header and all(
+        tensor["dtype"] == "F32" for tensor in header.values()
+    )
+
+
+def _header(file: Path) -> tuple[dict[str, Any], int]:
+    """The tensors in a safetensors file's header, without those that the model does not use, and where their bytes
+    begin. The file starts with 8 bytes with the header's length, then JSON. Raises ValueError without a header."""
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        if size > os.fstat(stream.fileno()).st_size:
+            raise ValueError(f"{file} has no header")
+        header = json.loads(stream.read(size))
+    return {name: header[name] for name in header.keys() - {"__metadata__", "embeddings.position_ids"}}, 8 + size
+
+
+def _has_prompts(path: Path) -> bool:
+    """Whether the model puts words of its own before texts."""
+    file = path / "config_sentence_transformers.json"
+    settings = json.loads(file.read_bytes()) if file.is_file() else {}
+    return bool(settings.get("default_prompt_name")) or any((settings.get("prompts") or {}).values())
+
+
+def _plain_tokenizer(file: Path, config: dict[str, Any]) -> bool:
+    """Whether the tokenizer does what its own file says, whatever its configuration says beside it."""
+    kind, normalizer, _ = _tokenizer_facts(file)
+    return bool(
+        kind == "WordPiece"
+        and normalizer["type"] == "BertNormalizer"
+        and config.get("do_lower_case", True) == normalizer["lowercase"]
+        and config.get("strip_accents") == normalizer["strip_accents"]
+        and config.get("tokenize_chinese_chars", True) == normalizer["handle_chinese_chars"]
+    )
+
+
+def _tokenizer_facts(file: Path) -> tuple[str, dict[str, Any], int]:
+    """The types of a tokenizer's model and of its first normaliser, and its tokens' highest id."""
+    status = file.stat()
+    return _read_tokenizer(file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
+    """`state` changes with the file, whose vocabulary takes longer to read than the rest of a folder."""
+    tokenizer = json.loads(file.read_bytes())
+    normalizer = tokenizer["normalizer"]
+    if normalizer["type"] == "Sequence":
+        normalizer = normalizer["normalizers"][0]
+    words = tokenizer["model"]["vocab"]
+    ids = list(words.values()) if isinstance(words, dict) else list(range(len(words)))
+    ids += [token["id"] for token in tokenizer.get("added_tokens") or ()]
+    return tokenizer["model"]["type"], normalizer, max(ids, default=0)
+
+
+def open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
+    """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
+    import tokenizers
+
+    file = folder / "tokenizer.json"
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"tokenizer.json: {error}") from error
+    if _tokenizer_facts(file)[2] >= words:
+        raise ValueError(f"the tokenizer has more than the model's {words:,} words")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    words_only(tokenizer)
+    return tokenizer
+
+
+def _json(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_bytes())

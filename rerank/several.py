@@ -1,0 +1,125 @@
+"""Rerankers over others: a model's scorer for several queries, scores that are remembered, and several as one."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from typing import Literal
+
+from ..core.errors import CcheckError
+from ..core.fusion import fuse
+from ..core.memory import Memory, memory_key
+from ..core.stages import Fusion
+from .apply import score_many
+from .types import BatchReranker, Request, Reranker, Scorer, Scores, refuse_equal
+
+
+class LocalReranker(BatchReranker):
+    """Scores passages with a model on this machine, for one caller at a time."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.name = scorer.name
+        self._scorer = scorer
+        self._lock = threading.Lock()
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        """The passages of all queries go through the model together, in its own batches of tokens."""
+        encoded = [self._scorer.encode(query, passages) for query, passages in requests]
+        try:
+            with self._lock:
+                values = iter(self._scorer.score([one for some in encoded for one in some]))
+        except CcheckError as error:
+            if len(requests) == 1:
+                return [error]
+            return [answer for request in requests for answer in self.many([request])]
+        answers: list[Scores | CcheckError] = []
+        for some in encoded:
+            own = tuple(next(values) for _ in some)
+            try:
+                refuse_equal(self.name, (one.ids for one in some), own)
+                answers.append(Scores(own, tuple(one.cut for one in some), self._scorer.logits))
+            except CcheckError as error:
+                answers.append(error)
+        return answers
+
+
+class RememberedReranker(BatchReranker):
+    """Asks another reranker only for the pairs that the memory does not have.
+
+    `identity` stands for everything that its scores depend on beside the texts: weights and options. `together`: they
+    depend on the other passages too.
+    """
+
+    def __init__(self, reranker: Reranker, memory: Memory, identity: str, *, together: bool = False) -> None:
+        self.name = reranker.name
+        self._reranker, self._memory, self._identity, self._together = reranker, memory, identity, together
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        keys = [self._keys(query, passages) for query, passages in requests]
+        known = self._memory.get("rerank", [key for some in keys for key in some])
+        asked = {
+            place: (query, [text for text, key in zip(passages, keys[place], strict=True) if key not in known])
+            for place, (query, passages) in enumerate(requests)
+            if not all(key in known for key in keys[place])
+        }
+        fresh = dict(zip(asked, score_many(self._reranker, list(asked.values())), strict=True))
+        made: dict[bytes, bytes] = {}
+        for place, scores in fresh.items():
+            if not isinstance(scores, CcheckError):
+                new = [key for key in keys[place] if key not in known]
+                for key, value, cut in zip(new, scores.values, scores.cut, strict=True):
+                    made[key] = json.dumps([value, cut, scores.logits]).encode()
+        self._memory.put("rerank", made)
+        known |= made
+        answers: list[Scores | CcheckError] = []
+        for place, some in enumerate(keys):
+            failed = fresh.get(place)
+            if isinstance(failed, CcheckError):
+                answers.append(failed)
+                continue
+            rows = [json.loads(known[key]) for key in some]
+            logits = bool(rows[0][2]) if rows else True
+            answers.append(Scores(tuple(row[0] for row in rows), tuple(row[1] for row in rows), logits))
+        return answers
+
+    def _keys(self, query: str, passages: Sequence[str]) -> list[bytes]:
+        beside = [memory_key(*passages)] if self._together else []
+        return [memory_key("rerank", self._identity, query, text, *beside) for text in passages]
+
+
+class EnsembleReranker(BatchReranker):
+    """Rerankers that read the same passages, and whose rankings become one.
+
+    `rrf`: the sum of 1 / (k + rank) (Cormack, Clarke and Büttcher, SIGIR 2009). `mean`: the mean of each one's scores
+    scaled to 0..1 over the passages. A passage counts as cut where one of them cut it. What one raises is raised.
+    """
+
+    def __init__(self, rerankers: Sequence[Reranker], method: Literal["rrf", "mean"] = "rrf", k: int = 60) -> None:
+        self._rerankers, self._method, self._k = tuple(rerankers), method, k
+        self.notice = "; ".join(filter(None, (getattr(one, "notice", None) for one in rerankers))) or None
+        self.name = f"{method} of {', '.join(reranker.name for reranker in rerankers)}"
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        """One model after the other, each for all queries."""
+        by_model = [score_many(reranker, requests) for reranker in self._rerankers]
+        return [
+            self._joined(every, len(passages))
+            for every, (_, passages) in zip(zip(*by_model, strict=True), requests, strict=True)
+        ]
+
+    def _joined(self, found: Sequence[Scores | CcheckError], count: int) -> Scores | CcheckError:
+        every: list[Scores] = []
+        for scores in found:
+            if isinstance(scores, CcheckError):
+                return scores
+            every.append(scores)
+        rankings = {
+            str(number): sorted(enumerate(scores.values), key=lambda item: (-item[1], item[0]))
+            for number, scores in enumerate(every)
+        }
+        fusion = Fusion(method="rrf" if self._method == "rrf" else "minmax", k=self._k)
+        share = 1.0 if self._method == "rrf" else 1 / len(every)
+        fused = dict(fuse(rankings, dict.fromkeys(rankings, share), fusion))
+        cut = tuple(any(scores.cut[i] for scores in every) for i in range(count))
+        return Scores(tuple(fused[i] for i in range(count)), cut, logits=False)
