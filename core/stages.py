@@ -363,9 +363,7 @@ class ListwiseStage(Stage):
     window: int = Field(default=20, ge=2, le=100)
     stride: int = Field(default=10, ge=1, le=100)
     alpha: float = Field(default=0.4, ge=0, le=1, description=_ALPHA)
-    examples: Path | None = Field(
-        default=None, description="labelled rankings, or labelled pairs of several documents a claim; JSON Lines"
-    )
+    examples: Path | None = Field(default=None, description="labelled pairs of several documents a claim; JSON Lines")
     prompts: Prompts = Field(default="own", description=_PROMPTS)
     required: bool = Field(default=True, description=_REQUIRED)
 

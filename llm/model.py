@@ -13,23 +13,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core import event_loop
+from ..core.cache import Cache
 from ..core.errors import CcheckError, ServerError, UsageError
 from ..core.http import Patience
 from ..core.keys import Key, key_for
+from ..core.memory import memory_key
 from ..core.redaction import redact
 from ..core.runtime import Connection, Runtime
 from ..core.settings import Settings
 from ..core.types import Usage
 from .budget import Budget, open_budget
-from .cache import MAX_BYTES, AnswerCache, answer_key
-from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion
-from .dialect import dialect_of
+from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion, dialect_of
 from .reply import BadReply, json_schema, parse_reply
 from .types import (
     Answer,
@@ -44,6 +43,8 @@ from .types import (
     estimate_tokens,
 )
 
+_CACHE_BYTES = 256 << 20
+"""Beyond it the oldest answers are forgotten."""
 _OPENAI = "https://api.openai.com/"
 _FORMAT = 2
 """Increase it when this code would get another answer to the same question, so that old answers are forgotten."""
@@ -54,15 +55,6 @@ _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The required shape of a reply."""
-
-    name: str
-    schema: dict[str, Any]
-    max_tokens: int
-
-
 class LanguageModel(Connection):
     """A model that answers questions. `name` is the server's name for the model.
 
@@ -70,14 +62,7 @@ class LanguageModel(Connection):
     Close it, or use it in `with`.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        model: str,
-        client: ChatClient,
-        budget: Budget,
-        cache: AnswerCache,
-    ) -> None:
+    def __init__(self, settings: Settings, model: str, client: ChatClient, budget: Budget, cache: Cache) -> None:
         """See `open_llm`."""
         self.name = model
         self.prompts_dir: Path | None = settings.prompts_dir
@@ -93,7 +78,7 @@ class LanguageModel(Connection):
         self._gone: str | None = None
         self._refused: str | None = None
         self._probing = asyncio.Lock()
-        self._wave = self._hung = 0
+        self._hung = 0
         self._answered = False
         self._resume_at = 0.0
 
@@ -191,7 +176,7 @@ class LanguageModel(Connection):
                 except CcheckError as error:
                     outcome = Failure(error, sum(spent, Usage()), time.perf_counter() - started)
                 else:
-                    self._cache.put(key, text)
+                    self._cache.put({key: text.encode("utf-8", "surrogatepass")})
                     outcome = Answer(value, sum(spent, Usage()), time.perf_counter() - started, False)
             self.usage += outcome.usage
             return outcome
@@ -199,11 +184,10 @@ class LanguageModel(Connection):
     async def _converse(self, question: Question[T], spent: list[Usage]) -> tuple[T, str]:
         """The reply and its text. `spent` is filled with the usage of each call."""
         messages = question.messages
-        shape = _Shape(question.reply.__name__, json_schema(question.reply), self._limit(question))
         problem = ""
         value: Any = None
         for _ in range(2):
-            completion = await self._complete(messages, shape, bool(problem))
+            completion = await self._complete(messages, question, bool(problem))
             spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
             if completion.refused:
                 raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
@@ -230,64 +214,56 @@ class LanguageModel(Connection):
             )
         raise InvalidReply(f"{self.name} answered twice, and neither reply is valid: {problem}", value)
 
-    async def _complete(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+    async def _complete(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
         """One answer, with retries.
 
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
-        back, and those that wait for this one share its failure.
+        back.
         """
         if self._refused is not None:
             raise Refused(self._refused)
-        wave = self._wave
-        if self._gone is not None:
-            async with self._probing:
-                if self._gone is not None:
-                    if self._wave != wave or self._hung >= _MAX_HUNG:
-                        raise Unreachable(self._gone)
-                    return await self._probe(messages, shape, again)
-        started = time.monotonic()
-        try:
-            return await self._client.patience.retry(lambda: self._request(messages, shape, again))
-        except Busy as error:
-            self._gone = f"{error}; waited for {time.monotonic() - started:.0f} s ({_PATIENCE})"
-            raise Unreachable(self._gone) from None
-        except Unreachable as error:
-            self._gone = str(error)
-            raise
+        if self._gone is None:
+            started = time.monotonic()
+            try:
+                return await self._client.patience.retry(lambda: self._request(messages, question, again))
+            except Busy as error:
+                self._gone = f"{error}; waited for {time.monotonic() - started:.0f} s ({_PATIENCE})"
+                raise Unreachable(self._gone) from None
+            except Unreachable as error:
+                self._gone = str(error)
+                raise
+        async with self._probing:
+            if self._gone is not None and self._hung >= _MAX_HUNG:
+                raise Unreachable(self._gone)
+            try:
+                completion = await self._request(messages, question, again)
+            except (Busy, Unreachable) as error:
+                self._gone = self._gone or str(error)
+                self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
+                raise Unreachable(self._gone) from None
+            self._gone, self._hung = None, 0
+            return completion
 
-    async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
-        try:
-            completion = await self._request(messages, shape, again)
-        except (Busy, Unreachable) as error:
-            self._wave += 1
-            self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
-            raise Unreachable(self._gone) from None
-        self._gone, self._hung = None, 0
-        return completion
-
-    async def _request(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+    async def _request(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
         """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
-        dialect = self._dialect
+        dialect, schema = self._dialect, json_schema(question.reply)
         while True:
             # A server that asks one question to wait asks all of them.
             while (pause := self._resume_at - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            asked = _with_schema(messages, shape.schema) if again or dialect.format != "json_schema" else messages
-            parameters = dialect.parameters(shape.name, shape.schema, shape.max_tokens)
+            asked = _with_schema(messages, schema) if again or dialect.format != "json_schema" else messages
+            parameters = dialect.parameters(question.reply.__name__, schema, self._limit(question))
             size = estimate_tokens(asked)
             reserved = await self.budget.reserve(size)
             tokens: tuple[int, int] | None = None
-            counts = True
+            counts = True  # unless the server did not begin to answer
             try:
                 completion = await self._client.complete(self.name, asked, parameters)
                 tokens = completion.prompt_tokens, completion.completion_tokens
-            except Refused as error:
+            except (Refused, Unreachable) as error:
                 counts = False
-                if not (error.one and self._answered):
+                if isinstance(error, Refused) and not (error.one and self._answered):
                     self._refused = str(error)
-                raise
-            except Unreachable:
-                counts = False
                 raise
             except Busy as error:
                 counts = error.counts
@@ -307,11 +283,11 @@ class LanguageModel(Connection):
             return completion
 
     def _known(self, question: Question[T], key: bytes) -> T | None:
-        text = self._cache.get(key)
-        if text is None:
+        found = self._cache.get([key]).get(key)
+        if found is None:
             return None
         with contextlib.suppress(BadReply):  # what is asked of a reply has changed
-            return parse_reply(text, question.reply, question.check)
+            return parse_reply(found.decode("utf-8", "surrogatepass"), question.reply, question.check)
         return None
 
     def _limit(self, question: Question[T]) -> int:
@@ -319,24 +295,21 @@ class LanguageModel(Connection):
         return limit if question.most is None else min(limit, question.most)
 
     def _key(self, question: Question[T]) -> bytes:
-        return answer_key(
-            {
-                "format": _FORMAT,
-                "url": self._client.url,
-                "model": self.name,
-                "messages": question.messages,
-                "schema": json_schema(question.reply),
-                "max_tokens": self._limit(question),
-                "temperature": 0,
-                "seed": 0,
-            }
-        )
+        """A hash of everything that the answer depends on: the same question is never paid for twice."""
+        parts = {
+            "format": _FORMAT,
+            "url": self._client.url,
+            "model": self.name,
+            "messages": question.messages,
+            "schema": json_schema(question.reply),
+            "max_tokens": self._limit(question),
+            "temperature": 0,
+            "seed": 0,
+        }
+        return memory_key(parts)
 
 
-def open_llm(
-    runtime: Runtime,
-    model: str | None = None,
-) -> LanguageModel:
+def open_llm(runtime: Runtime, model: str | None = None) -> LanguageModel:
     """The language model of the settings, or `model` on their server. Nothing is asked yet.
 
     All of a runtime spend from one budget. Notice is given once when ccheck has to wait for the server. Raises
@@ -359,7 +332,8 @@ def _open(runtime: Runtime, model: str) -> LanguageModel:
             "OpenAI's server needs a key: set OPENAI_API_KEY, or set OPENAI_BASE_URL to your own server "
             "(such as http://127.0.0.1:11434/v1)"
         )
-    cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
+    file = settings.cache_dir / "answers.sqlite"
+    cache = Cache(file, min(_CACHE_BYTES, settings.cache_bytes), "the cache of answers")
     patience = Patience(settings.llm_retry_seconds, runtime.notify)
     client = ChatClient(settings.llm_base_url, key.value, settings.llm_timeout, patience)
     client.notice = client.notice or key.withheld

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ..core.types import Usage
 from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
-from .types import Request, Scores, only
+from .types import BatchReranker, Request, Scores
 
 LONGEST = 6_000
 """Characters of a passage that the model reads: an abstract has 1,500 to 2,500."""
@@ -32,12 +32,13 @@ class Order(Reply):
     order: list[int]
 
 
-class Example(Reply):
-    """A line of a file of examples: a claim, passages, and their numbers (from 1) in the right order."""
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A claim, passages, and their numbers (from 1) in the right order."""
 
-    claim: Annotated[str, Field(min_length=1)]
-    passages: Annotated[list[str], Field(min_length=2)]
-    order: list[int]
+    claim: str
+    passages: Sequence[str]
+    order: Sequence[int]
 
 
 class _Labelled(Reply):
@@ -60,28 +61,31 @@ class _State:
 
     def scores(self) -> Scores:
         ranks = {index: rank for rank, index in enumerate(self.order, 1)}
-        values = tuple(rank_score(ranks[index], len(self.passages)) for index in range(len(self.passages)))
+        last = max(1, len(self.passages) - 1)
+        values = tuple(1 - (ranks[index] - 1) / last for index in range(len(self.passages)))
         cut = tuple(len(passage) > LONGEST for passage in self.passages)
         return Scores(values, cut, logits=False, usage=self.usage)
 
 
-class ListwiseReranker:
-    """Orders passages with a language model. Results show its `name`."""
+class ListwiseReranker(BatchReranker):
+    """Orders passages with a language model. Results show its `name`.
+
+    The scores are 1 - (rank - 1) / (N - 1). If a window gets no valid answer, the query has an error, since an order of
+    only some passages is not a ranking.
+    """
 
     def __init__(
         self,
         llm: LanguageModel,
         window: int = 20,
         stride: int = 10,
-        examples: Path | Sequence[Example] | None = None,
+        examples: Sequence[Example] = (),
         prompt: str = "listwise",
     ) -> None:
         """`window` passages are read at a time; the next window begins `stride` places before.
 
-        `examples` are shown before each question: a JSON Lines file of {"claim", "passages", "order"}, or of
-        {"claim", "evidence", "label"}, where evidence for or against a claim comes before what leaves it open. `prompt`
-        is `listwise` or `paper-listwise`.
-        Raises UsageError for sizes that make no sense, NotFound or InvalidData for examples that can't be used.
+        `examples` are shown before each question. `prompt` is `listwise` or `paper-listwise`. Raises UsageError for
+        sizes that make no sense.
         """
         if not 1 <= stride <= window or window < 2:
             raise UsageError(
@@ -90,21 +94,7 @@ class ListwiseReranker:
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, window, stride
         self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
-        shown = load_examples(examples) if isinstance(examples, Path) else list(examples or ())
-        self._shown = [message for example in shown for message in self._turns(example)]
-
-    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-        """See `rank`."""
-        return self.rank(query, passages)[0]
-
-    def rank(self, query: str, passages: Sequence[str]) -> tuple[Scores, Usage]:
-        """The scores 1 - (rank - 1) / (N - 1), in the order of the passages given, and what it cost.
-
-        Raises CcheckError if a window got no valid answer, since an order of only some passages is not a ranking. The
-        cost until then is in the language model's `usage`.
-        """
-        scores = only(self.many([(query, passages)]))
-        return scores, scores.usage
+        self._shown = [message for example in examples for message in self._turns(example)]
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """All queries step through their windows together, so that the server always has questions."""
@@ -122,9 +112,9 @@ class ListwiseReranker:
     def _step(self, going: Sequence[tuple[_State, int, int]]) -> None:
         questions = [
             Question(
-                self.messages(state.query, [state.passages[index] for index in state.order[start:end]]),
+                self._messages(state.query, [state.passages[index] for index in state.order[start:end]]),
                 Order,
-                functools.partial(_check_order, end - start),
+                functools.partial(_check, end - start),
             )
             for state, start, end in going
         ]
@@ -141,18 +131,21 @@ class ListwiseReranker:
             for state, _, _ in going[done:]:
                 state.error = error
 
-    def messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
+    def _messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
         """The messages that ask the model about one window."""
-        system, question = self._prompt.messages(
-            claim=quoted(query), count=str(len(passages)), passages=_listed(passages)
-        )
+        system, question = self._question(query, passages)
         return (system, *self._shown, question)
 
     def _turns(self, example: Example) -> tuple[Message, Message]:
-        _, question = self._prompt.messages(
-            claim=quoted(example.claim), count=str(len(example.passages)), passages=_listed(example.passages)
-        )
+        _, question = self._question(example.claim, example.passages)
         return question, {"role": "assistant", "content": json.dumps({"order": example.order})}
+
+    def _question(self, claim: str, passages: Sequence[str]) -> tuple[Message, Message]:
+        listed = "\n".join(
+            f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}'
+            for number, passage in enumerate(passages, 1)
+        )
+        return self._prompt.messages(claim=quoted(claim), count=str(len(passages)), passages=listed)
 
 
 def windows(count: int, window: int, stride: int) -> list[tuple[int, int]]:
@@ -175,40 +168,32 @@ def permuted(items: Sequence[int], order: Sequence[int]) -> list[int]:
     return [items[index] for index in [*named, *(i for i in range(len(items)) if i not in set(named))]]
 
 
-def rank_score(rank: int, count: int) -> float:
-    """1 - (rank - 1) / (N - 1): from 1 for the first to 0 for the last; 1 for the only one."""
-    return 1.0 if count == 1 else 1 - (rank - 1) / (count - 1)
-
-
 def load_examples(path: Path) -> list[Example]:
-    """The labelled rankings of a JSON Lines file. Raises NotFound or InvalidData, which names the line."""
+    """The examples in a JSON Lines file of {"claim", "evidence", "label"}, one for each claim with several documents.
+
+    Evidence for or against a claim comes before what leaves it open, otherwise in the order of the file. Raises
+    NotFound or InvalidData, which names the line.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
         raise NotFound(f"the file of examples {path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidData(f"can't read the file of examples {path}: {error}") from error
-    examples = []
     labelled: dict[str, list[_Labelled]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            if pair := _labelled(line):
-                labelled.setdefault(pair.claim, []).append(pair)
-                continue
-            example = Example.model_validate_json(line)
-            _check(example.order, len(example.passages))
+            pair = _Labelled.model_validate_json(line)
         except ValidationError as error:
             problem = error.errors()[0]
             where = ".".join(map(str, problem["loc"]))
             raise InvalidData(f"{path}, line {number}: {where}: {problem['msg']}") from error
-        except ValueError as error:
-            raise InvalidData(f"{path}, line {number}: {error}") from error
-        examples.append(example)
-    examples += [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
+        labelled.setdefault(pair.claim, []).append(pair)
+    examples = [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
     if not examples:
-        raise InvalidData(f"the file of examples {path} is empty: each line needs a claim, passages and an order")
+        raise InvalidData(f"the file of examples {path} has no claim with several labelled documents")
     if len(examples) > _MAX_EXAMPLES:
         raise InvalidData(
             f"{path} has {len(examples)} examples, but at most {_MAX_EXAMPLES} fit into a question: remove some"
@@ -216,26 +201,14 @@ def load_examples(path: Path) -> list[Example]:
     return examples
 
 
-def _labelled(line: str) -> _Labelled | None:
-    """A line that is a labelled pair; None for another one."""
-    try:
-        return _Labelled.model_validate_json(line)
-    except ValidationError:
-        return None
-
-
 def _by_label(claim: str, pairs: Sequence[_Labelled]) -> Example:
-    """An example from labelled pairs: those that support or refute the claim first, otherwise in their order."""
     places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
-    return Example(claim=claim, passages=[pair.evidence for pair in pairs], order=[place + 1 for place in places])
+    return Example(claim, [pair.evidence for pair in pairs], [place + 1 for place in places])
 
 
-def _check_order(size: int, reply: Order) -> None:
-    _check(reply.order, size)
-
-
-def _check(order: Sequence[int], size: int) -> None:
+def _check(size: int, reply: Order) -> None:
     """Raises ValueError unless it is a permutation of some of 1 to `size`."""
+    order = reply.order
     if not order:
         raise ValueError("order is empty")
     if wrong := sorted({number for number in order if not 1 <= number <= size}):
@@ -243,9 +216,3 @@ def _check(order: Sequence[int], size: int) -> None:
     if len(set(order)) < len(order):
         twice = next(number for number in order if order.count(number) > 1)
         raise ValueError(f"order has {twice} more than once")
-
-
-def _listed(passages: Sequence[str]) -> str:
-    return "\n".join(
-        f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}' for number, passage in enumerate(passages, 1)
-    )

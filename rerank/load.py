@@ -8,6 +8,8 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +19,6 @@ from ..core.models import (
     FoundModel,
     best_device,
     check_device,
-    find_model,
     keep_few_shapes,
     loading_quietly,
     positions,
@@ -58,8 +59,6 @@ PROMPTS: Final = {
 """How the decoders that are known are asked (FlagEmbedding 1.4, `BaseLLMReranker`; mxbai-rerank, `MxbaiRerankV2`)."""
 KEEPS_ORDER = {"Identity", "Sigmoid", "Tanh", "LogSigmoid", "Softplus"}
 """Activation functions that sentence-transformers can apply and that leave the order of logits as it is."""
-_LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
-"""The exceptions that transformers raises for folders that are not what they say."""
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*")
 
 
@@ -131,11 +130,6 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
         return make(asked)
 
 
-def is_decoder(name: str) -> bool:
-    """Whether a model is asked by a prompt. Raises NotFound or InvalidData."""
-    return bool((_config(find_model(name)).get("architectures") or [""])[0].endswith("ForCausalLM"))
-
-
 def _decoder(asked: _Asked) -> Scorer:
     prompt = _prompt(asked)
     model, tokenizer = _load(asked, "AutoModelForCausalLM")
@@ -151,10 +145,8 @@ def _crossencoder(asked: _Asked) -> Scorer:
     found = asked.found
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
-    try:
+    with _named(found):
         model = crossencoder.load(found.path, length, asked.device, asked.dtype, asked.stage.trust_remote_code)
-    except _LOADING as error:
-        raise InvalidData(f"sentence-transformers can't load {found.name}: {first_line(error)}") from error
     made = CrossEncoderModules(found.name, model, length, asked.batch_tokens)
     return Scorer(found.name, made.pairs, made, length)
 
@@ -257,12 +249,21 @@ def _prompt(asked: _Asked) -> Prompt:
     return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
 
 
+@contextmanager
+def _named(found: FoundModel) -> Iterator[None]:
+    """What the libraries raise for folders that are not what they say becomes InvalidData, which names the model."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+        raise InvalidData(f"{found.name} can't be loaded: {first_line(error)}") from error
+
+
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
     import transformers
 
     name = asked.found.name
-    try:
+    with _named(asked.found):
         model, loading = getattr(transformers, kind).from_pretrained(
             asked.found.path,
             dtype=asked.dtype,
@@ -271,8 +272,6 @@ def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
             local_files_only=True,
             output_loading_info=True,
         )
-    except _LOADING as error:
-        raise InvalidData(f"transformers can't load {name}: {first_line(error)}") from error
     if missing := sorted(loading["missing_keys"]):
         raise InvalidData(f"the weights of {name} are not complete: {', '.join(missing[:3])} missing")
     tokenizer = _tokenizer(asked)
@@ -285,16 +284,14 @@ def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
 def _tokenizer(asked: _Asked) -> Any:
     import transformers
 
-    name, path = asked.found.name, asked.found.path
+    path = asked.found.path
     if not any(file for pattern in _TOKENIZERS for file in path.glob(pattern)):
         # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{name} has no tokenizer: save one into its folder (tokenizer.json)")
-    try:
+        raise InvalidData(f"{asked.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
+    with _named(asked.found):
         return transformers.AutoTokenizer.from_pretrained(
             path, trust_remote_code=asked.stage.trust_remote_code, local_files_only=True
         )
-    except _LOADING as error:
-        raise InvalidData(f"transformers can't load the tokenizer of {name}: {first_line(error)}") from error
 
 
 def _is_known(config: dict[str, Any]) -> bool:

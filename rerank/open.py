@@ -35,10 +35,11 @@ def open_reranker(stage: RerankerStage, runtime: Runtime) -> Reranker:
 def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, ListwiseStage):
         from ..llm import open_llm
-        from .listwise import ListwiseReranker
+        from .listwise import ListwiseReranker, load_examples
 
         prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
-        return ListwiseReranker(open_llm(runtime, stage.llm), stage.window, stage.stride, stage.examples, prompt)
+        examples = load_examples(stage.examples) if stage.examples is not None else []
+        return ListwiseReranker(open_llm(runtime, stage.llm), stage.window, stage.stride, examples, prompt)
     if isinstance(stage, LateStage):
         return _open_late(stage, runtime)
     if isinstance(stage, EnsembleStage):

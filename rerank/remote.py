@@ -41,7 +41,7 @@ from ..core.http import (
     why_unreachable,
 )
 from ..core.redaction import keep_secret, keep_secrets_of, redact
-from .server.dialects import CUT, from_ranges
+from .server.dialects import CUT
 from .tokens import well_formed
 from .types import Scores, refuse_equal
 
@@ -249,11 +249,8 @@ class RemoteReranker:
 
     def _cut(self, answer: Fetched, count: int) -> list[bool]:
         """Which texts were cut, where the server says so: ccheck's own does."""
-        try:
-            numbers = set(from_ranges(answer.headers.get(CUT, ""), count))
-        except ValueError:
-            numbers = set()
-        return [i in numbers for i in range(count)]
+        said = set(answer.headers.get(CUT, "").split(","))
+        return [str(i) in said for i in range(count)]
 
     def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""

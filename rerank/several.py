@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ..core.errors import CcheckError
 from ..core.fusion import fuse
-from ..core.memory import Memory, memory_key
+from ..core.memory import Memory, memory_key, recall
 from ..core.stages import Fusion
 from .apply import score_many
 from .types import BatchReranker, Request, Reranker, Scorer, Scores, refuse_equal
@@ -44,6 +44,10 @@ class LocalReranker(BatchReranker):
         return answers
 
 
+_Row: TypeAlias = tuple[float, bool, bool]
+"""A score, whether the passage was cut, and whether it is a logit."""
+
+
 class RememberedReranker(BatchReranker):
     """Asks another reranker only for the pairs that the memory does not have.
 
@@ -56,36 +60,38 @@ class RememberedReranker(BatchReranker):
         self._reranker, self._memory, self._identity, self._together = reranker, memory, identity, together
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
-        keys = [self._keys(query, passages) for query, passages in requests]
-        known = self._memory.get("rerank", [key for some in keys for key in some])
-        asked = {
-            place: (query, [text for text, key in zip(passages, keys[place], strict=True) if key not in known])
-            for place, (query, passages) in enumerate(requests)
-            if not all(key in known for key in keys[place])
-        }
-        fresh = dict(zip(asked, score_many(self._reranker, list(asked.values())), strict=True))
-        made: dict[bytes, bytes] = {}
-        for place, scores in fresh.items():
-            if not isinstance(scores, CcheckError):
-                new = [key for key in keys[place] if key not in known]
-                for key, value, cut in zip(new, scores.values, scores.cut, strict=True):
-                    made[key] = json.dumps([value, cut, scores.logits]).encode()
-        self._memory.put("rerank", made)
-        known |= made
-        answers: list[Scores | CcheckError] = []
-        for place, some in enumerate(keys):
-            failed = fresh.get(place)
-            if isinstance(failed, CcheckError):
-                answers.append(failed)
-                continue
-            rows = [json.loads(known[key]) for key in some]
-            logits = bool(rows[0][2]) if rows else True
-            answers.append(Scores(tuple(row[0] for row in rows), tuple(row[1] for row in rows), logits))
-        return answers
+        pairs = [(place, text) for place, (_, passages) in enumerate(requests) for text in passages]
+        beside = [[memory_key(*passages)] if self._together else [] for _, passages in requests]
+        keys = [memory_key("rerank", self._identity, requests[place][0], text, *beside[place]) for place, text in pairs]
 
-    def _keys(self, query: str, passages: Sequence[str]) -> list[bytes]:
-        beside = [memory_key(*passages)] if self._together else []
-        return [memory_key("rerank", self._identity, query, text, *beside) for text in passages]
+        def score(missing: Sequence[int]) -> list[_Row | CcheckError]:
+            asked: dict[int, list[str]] = {}
+            for place, text in (pairs[number] for number in missing):
+                asked.setdefault(place, []).append(text)
+            found = score_many(self._reranker, [(requests[place][0], texts) for place, texts in asked.items()])
+            made: list[_Row | CcheckError] = []
+            for scores, texts in zip(found, asked.values(), strict=True):
+                if isinstance(scores, CcheckError):
+                    made += [scores] * len(texts)
+                else:
+                    made += ((value, cut, scores.logits) for value, cut in zip(scores.values, scores.cut, strict=True))
+            return made
+
+        rows = iter(recall(self._memory, "rerank", keys, score, _dumped, json.loads))
+        return [_joined([next(rows) for _ in passages]) for _, passages in requests]
+
+
+def _dumped(row: _Row | CcheckError) -> bytes | None:
+    return None if isinstance(row, CcheckError) else json.dumps(row).encode()
+
+
+def _joined(rows: Sequence[_Row | CcheckError]) -> Scores | CcheckError:
+    read: list[_Row] = []
+    for row in rows:
+        if isinstance(row, CcheckError):
+            return row
+        read.append(row)
+    return Scores(tuple(row[0] for row in read), tuple(row[1] for row in read), read[0][2] if read else True)
 
 
 class EnsembleReranker(BatchReranker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import json
 import logging
@@ -32,12 +33,11 @@ from .dialects import (
     Refusal,
     TeiRerank,
     cohere_ranking,
-    ranges,
+    listed,
     tei_ranking,
 )
 from .guard import Access, HostCheck, Limits
 from .service import Service
-from .worker import Refused
 
 HUNG_UP, TOO_SLOW = 499, 408
 MOST_OF_A_HEADER = 6000
@@ -73,6 +73,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))  # type: ignore[arg-type]
     if access.key is None:
         app.add_middleware(HostCheck, names=access.hosts)
     _add_reranking(app, service)
@@ -104,20 +105,19 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
         ranked = await service.rerank(name, sent.query, sent.documents, raw=False, refuse_long=False, dialect=dialect)
         return _json(cohere_ranking(ranked, sent, version), ranked)
 
-    @app.post("/rerank", openapi_extra=_described(TeiRerank), tags=["rerank"])
-    async def rerank(request: Request) -> Response:
-        """TEI's and Elasticsearch's. Query parameters `raw_scores` and `model` stand in for keys that can't be sent."""
-        return await _answer(service, request, TEI, tei)
+    def route(path: str, said: str, schema: type[BaseModel], dialect: Dialect, work: Work) -> None:
+        async def answered(request: Request) -> Response:
+            return await _answer(service, request, dialect, work)
 
-    @app.post("/v1/rerank", openapi_extra=_described(CohereRerank), tags=["rerank"])
-    async def rerank_v1(request: Request) -> Response:
-        """Cohere's version 1 and Jina's."""
-        return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "1"))
+        # For the OpenAPI page, since a route reads its body itself.
+        body = {"required": True, "content": {"application/json": {"schema": schema.model_json_schema()}}}
+        app.post(path, description=said, openapi_extra={"requestBody": body}, tags=["rerank"])(answered)
 
-    @app.post("/v2/rerank", openapi_extra=_described(CohereRerank), tags=["rerank"])
-    async def rerank_v2(request: Request) -> Response:
-        """Cohere's version 2."""
-        return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "2"))
+    said = "TEI's and Elasticsearch's. Query parameters raw_scores and model stand in for keys that can't be sent."
+    route("/rerank", said, TeiRerank, TEI, tei)
+    for version in ("1", "2"):
+        said = f"Cohere's version {version}, and Jina's."
+        route(f"/v{version}/rerank", said, CohereRerank, COHERE, functools.partial(cohere, version=version))
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -131,10 +131,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/info", tags=["state"])
     async def info(request: Request) -> Response:
         """TEI's keys, and the names of all models."""
-        try:
-            _authorise(service, request)
-        except Refusal as refusal:
-            return _refused(TEI, refusal)
+        _authorise(service, request)
         first, scorer = next(iter(service.scorers.items()))
         return _json(
             {
@@ -154,10 +151,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", tags=["state"])
     async def metrics(request: Request) -> Response:
         """Prometheus's text format."""
-        try:
-            _authorise(service, request)
-        except Refusal as refusal:
-            return _refused(TEI, refusal)
+        _authorise(service, request)
         return Response(service.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -169,9 +163,6 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
         response = await _within_limits(service, request, work)
     except Refusal as refusal:
         response = _refused(dialect, refusal)
-    except Refused as refused:
-        status = 429 if refused.retry_after is not None else 503
-        response = _refused(dialect, Refusal(status, str(refused), refused.retry_after or 1))
     except Exception:  # noqa: BLE001 - the caller is told, and the log
         _log.exception("a bug in answering %s", path)
         response = _refused(dialect, Refusal(500, "a bug in the server; its log has the details"))
@@ -283,7 +274,7 @@ def _parsed(schema: type[S], body: bytes) -> S:
 
 
 def _json(content: Any, ranked: Ranked | None = None) -> Response:
-    headers = {CUT: ranges(ranked.cut, MOST_OF_A_HEADER)} if ranked is not None and ranked.cut else None
+    headers = {CUT: listed(ranked.cut, MOST_OF_A_HEADER)} if ranked is not None and ranked.cut else None
     return Response(orjson.dumps(content), media_type="application/json", headers=headers)
 
 
@@ -293,13 +284,8 @@ def _refused(dialect: Dialect, refusal: Refusal) -> Response:
         headers["Retry-After"] = str(refusal.retry_after)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    content = json.dumps(dialect.error(refusal)).encode()
+    content = json.dumps(dialect.error(refusal)).encode()  # orjson refuses lone surrogates
     return Response(content, refusal.status, headers=headers, media_type="application/json")
-
-
-def _described(sent: type[BaseModel]) -> dict[str, Any]:
-    """For the OpenAPI page: a route reads its body itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": sent.model_json_schema()}}}}
 
 
 def load_app(
@@ -307,16 +293,12 @@ def load_app(
 ) -> FastAPI:
     """Load rerankers by their aliases, check each with the canary, and make the application that serves them.
 
-    The `options` `yes_token` and `prompt` apply to decoders only. A single model that is not a decoder refuses them.
     Raises NotFound, UsageError, InvalidData or MissingExtra.
     """
-    from ..load import is_decoder, load_scorer
+    from ..load import load_scorer
 
     scorers = {}
     for name, where in models.items():
-        own = options
-        if len(models) > 1 and not is_decoder(where):
-            own = options.model_copy(update={"yes_token": None, "prompt": None})
-        scorers[name] = load_scorer(where, runtime, own, limits.batch_tokens)
+        scorers[name] = load_scorer(where, runtime, options, limits.batch_tokens)
         check_scorer(scorers[name], canary)
     return create_app(scorers, limits, access)

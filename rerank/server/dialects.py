@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 CUT = "X-Ccheck-Cut"
-"""A header of answers: the texts that were longer than the model takes, as `0-3,7`."""
+"""A header of answers: the texts that were longer than the model takes, as `0,1,7`."""
 
 
 class Refusal(Exception):
@@ -106,7 +106,7 @@ def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[
     ]
     meta: dict[str, Any] = {"api_version": {"version": version}}
     if ranked.cut:
-        meta["warnings"] = [f"cut, because they are longer than the model can read: documents {ranges(ranked.cut)}"]
+        meta["warnings"] = [f"cut, because they are longer than the model can read: documents {listed(ranked.cut)}"]
     return {
         "id": str(uuid.uuid4()),
         "object": "list",
@@ -117,28 +117,10 @@ def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[
     }
 
 
-def ranges(numbers: Sequence[int], most: int | None = None) -> str:
-    """`0-3,7`: numbers in ascending order; as many of them as go into `most` characters."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+def listed(numbers: Sequence[int], most: int | None = None) -> str:
+    """`0,1,7`: as many of the numbers as go into `most` characters."""
+    text = ",".join(map(str, numbers))
     return text if most is None or len(text) <= most else text[: text.rindex(",", 0, most)]
-
-
-def from_ranges(text: str, count: int) -> list[int]:
-    """The numbers below `count` that `ranges` wrote. Raises ValueError for what it can't have written of so many."""
-    numbers: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        start, end = int(first), int(last or first)
-        if not (numbers[-1] if numbers else -1) < start <= end < count:
-            raise ValueError(f"{part[:40]!r} is not a range of {count} numbers in ascending order")
-        numbers.extend(range(start, end + 1))
-    return numbers
 
 
 # -- errors

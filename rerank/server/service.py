@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
-from .dialects import Dialect, Ranked, Refusal, ranges
+from .dialects import Dialect, Ranked, Refusal, listed
 from .guard import Access, Limits
 from .worker import Batch, Engine, Gate, Job, Worker
 
@@ -22,6 +22,7 @@ PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TOKENS = tuple(2.0**power for power in range(5, 18))
+REQUESTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
@@ -29,37 +30,27 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], tuple[int, int]]) -> None:
         """`waiting`: how many requests and tokens wait for the model now."""
-        self.registry = CollectorRegistry()
-        self.requests = Counter("ccheck_requests", "Requests answered.", ["path", "status"], registry=self.registry)
-        self.seconds = Histogram(
-            "ccheck_request_seconds",
-            "Seconds from a request's arrival to its answer.",
-            ["path"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.gone = Counter("ccheck_gone", "Callers that hung up before the answer.", registry=self.registry)
-        self.texts = Counter("ccheck_texts", "Texts accepted.", ["model"], registry=self.registry)
-        self.cut = Counter("ccheck_texts_cut", "Texts cut to the model's length.", ["model"], registry=self.registry)
-        self.model_tokens = Counter("ccheck_model_tokens", "Tokens read by a model.", ["model"], registry=self.registry)
-        self.model_seconds = Counter(
-            "ccheck_model_seconds", "Seconds in which a model was busy.", ["model"], registry=self.registry
-        )
-        self.batch_tokens = Histogram(
-            "ccheck_batch_tokens", "Tokens in a batch.", buckets=TOKENS, registry=self.registry
-        )
-        self.batch_requests = Histogram(
-            "ccheck_batch_requests",
-            "Requests in a batch.",
-            buckets=(1, 2, 4, 8, 16, 32, 64),
-            registry=self.registry,
-        )
-        Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=self.registry).set_function(
-            lambda: waiting()[0]
-        )
-        Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=self.registry).set_function(
-            lambda: waiting()[1]
-        )
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, said: str, *labels: str) -> Counter:
+            return Counter(f"ccheck_{name}", said, labels, registry=registry)
+
+        def histogram(name: str, said: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"ccheck_{name}", said, labels, buckets=buckets, registry=registry)
+
+        self.requests = counter("requests", "Requests answered.", "path", "status")
+        self.seconds = histogram("request_seconds", "Seconds from a request's arrival to its answer.", SECONDS, "path")
+        self.gone = counter("gone", "Callers that hung up before the answer.")
+        self.texts = counter("texts", "Texts accepted.", "model")
+        self.cut = counter("texts_cut", "Texts cut to the model's length.", "model")
+        self.model_tokens = counter("model_tokens", "Tokens read by a model.", "model")
+        self.model_seconds = counter("model_seconds", "Seconds in which a model was busy.", "model")
+        self.batch_tokens = histogram("batch_tokens", "Tokens in a batch.", TOKENS)
+        self.batch_requests = histogram("batch_requests", "Requests in a batch.", REQUESTS)
+        requests = Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=registry)
+        requests.set_function(lambda: waiting()[0])
+        tokens = Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=registry)
+        tokens.set_function(lambda: waiting()[1])
 
     def batch(self, batch: Batch) -> None:
         self.model_tokens.labels(batch.engine).inc(batch.tokens)
@@ -124,7 +115,7 @@ class Service:
         if cut and refuse_long:
             raise Refusal(
                 413,
-                f"texts {ranges(cut)} are longer than the model can read, and truncate is false: remove "
+                f"texts {listed(cut, 300)} are longer than the model can read, and truncate is false: remove "
                 "truncate to have them cut",
             )
         self.metrics.texts.labels(name).inc(len(texts))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import CcheckError
+from .dialects import Refusal
 
 MOST_OF_A_BATCH = 0.75
 """The share of a batch's tokens that one request may use while others wait for the same model."""
@@ -26,14 +27,6 @@ SICK_AFTER = 3
 """After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""
 MOST_SECONDS_TO_WAIT = 60
 _log = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """A request that is not accepted: the queue is full (`retry_after` seconds), or the server stops."""
-
-    def __init__(self, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +116,10 @@ class Worker:
         return self._thread.is_alive() and self._failures < SICK_AFTER
 
     def submit(self, job: Job) -> None:
-        """Raises Refused if the worker is stopping."""
+        """Raises Refusal if the worker is stopping."""
         with self._changed:
             if self._stopping or not self._thread.is_alive():
-                raise Refused("the server is stopping")
+                raise Refusal(503, "the server is stopping", 1)
             if not job.items:
                 job.done.set_result([])
                 return
@@ -240,9 +233,9 @@ class Gate:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Raises Refused if too many are in progress."""
+        """Raises Refusal if too many are in progress."""
         if self.requests >= self._most_requests:
-            raise Refused(f"the queue is full ({self._most_requests} requests)", self._seconds_to_wait())
+            raise Refusal(429, f"the queue is full ({self._most_requests} requests)", self._seconds_to_wait())
         self.requests += 1
         try:
             yield
@@ -251,13 +244,13 @@ class Gate:
 
     @contextmanager
     def body(self) -> Iterator[Callable[[int], None]]:
-        """Gives a function to be told of bytes that were read. It raises Refused where too many are held."""
+        """Gives a function to be told of bytes that were read. It raises Refusal where too many are held."""
         held = 0
 
         def add(count: int) -> None:
             nonlocal held
             if self.bytes + count > self._most_bytes:
-                raise Refused(f"the queue is full ({self._most_bytes:,} bytes)", self._seconds_to_wait())
+                raise Refusal(429, f"the queue is full ({self._most_bytes:,} bytes)", self._seconds_to_wait())
             held += count
             self.bytes += count
 

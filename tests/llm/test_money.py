@@ -15,7 +15,6 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Usage
 from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
-from ccheck.llm.cache import AnswerCache
 
 # -- money
 
@@ -80,14 +79,6 @@ def test_a_cache_of_no_bytes_is_left_on_no_disk(open_model, tmp_path):
         model.ask(words(), Number)
         assert model.ask(words(), Number).cached and not open_model(server.url).is_cached(Question(words(), Number))
     assert len(server.requests) == 1
-
-
-def test_a_full_cache_forgets_the_oldest_answers(tmp_path):
-    cache = AnswerCache(tmp_path, max_bytes=200_000)
-    for number in range(400):
-        cache.put(number.to_bytes(4), "x" * 1000)
-    assert cache.get((399).to_bytes(4)) is not None and cache.get((0).to_bytes(4)) is None
-    cache.close()
 
 
 def test_the_cache_is_for_its_owner_only(open_model, tmp_path):

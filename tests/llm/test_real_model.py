@@ -85,11 +85,11 @@ def test_a_real_model_puts_passages_into_order_or_the_order_stays_unknown(open_m
     passages = ["Whales sing.", "The sea rose by 20 cm."]
     reranker = ListwiseReranker(open_model(llm_max_tokens=24), examples=examples)
     try:
-        scores, usage = reranker.rank("Sea level rises.", passages)
+        scores = reranker("Sea level rises.", passages)
     except InvalidReply as error:
         assert "order" in str(error) or "cut off" in str(error) or "JSON" in str(error)
     else:
-        assert sorted(scores.values) == [0.0, 1.0] and usage.llm_calls in (1, 2)
+        assert sorted(scores.values) == [0.0, 1.0] and scores.usage.llm_calls in (1, 2)
 
 
 def test_a_model_that_the_server_does_not_have_is_an_error(open_model):

@@ -44,20 +44,20 @@ def test_windows_go_from_the_end_to_the_front_and_leave_nothing_out():
 def test_one_window_gives_the_scores_of_the_paper(open_model):
     with scripted(by_value) as server:
         reranker = ListwiseReranker(open_model(server.url))
-        scores, usage = reranker.rank("claim", passages(3, 9, 1, 5))
+        scores = reranker("claim", passages(3, 9, 1, 5))
     assert scores.values == pytest.approx((1 / 3, 1.0, 0.0, 2 / 3))
     assert scores.cut == (False,) * 4 and not scores.logits and scores.normalized == scores.values
-    assert usage == Usage(1, 100, 20) and reranker.name == "listwise:m"
+    assert scores.usage == Usage(1, 100, 20) and reranker.name == "listwise:m"
 
 
 def test_the_best_come_up_through_the_windows(open_model):
     values = [*range(30), 99, 98]
     with scripted(by_value) as server:
-        scores, usage = ListwiseReranker(open_model(server.url), window=8, stride=4).rank("claim", passages(*values))
+        scores = ListwiseReranker(open_model(server.url), window=8, stride=4)("claim", passages(*values))
     order = sorted(range(len(values)), key=lambda index: -scores.values[index])
     assert order[:2] == [30, 31] and sorted(scores.values, reverse=True)[0] == 1.0 and min(scores.values) == 0.0
     assert len(set(scores.values)) == len(values)
-    assert usage.llm_calls == len(server.requests) == len(windows(32, 8, 4)) == 7
+    assert scores.usage.llm_calls == len(server.requests) == len(windows(32, 8, 4)) == 7
     assert shown(server.requests[0]) == passages(*values[-8:])  # the last are read first
 
 
@@ -84,31 +84,31 @@ def test_what_is_no_permutation_is_asked_for_once_more_and_then_an_error(open_mo
     with scripted([say({"order": order})]) as server:
         model = open_model(server.url)
         with pytest.raises(InvalidReply, match=why):
-            ListwiseReranker(model).rank("claim", passages(1, 2, 3))
+            ListwiseReranker(model)("claim", passages(1, 2, 3))
         assert why in server.requests[1]["messages"][-1]["content"] and model.usage.llm_calls == 2
 
     with scripted([say({"order": order}), say({"order": [3, 2, 1]})]) as server:
-        scores, usage = ListwiseReranker(open_model(server.url)).rank("claim", passages(1, 2, 3))
-    assert scores.values == (0.0, 0.5, 1.0) and usage.llm_calls == 2
+        scores = ListwiseReranker(open_model(server.url))("claim", passages(1, 2, 3))
+    assert scores.values == (0.0, 0.5, 1.0) and scores.usage.llm_calls == 2
 
 
 def test_text_like_that_of_rankgpt_is_no_permutation(open_model):
     with scripted([Said("[2] > [1] > [3]")]) as server, pytest.raises(InvalidReply, match="no JSON object"):
-        ListwiseReranker(open_model(server.url)).rank("claim", passages(1, 2, 3))
+        ListwiseReranker(open_model(server.url))("claim", passages(1, 2, 3))
 
 
 def test_a_window_that_fails_fails_the_whole_order(open_model):
     calls = iter([by_value, by_value, lambda request: error(500, "dead")])
 
     with scripted(lambda request: next(calls)(request)) as server, pytest.raises(ServerError, match="dead"):
-        ListwiseReranker(open_model(server.url), window=4, stride=2).rank("claim", passages(*range(10)))
+        ListwiseReranker(open_model(server.url), window=4, stride=2)("claim", passages(*range(10)))
 
 
 @pytest.mark.parametrize(("texts", "values"), [([], ()), (["passage 1"], (1.0,))])
 def test_nothing_is_asked_where_there_is_nothing_to_order(open_model, texts, values):
     with scripted(by_value) as server:
-        scores, usage = ListwiseReranker(open_model(server.url)).rank("claim", texts)
-    assert scores.values == values and usage == Usage() and server.requests == []
+        scores = ListwiseReranker(open_model(server.url))("claim", texts)
+    assert scores.values == values and scores.usage == Usage() and server.requests == []
 
 
 def test_a_long_passage_is_cut_and_said_to_be(open_model):
@@ -138,11 +138,15 @@ def test_windows_that_would_leave_passages_out_are_refused(open_model, window, s
 # -- examples
 
 
+def pair(claim: str = "c", evidence: str = "passage 5", label: str = "SUPPORTS") -> str:
+    return json.dumps({"claim": claim, "evidence": evidence, "label": label}) + "\n"
+
+
 def test_examples_are_shown_as_questions_with_their_answers(open_model, tmp_path):
     path = tmp_path / "examples.jsonl"
-    path.write_text(json.dumps({"claim": "c", "passages": ["passage 5", "passage 6"], "order": [2, 1]}) + "\n\n")
+    path.write_text(pair(label="NOT_ENOUGH_INFO") + "\n" + pair(evidence="passage 6") + pair("alone"))
     with scripted(by_value) as server:
-        ListwiseReranker(open_model(server.url), examples=path)("claim", passages(1, 2))
+        ListwiseReranker(open_model(server.url), examples=load_examples(path))("claim", passages(1, 2))
     roles = [message["role"] for message in server.requests[0]["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
     assert json.loads(server.requests[0]["messages"][2]["content"]) == {"order": [2, 1]}
@@ -152,12 +156,12 @@ def test_examples_are_shown_as_questions_with_their_answers(open_model, tmp_path
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('{"claim": "c", "passages": ["a", "b"], "order": [1, 3]}', "line 1: order has 3"),
-        ('{"claim": "c", "passages": ["a", "b"], "order": [1, 1]}', "line 1: order has 1 more than once"),
-        ('{"claim": "c", "passages": ["a"], "order": [1]}', "line 1: passages"),
-        ('{"claim": "c", "order": [1]}', "line 1: passages: Field required"),
+        (pair(label="TRUE"), "line 1: label"),
+        (pair(evidence=""), "line 1: evidence"),
+        ('{"claim": "c"}', "line 1: evidence: Field required"),
+        (pair(), "no claim with several"),
         ("x", "line 1"),
-        ("", "empty"),
+        ("", "no claim"),
     ],
 )
 def test_examples_that_can_not_be_used_are_named(tmp_path, line, why):

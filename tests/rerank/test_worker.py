@@ -10,7 +10,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 from ccheck.core.errors import InvalidData
-from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Gate, Job, Refused, Worker
+from ccheck.rerank.server.dialects import Refusal
+from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Gate, Job, Worker
 
 
 class Model:
@@ -201,9 +202,9 @@ def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     stopping.start()
     while not worker._stopping:
         pass
-    with pytest.raises(Refused, match="stopping") as refused:
+    with pytest.raises(Refusal, match="stopping") as refused:
         worker.submit(model.job("c", 1))
-    assert refused.value.retry_after is None
+    assert refused.value.status == 503
     go.set()
     stopping.join(30)
     assert [len(results(job)) for job in jobs] == [1, 9]
@@ -221,12 +222,12 @@ def test_nothing_is_done_at_once() -> None:
 def test_the_gate_counts_requests_and_bytes() -> None:
     gate = Gate(1, 100, lambda: 7)
     with gate.request():
-        with pytest.raises(Refused, match="full") as refused, gate.request():
+        with pytest.raises(Refusal, match="full") as refused, gate.request():
             raise AssertionError
-        assert refused.value.retry_after == 7
+        assert (refused.value.status, refused.value.retry_after) == (429, 7)
     with gate.request(), gate.body() as add:
         add(60)
-        with pytest.raises(Refused, match="bytes"), gate.body() as other:
+        with pytest.raises(Refusal, match="bytes"), gate.body() as other:
             other(41)
         add(40)
     assert (gate.requests, gate.bytes) == (0, 0)

@@ -117,9 +117,9 @@ def test_the_listwise_reranker_shows_the_same_examples_evidence_first(ask):
     for one in examples:
         ordered = [labels[one.claim, one.passages[number - 1]] for number in one.order]
         assert ordered[2] == "NOT_ENOUGH_INFO" and "NOT_ENOUGH_INFO" not in ordered[:2]
-    (scores, _), (request,) = ask(
+    scores, (request,) = ask(
         lambda request: say({"order": [2, 1]}),
-        lambda llm: ListwiseReranker(llm, examples=EXAMPLES, prompt="paper-listwise").rank("claim", ["a", "b"]),
+        lambda llm: ListwiseReranker(llm, examples=examples, prompt="paper-listwise")("claim", ["a", "b"]),
     )
     assert scores.values == (0.0, 1.0) and "evidentiary" in system(request)
     assert sum(message["role"] == "assistant" for message in request["messages"]) == 6
