@@ -21,6 +21,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers", reason="the
 from tiny_rerankers import TEXTS, _bpe, _unigram, _wordpiece, make_decoder, make_encoder, make_layerwise  # noqa: E402
 from tiny_sparse import make_inference_free, make_splade  # noqa: E402
 
+from ccheck.core.models import find_model  # noqa: E402
 from ccheck.encode.late import load_multi_vector  # noqa: E402
 
 HOSTILE = (
