@@ -13,7 +13,7 @@ from . import opt
 from .common import notice
 
 KEY = "CCHECK_SERVE_API_KEY"
-MODEL = ("dtype", "max_tokens", "long", "yes_token", "prompt", "trust_remote_code")
+MODEL = ("dtype", "max_tokens", "yes_token", "prompt", "trust_remote_code")
 """Options that are keys of a recipe's reranker, too."""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..core.errors import CcheckError
-from ..core.stages import LateStage, RerankerStage
+from ..core.fusion import fuse, min_max
+from ..core.stages import Fusion, LateStage, RerankerStage
 from ..core.types import Hit, Ranking, Usage
 from .types import BatchReranker, Request, Reranker, Scores
 
@@ -56,12 +57,8 @@ def interpolated(before: Sequence[float], own: Sequence[float], alpha: float) ->
     not say how: scaled so, alpha is the share that it says, where sigmoids would be nearly equal for a model that is
     sure. Equal scores are all 1.
     """
-    return [alpha * old + (1 - alpha) * new for old, new in zip(_scaled(before), _scaled(own), strict=True)]
-
-
-def _scaled(scores: Sequence[float]) -> list[float]:
-    low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
-    return [1.0 if high == low else (score - low) / (high - low) for score in scores]
+    old, new = (min_max(list(enumerate(scores))) for scores in (before, own))
+    return [alpha * one + (1 - alpha) * other for one, other in zip(old, new, strict=True)]
 
 
 def _before(head: Sequence[Hit], earlier: str) -> list[float]:
@@ -79,13 +76,11 @@ def _of_retrievers(head: Sequence[Hit], weights: Mapping[str, float]) -> list[fl
 
     Nothing if no retriever's scores are known.
     """
-    total = [0.0] * len(head)
-    known = [name for name in weights if any(name in hit.scores for hit in head)]
-    for name in known:
-        places = [place for place, hit in enumerate(head) if name in hit.scores]
-        for place, scaled in zip(places, _scaled([head[place].scores[name] for place in places]), strict=True):
-            total[place] += weights[name] * scaled
-    return total if known else []
+    found = {
+        name: [(place, hit.scores[name]) for place, hit in enumerate(head) if name in hit.scores] for name in weights
+    }
+    total = dict(fuse(found, weights, Fusion(method="minmax")))
+    return [total.get(place, 0.0) for place in range(len(head))] if total else []
 
 
 def score_many(reranker: Reranker, requests: Sequence[Request]) -> list[Scores | CcheckError]:

@@ -17,12 +17,12 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import httpx
 import orjson
 from more_itertools import chunked
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
 
 from .. import __version__
 from ..core import event_loop
@@ -55,23 +55,16 @@ COMPARED_CHARACTERS = 1000
 _LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _log = logging.getLogger(__name__)
 
-Kind: TypeAlias = Literal["tei", "cohere"]
-Index: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
-Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
+class _Item(BaseModel):
+    """TEI's, or Cohere's."""
 
-class _TeiItem(BaseModel):
-    index: Index
-    score: Finite
-
-
-class _CohereItem(BaseModel):
-    index: Index
-    relevance_score: Finite
+    index: Annotated[int, Field(ge=0, strict=True)]
+    score: float = Field(validation_alias=AliasChoices("score", "relevance_score"), allow_inf_nan=False)
 
 
 class _Cohere(BaseModel):
-    results: list[_CohereItem]
+    results: list[_Item]
 
 
 class _Info(BaseModel):
@@ -79,14 +72,14 @@ class _Info(BaseModel):
     max_client_batch_size: int | None = Field(None, ge=1)
 
 
-_TEI: TypeAdapter[list[_TeiItem]] = TypeAdapter(list[_TeiItem])
+_TEI: TypeAdapter[list[_Item]] = TypeAdapter(list[_Item])
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Where and how the server is asked, and the most texts that it takes at once."""
+    """Where and with whose API (TEI's, or Cohere's) the server is asked, and the most texts that it takes at once."""
 
-    kind: Kind
+    tei: bool
     url: httpx.URL
     limit: int | None = None
 
@@ -165,7 +158,7 @@ class RemoteReranker:
         values = [value for value, _ in found]
         refuse_equal(self.name, (passage[:COMPARED_CHARACTERS] for passage in passages), values)
         # A value outside 0..1 is a logit: some servers can be configured to leave the sigmoid out.
-        logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)
+        logits = route.tei or not all(0 <= value <= 1 for value in values)
         return Scores(tuple(values), tuple(cut for _, cut in found), logits)
 
     def _scored(self, route: _Route, query: str, passages: Sequence[str]) -> tuple[list[tuple[float, bool]], int]:
@@ -194,9 +187,9 @@ class RemoteReranker:
     def _route_by_path(self) -> _Route | None:
         path = self._url.path.rstrip("/")
         if path.endswith(("/v1/rerank", "/v2/rerank")):
-            return _Route("cohere", self._url)
+            return _Route(False, self._url)
         if path.endswith(("/v1", "/v2")):
-            return _Route("cohere", self._url.copy_with(path=f"{path}/rerank"))
+            return _Route(False, self._url.copy_with(path=f"{path}/rerank"))
         return None
 
     def _route_by_info(self) -> _Route:
@@ -211,19 +204,19 @@ class RemoteReranker:
             except ValidationError:
                 _log.debug("%s/info does not answer as TEI does", root)
         if info is not None:
-            return _Route("tei", self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size)
+            return _Route(True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size)
         if answer.status in (401, 403):
             raise ServerError(self._reason_refused(answer))
         named = self._url.path.rstrip("/").endswith("/rerank")
-        return _Route("cohere", self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
+        return _Route(False, self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
 
     def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> Fetched:
         query, texts = well_formed(query), [well_formed(passage) for passage in passages]
-        body: dict[str, Any]
-        if route.kind == "tei":
-            body = {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
-        else:
-            body = {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+        body: dict[str, Any] = (
+            {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
+            if route.tei
+            else {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+        )
         if self._model:
             body["model"] = self._model
         return self._retrying("POST", route.url, body, self._timeout)
@@ -231,11 +224,8 @@ class RemoteReranker:
     def _values(self, route: _Route, answer: Fetched, count: int) -> list[float]:
         """The scores by index. Raises ServerError for an answer that is not one score for each text."""
         try:
-            if route.kind == "tei":
-                pairs = [(item.index, item.score) for item in _TEI.validate_json(answer.content)]
-            else:
-                results = _Cohere.model_validate_json(answer.content).results
-                pairs = [(item.index, item.relevance_score) for item in results]
+            read = answer.content
+            items = _TEI.validate_json(read) if route.tei else _Cohere.model_validate_json(read).results
         except ValidationError as error:
             problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, problem["loc"])) or "the answer"
@@ -243,9 +233,10 @@ class RemoteReranker:
                 f"{self.name} did not return a ranking: {where}: {problem['msg']}. Is it a reranking server? The "
                 "path of the URL selects the API: /rerank, /v1/rerank or /v2/rerank"
             ) from error
-        if sorted(index for index, _ in pairs) != list(range(count)):
-            raise ServerError(f"{self.name} returned {len(pairs)} scores for {count} passages, not one for each")
-        return [score for _, score in sorted(pairs)]
+        scores = {item.index: item.score for item in items}
+        if len(items) != count or sorted(scores) != list(range(count)):
+            raise ServerError(f"{self.name} returned {len(items)} scores for {count} passages, not one for each")
+        return [scores[index] for index in range(count)]
 
     def _cut(self, answer: Fetched, count: int) -> list[bool]:
         """Which texts were cut, where the server says so: ccheck's own does."""

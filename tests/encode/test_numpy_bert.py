@@ -87,14 +87,6 @@ def test_tokens_are_counted_alike(embedder: Embedder) -> None:
     assert Embedder(find_model(DEFAULT_MODEL), Runtime()).count_tokens(texts) == counted
 
 
-def test_both_know_the_same_of_the_model(embedder: Embedder) -> None:
-    model = load_embedder(DEFAULT_MODEL, on_cpu())._model
-    assert (embedder.spec.dimensions, embedder.spec.max_tokens) == (
-        model.get_embedding_dimension(),
-        model.max_seq_length,
-    )
-
-
 def test_a_query_imports_no_torch() -> None:
     code = (
         "import sys; from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "

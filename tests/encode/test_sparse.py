@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +13,7 @@ from tiny_sparse import SPECIAL, WINDOW, WORDS, make_inference_free, make_mlm, m
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
-from ccheck.core.models import find_model, fingerprint
+from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import SparseVector
@@ -100,19 +99,6 @@ def test_what_is_known_of_the_weights_is_not_loaded_again(folder: Path, splade: 
     assert again.spec == splade.spec and loaded == []
     again.encode_queries(["sea"])
     assert len(loaded) == 1
-
-
-def test_other_weights_are_another_model(tmp_path: Path, splade: SparseEmbedder) -> None:
-    other = load_sparse_embedder(str(make_splade(tmp_path / "other", seed=1)), on_cpu(), splade.spec)
-    assert other.spec.fingerprint != splade.spec.fingerprint
-
-
-def test_how_terms_are_pooled_is_part_of_a_model(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "copy")
-    assert fingerprint(tmp_path / "copy") == fingerprint(folder)
-    (pooling,) = (tmp_path / "copy").glob("*_SpladePooling/config.json")
-    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_strategy": "sum"}))
-    assert fingerprint(tmp_path / "copy") != fingerprint(folder)
 
 
 def test_an_embedding_model_is_no_sparse_encoder() -> None:

@@ -75,16 +75,6 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in tmp_path.rglob("*.sqlite")) < 1.5 * limit
 
 
-def test_none_is_kept_when_it_may_not_grow(tmp_path: Path) -> None:
-    embedder = TinyEmbedder()
-    with EmbeddingCache(embedder.spec, tmp_path, 0) as cache:
-        embed(texts(3), embedder, cache)
-        embed(texts(3), embedder, cache)
-        assert cache.notice is None
-    assert embedder.calls == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
     embedder = TinyEmbedder()
     with EmbeddingCache(embedder.spec, tmp_path) as cache:
@@ -105,16 +95,6 @@ def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
             assert len(embedder.embedded) <= 700
 
 
-def test_a_folder_that_can_not_be_written_is_a_notice(tmp_path: Path) -> None:
-    (tmp_path / "embeddings").write_text("a file where the folder should be")
-    embedder = TinyEmbedder()
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
-        embed(texts(3), embedder, cache)
-        embed(texts(3), embedder, cache)
-        assert cache.notice is not None
-    assert embedder.calls == 1
-
-
 def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
     embedder = TinyEmbedder(dimensions=8)
     with EmbeddingCache(embedder.spec, tmp_path) as cache:
@@ -122,16 +102,6 @@ def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
     embedder = TinyEmbedder(dimensions=16)
     with EmbeddingCache(embedder.spec, tmp_path) as cache:
         assert embed(texts(3), embedder, cache).shape == (3, 16)
-
-
-def test_two_processes_can_share_it(tmp_path: Path) -> None:
-    embedder = TinyEmbedder()
-    with EmbeddingCache(embedder.spec, tmp_path) as one, EmbeddingCache(embedder.spec, tmp_path) as two:
-        embed(texts(10), embedder, one)
-        embed(texts(20), embedder, two)
-        embed(texts(20), embedder, one)
-        assert len(embedder.embedded) == 20
-        assert (one.notice, two.notice) == (None, None)
 
 
 WRITER = """

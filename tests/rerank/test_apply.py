@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,11 +89,6 @@ def test_what_was_cut_is_said():
     assert {hit.document.id: hit.cut for hit in found.hits} == {"b": (), "a": ("r",)}
 
 
-def test_a_reranker_reads_title_and_text():
-    assert Document("1", "A title", "A text.").content == "A title\nA text."
-    assert Document("1", "", "A text.").content == "A text."
-
-
 def test_ensembles():
     one, two = (
         Table({"a": 0.0, "b": 10.0, "c": 4.0}, "one"),
@@ -106,11 +100,6 @@ def test_ensembles():
     mean = EnsembleReranker([one, two], "mean")("q", ["a", "b", "c"])
     assert mean.values == pytest.approx((0.5, 0.75, 0.2))
     assert EnsembleReranker([one, two])("q", []).values == ()
-
-
-def test_the_sigmoid_does_not_overflow():
-    assert sigmoid(0) == 0.5 and sigmoid(1e4) == 1.0 and sigmoid(-1e4) == 0.0
-    assert sigmoid(3.4) == pytest.approx(1 / (1 + math.exp(-3.4)))
 
 
 # -- auto

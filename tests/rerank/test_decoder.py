@@ -96,27 +96,6 @@ def test_scores_are_flag_embeddings(gemma: Path, query: str, length: int) -> Non
     assert score(scorer, QUERIES[query], passages) == pytest.approx(expected, abs=1e-4)
 
 
-def test_pieces_merge_only_where_text_is_joined(gemma: Path) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(gemma)
-    pieces = ["A: sea.", "\n", "B: ice.", "\n"]
-    apart = [id_ for piece in pieces for id_ in tokenizer(piece, add_special_tokens=False)["input_ids"]]
-    assert tokenizer("".join(pieces), add_special_tokens=False)["input_ids"] != apart
-    encoded = load_scorer(str(gemma), device="cpu").encode("sea.", ["ice."])[0]
-    assert list(encoded.ids[: len(apart) + 1]) == [tokenizer.bos_token_id, *apart]
-
-
-def test_the_passage_is_cut_and_the_query_and_prompt_are_not(gemma: Path) -> None:
-    scorer = load_scorer(str(gemma), device="cpu", max_tokens=64)
-    empty, long = scorer.encode("sea level", ["", "ice melts " * 200])
-    assert (empty.cut, long.cut) == (False, True)
-    head, end = empty.ids[: empty.prefix], empty.ids[empty.prefix + 1 :]
-    assert long.ids[: long.prefix] == head
-    assert long.ids[-len(end) :] == end
-    assert all(one.cut for one in scorer.encode("sea level " * 100, ["ice"]))
-
-
 def test_what_is_scored_beside_it_changes_no_score(gemma: Path) -> None:
     scorer = load_scorer(str(gemma), device="cpu", batch_tokens=300)
     chance = random.Random(0)

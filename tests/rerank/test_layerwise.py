@@ -95,21 +95,6 @@ def test_a_layer_without_a_head_is_refused(folder: Path, layer: int) -> None:
         load_scorer(str(folder), device="cpu", cutoff_layer=layer)
 
 
-def test_layers_above_the_one_that_scores_are_not_needed(tmp_path: Path, folder: Path) -> None:
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    make_layerwise(tmp_path, rope_theta=5000.0)
-    for file in tmp_path.glob("*.safetensors"):
-        with safe_open(file, "pt") as stored:
-            kept = {name: stored.get_tensor(name) for name in stored.keys() if "layers.4" not in name}  # noqa: SIM118
-        save_file(kept, file, {"format": "pt"})
-    whole, part = (load_scorer(str(one), device="cpu", cutoff_layer=4) for one in (folder, tmp_path))
-    assert score(part, "sea", PASSAGES) == score(whole, "sea", PASSAGES)
-    with pytest.raises(InvalidData, match="don't match its"):
-        load_scorer(str(tmp_path), device="cpu", cutoff_layer=5)
-
-
 @pytest.mark.parametrize("config", [{"head_type": "complex"}, {"head_multi": False}, {"rope_scaling": {"type": "x"}}])
 def test_heads_and_positions_of_another_kind_are_refused(tmp_path: Path, config: dict[str, object]) -> None:
     with pytest.raises(InvalidData, match="can't use"):

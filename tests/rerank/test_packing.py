@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccheck.rerank.packing import PackedRow, Span, _attend_at_once, _layout, attend, attend_last, rows
+from ccheck.rerank.packing import PackedRow, _attend_at_once, attend, attend_last, rows
 from ccheck.rerank.types import Encoded, Scorer
 
 torch = pytest.importorskip("torch", reason="the models extra is not installed")
@@ -99,55 +99,6 @@ def test_attention_is_within_each_sequence(monkeypatch: pytest.MonkeyPatch, caus
         monkeypatch.undo()
 
 
-def test_a_long_sequence_has_no_mask_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.rerank.packing.LARGEST_MASK", 20)
-    seen = []
-    attention = torch.nn.functional.scaled_dot_product_attention
-
-    def watched(*args: object, **given: object) -> object:
-        mask = given["attn_mask"]
-        seen.append((args[0].shape[2], None if mask is None else tuple(mask.shape), given["is_causal"]))
-        return attention(*args, **given)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
-    (row,) = rows([(1, 1, *range(20)), (1, 1, *range(5, 26))], [2, 2], 1000)
-    q = torch.randn(len(row.ids), 1, 4)
-    attend(q, q, q, row, scale=1.0, causal=True)
-    # What is shared, the sequence with a mask, and the long one with its shared part again.
-    assert seen == [(2, None, True), (20, (20, 22), False), (23, None, True)]
-
-
-A, B = (1, 1), (2, 2, 2)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        # Two and three ids of the queries, once each, and one or two ids of each passage.
-        (12, [[0, 1, 2, 3]]),
-        (11, [[0, 1, 2, 3]]),
-        (10, [[0, 1, 2], [3]]),
-        (9, [[0, 1, 2], [3]]),
-        (8, [[0, 1], [2, 3]]),
-        (5, [[0, 1], [2], [3]]),
-        (4, [[0], [1], [2], [3]]),
-        (1, [[0], [1], [2], [3]]),
-    ],
-)
-def test_rows_are_filled_to_the_last_id(tokens: int, expected: list[list[int]]) -> None:
-    sequences = [(*A, 5), (*A, 6, 6), (*B, 7), (*B, 8, 8)]
-    assert [row.members for row in rows(sequences, [2, 2, 3, 3], tokens)] == expected
-
-
-def test_a_row_says_where_everything_lies() -> None:
-    (row,) = rows([(*A, 5), (*B, 7), (*A, 6, 6), (*B, 8, 8), (9, 9)], [2, 3, 2, 3, 1], 100)
-    assert row.ids == [*A, 5, 6, 6, *B, 7, 8, 8, 9, 9]
-    assert row.positions == [0, 1, 2, 2, 3, 0, 1, 2, 3, 3, 4, 0, 1]
-    assert row.members == [0, 2, 1, 3, 4]
-    assert row.shared == [Span(0, 0, 0, 2), Span(5, 5, 5, 8)]
-    assert row.spans == [Span(0, 2, 2, 3), Span(0, 2, 3, 5), Span(5, 8, 8, 9), Span(5, 8, 9, 11), Span(11, 11, 11, 13)]
-
-
 @pytest.mark.parametrize(
     ("sequences", "shared"),
     [
@@ -203,15 +154,6 @@ def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: 
     for there in (There(torch.float32, 8), There(torch.float16, 257)):
         with pytest.raises(TypeError):  # goes on as on a CPU, which these are not
             attend(there, None, None, row, scale=0.5, causal=True)
-
-
-def test_the_layout_of_sequences_with_what_they_share() -> None:
-    spans = (Span(0, 0, 0, 2), Span(0, 2, 2, 5), Span(5, 5, 5, 6))
-    whole, own, limits, longest = _layout(spans, torch.device("cpu"))
-    assert whole.tolist() == [0, 1, 0, 1, 2, 3, 4, 5]
-    assert own.tolist() == [0, 1, 4, 5, 6, 7]
-    assert limits.tolist() == [0, 2, 7, 8] and limits.dtype == torch.int32
-    assert longest == 5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

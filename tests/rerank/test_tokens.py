@@ -12,7 +12,6 @@ from ccheck.rerank.tokens import (
     PromptPairs,
     SpecialPairs,
     Template,
-    longest_first,
     template,
     tokeniser,
     well_formed,
@@ -93,23 +92,6 @@ def test_pairs_of_special_tokens_keep_the_end_where_the_tokenizer_cuts_the_start
     assert read(special(12, keep_end=True), "q", "abcdefghij") == ("<q//defghij>", True, 4)
     assert read(special(12, keep_end=True), "1234567890", "") == ("<234567890//>", True, 12)
     assert special(12)("q", []) == []
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "room", "expected"),
-    [
-        (3, 4, 7, (3, 4)),
-        (3, 9, 8, (3, 5)),
-        (9, 3, 8, (5, 3)),
-        (9, 9, 7, (3, 4)),
-        (9, 8, 7, (4, 3)),
-        (4, 4, 7, (3, 4)),
-        (0, 9, 5, (0, 5)),
-        (4, 9, 8, (4, 4)),
-    ],
-)
-def test_the_longer_half_is_cut_first(first: int, second: int, room: int, expected: tuple[int, int]) -> None:
-    assert longest_first(first, second, room) == expected
 
 
 def test_surrogates_without_their_half_are_replaced() -> None:

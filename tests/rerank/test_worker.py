@@ -91,15 +91,6 @@ def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
     assert first <= 2  # nor did the small ones wait for it
 
 
-def test_equal_requests_are_done_in_the_order_in_which_they_came() -> None:
-    model = Model()
-    jobs = [model.job(chr(97 + i), 10) for i in range(12)]
-    run_all(Worker(80), *jobs)
-    last = [item[0] for batch in model.batches for item in batch if item[1:] == "9"]
-    assert last == [chr(97 + i) for i in range(12)]
-    assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
-
-
 def test_nobody_gets_a_whole_batch_while_others_wait() -> None:
     model = Model()
     overdue, newcomer = model.job("o", 100), model.job("n", 2)
@@ -208,15 +199,6 @@ def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     go.set()
     stopping.join(30)
     assert [len(results(job)) for job in jobs] == [1, 9]
-
-
-def test_nothing_is_done_at_once() -> None:
-    worker = Worker(10)
-    worker.start()
-    job = Job(Model().engine, [], [])
-    worker.submit(job)
-    assert results(job) == []
-    worker.stop(30)
 
 
 def test_the_gate_counts_requests_and_bytes() -> None:
