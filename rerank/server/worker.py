@@ -3,7 +3,7 @@
 A request is due at the tokens that the worker had done when it came, plus its own; who is due first goes first. So a
 small request overtakes a huge one, but a huge one waits for no more than came before it and its own size; equal ones
 are done in the order in which they came, which keeps the mean latency low (as Friedman and Henderson's fair sojourn
-protocol, SIGMETRICS 2003). And nobody gets a whole batch while others wait.
+protocol, SIGMETRICS 2003).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from typing import Any
 from ...core.errors import CcheckError
 from .dialects import Refusal
 
-MOST_OF_A_BATCH = 0.75
-"""The share of a batch's tokens that one request may use while others wait for the same model."""
 SICK_AFTER = 3
 """After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""
 MOST_SECONDS_TO_WAIT = 60
@@ -166,19 +164,13 @@ class Worker:
         engine = self._queue[0].engine
         jobs = [job for job in self._queue if job.engine is engine]
         starts: dict[Job, int] = {}
-        spent = dict.fromkeys(jobs, 0)
         room = self.batch_tokens
-        for most in (self.batch_tokens * MOST_OF_A_BATCH, self.batch_tokens):
-            for job in jobs:
-                while not job.taken:
-                    cost = job.costs[job.next]
-                    # The first text goes in any case, however long it is.
-                    if starts and (cost > room or spent[job] + cost > most):
-                        break
-                    starts.setdefault(job, job.next)
-                    job.next += 1
-                    spent[job] += cost
-                    room -= cost
+        for job in jobs:
+            # The first text goes in any case, however long it is.
+            while not job.taken and (not starts or job.costs[job.next] <= room):
+                starts.setdefault(job, job.next)
+                room -= job.costs[job.next]
+                job.next += 1
         self._queue = [job for job in self._queue if not job.taken]
         self._tokens_done += self.batch_tokens - room
         self._tokens_waiting -= self.batch_tokens - room

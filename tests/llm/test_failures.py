@@ -165,18 +165,6 @@ def test_a_server_that_hangs_for_all_does_not_cost_a_timeout_for_each(open_model
     assert len(server.requests) <= 4 + 3
 
 
-def test_questions_wait_for_the_one_that_finds_out_that_the_server_is_back(open_model):
-    def answer(request: dict[str, Any]) -> Said:
-        number = int(user_text(request).split()[1])
-        return error(503, "down") if number == 0 else say({"number": number, "share": 1}, hang=0.1)
-
-    with scripted(answer) as server:
-        model = open_model(server.url, llm_retry_seconds=0, llm_concurrency=1)
-        next(model.ask_many(many(1)))
-        outcomes = list(model.ask_many(many(20)[1:]))
-    assert all(isinstance(outcome, Answer) for outcome in outcomes)
-
-
 # -- an interrupt
 
 

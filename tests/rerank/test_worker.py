@@ -91,19 +91,6 @@ def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
     assert first <= 2  # nor did the small ones wait for it
 
 
-def test_nobody_gets_a_whole_batch_while_others_wait() -> None:
-    model = Model()
-    overdue, newcomer = model.job("o", 100), model.job("n", 2)
-    worker = Worker(100)
-    enqueue(worker, overdue)
-    enqueue(worker, newcomer)
-    overdue.due = -1
-    worker.start()
-    results(newcomer)
-    worker.stop(30)
-    assert model.batches[0] == [*(f"o{i}" for i in range(8)), "n0", "n1"]
-
-
 def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> None:
     model, seen = Model(), list[Batch]()
     costs = [[7, 30, 3, 90, 250, 1, 1], [60, 60], [5] * 40]
