@@ -73,7 +73,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
-    app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))  # type: ignore[arg-type]
+    app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
     if access.key is None:
         app.add_middleware(HostCheck, names=access.hosts)
     _add_reranking(app, service)
