@@ -1,4 +1,5 @@
-"""The page on all recipes: what each one runs, its source's tables beside what was measured, and every key.
+"""The page on all recipes: their sources' tables beside what was measured, and every key. `ccheck recipes show` prints
+the recipes themselves.
 
     python -m ccheck.lab.papers > recipes.md
 
@@ -12,13 +13,10 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from ...core.ablations import Ablation
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ...core.kinds import Terms, Vectors, Weights
-from ...core.recipe import Recipe, load_recipe, models_used, recipe_names
+from ...core.recipe import Recipe, load_recipe, recipe_names
 from ...core.stages import (
     AdditionalStage,
     Analysis,
@@ -37,11 +35,8 @@ from ...core.stages import (
     UnitsStage,
     VerdictStage,
 )
-from ...pipeline.ingest import needs_of
 from .published import Table, row_command, row_recipe, tables_of
 
-LONGEST_CHANGES = 300
-"""Characters of an ablation's changes in the table of a recipe's ablations."""
 _HEAD = """# All recipes
 
 Written by `python -m ccheck.lab.papers`.
@@ -94,10 +89,6 @@ def page() -> str:
         recipe = load_recipe(name)
         lines += [f"## {name}", "", recipe.description, ""]
         lines += _source(recipe)
-        lines += _stages(recipe)
-        lines += _models(recipe)
-        lines += _decisions(recipe)
-        lines += _ablations(recipe)
         lines += _published(recipe, measured)
         lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
     lines += [_PROMPTS, *(f"| {one.source} | {one.piece} | `{one.prompt}` | {one.words} |" for one in pieces()), ""]
@@ -168,124 +159,12 @@ def _source(recipe: Recipe) -> list[str]:
     return [*said, ""] if said else []
 
 
-def _stages(recipe: Recipe) -> list[str]:
-    rows = ["| stage | settings |", "| --- | --- |"]
-    for name, retriever in recipe.retrievers.items():
-        rows.append(f"| {name} | {retriever.kind}: {_settings(retriever)} |")
-    if len(recipe.retrievers) > 1:
-        rows.append(f"| fusion | {_settings(recipe.fusion, always=('method', 'k'))} |")
-    for name, reranker in recipe.rerankers.items():
-        rows.append(f"| {name} | reranker, {reranker.kind}: {_settings(reranker)} |")
-    rewritten = any(retriever.query != "claim" for retriever in recipe.retrievers.values())
-    if rewritten:
-        rows.append(f"| rewriting | {_settings(recipe.rewriting) or 'as usual'} |")
-    if recipe.questions is not None:
-        rows.append(f"| questions | {_settings(recipe.questions, always=('count', 'queries', 'passages'))} |")
-    if recipe.ingest.additional is not None:
-        additional = _settings(recipe.ingest.additional, always=("summary", "posts"))
-        rows.append(f"| at ingest | additional texts: {additional} |")
-    if recipe.figures is not None:
-        rows.append(f"| figures | {_settings(recipe.figures, always=('merge',), without=('runs',))} |")
-        for name, run in recipe.figures.runs.items():
-            rows.append(f"| figures, run {name} | {run.kind}: {_settings(run, always=('retriever', 'weight'))} |")
-    if recipe.passages is not None:
-        rows.append(f"| passages | {_settings(recipe.passages, always=('sentences', 'neighbours', 'expressions'))} |")
-    rows.append(f"| verdict | {_settings(recipe.verdict, always=('method',))} |")
-    return [*rows, ""]
-
-
-def _settings(stage: Stage, always: tuple[str, ...] = ("depth",), without: tuple[str, ...] = ()) -> str:
-    """The settings of a stage that differ from the defaults, and those in `always`; none in `without`."""
-    said = stage.model_dump(mode="json", exclude_defaults=True) | {
-        key: getattr(stage, key) for key in always if key in type(stage).model_fields
-    }
-    for key in ("examples", "calibration"):
-        if said.get(key):
-            said[key] = Path(said[key]).name
-    return ", ".join(f"{key} = {_value(value)}" for key, value in said.items() if key not in ("kind", *without))
-
-
 def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
         return ", ".join(map(_value, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _models(recipe: Recipe) -> list[str]:
-    """The recipe's models, and those that its ablations need fine-tuned."""
-    used = models_used(recipe)
-    lines = [f"- {kind}: {name}{_made(recipe, name)}" for name, kind in used.items()]
-    lines += [f"- of an ablation: {name}{_made(recipe, name)}" for name in recipe.fine_tuned if name not in used]
-    needs = needs_of(recipe)
-    own = [
-        *(f"vectors of {kind.model}" for kind in needs if isinstance(kind, Vectors) and kind.model is not None),
-        *(f"sparse vectors of {kind.model}" for kind in needs if isinstance(kind, Weights)),
-        *("terms of the analysis above" for kind in needs if isinstance(kind, Terms)),
-        *(["additional texts"] if recipe.ingest.additional else []),
-    ]
-    head = ["Models:", ""] if lines else []
-    provided = [f"In the store: {'; '.join(own)}: `ccheck ingest FILE --recipe {recipe.name}`.", ""] if own else []
-    return [*head, *lines, *([""] if lines else []), *provided]
-
-
-def _made(recipe: Recipe, model: str) -> str:
-    made = recipe.fine_tuned.get(model)
-    return f", which is {made.base} after `{made.train}`" if made is not None else ""
-
-
-def _decisions(recipe: Recipe) -> list[str]:
-    if not recipe.decisions:
-        return []
-    return [
-        "Where this differs from its source, or decides what the source leaves open:",
-        "",
-        *(f"- {one}" for one in recipe.decisions),
-        "",
-    ]
-
-
-def _ablations(recipe: Recipe) -> list[str]:
-    if not recipe.ablations:
-        return []
-    rows = ["| ablation | | changes |", "| --- | --- | --- |"]
-    for name, ablation in recipe.ablations.items():
-        loaded = load_recipe(f"{recipe.name}:{name}")
-        own = " Needs a separate ingest." if _needs_more(loaded, recipe) else ""
-        rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(_changes_of(ablation))} |")
-    return [*rows, ""]
-
-
-def _changes_of(ablation: Ablation) -> str:
-    """The changes of an ablation, as dotted keys: `retrievers.sparse = false`."""
-    return ", ".join(f"{key} = {_as_toml(value)}" for key, value in _dotted(ablation.changes))
-
-
-def _dotted(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tables.items():
-        if isinstance(value, dict) and value:
-            yield from _dotted(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
-
-
-def _as_toml(value: Any) -> str:
-    if isinstance(value, str) and Path(value).is_absolute():
-        value = Path(value).name  # a file beside the recipe
-    return json.dumps(value, ensure_ascii=False) if not isinstance(value, bool) else str(value).lower()
-
-
-def _shortened(changes: str) -> str:
-    """Shortens a long list of changes, which are all in the recipe's file."""
-    kept = changes[: changes.rindex(", ", 0, LONGEST_CHANGES)] if len(changes) > LONGEST_CHANGES else changes
-    return f"`{kept}`" + (", and more of this kind" if kept != changes else "")
-
-
-def _needs_more(recipe: Recipe, known: Recipe) -> bool:
-    """Whether a store that was made for a recipe lacks something, or has texts that the other must not find."""
-    new = {kind for kind in needs_of(recipe) if isinstance(kind, Vectors | Weights | Terms)} - needs_of(known).keys()
-    return bool(new) or recipe.ingest.additional != known.ingest.additional
 
 
 def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:

@@ -15,7 +15,6 @@ from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
 
 from ccheck.core.recipe import load_recipe, recipe_names
-from ccheck.lab.papers.pages import page
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")
@@ -75,11 +74,9 @@ def command_of(recipe: str, model: str) -> str:
     return load_recipe(recipe).fine_tuned[model].train
 
 
-def test_every_fine_tuned_model_has_a_whole_command_on_the_page():
-    whole = page()
+def test_every_fine_tuned_model_has_a_whole_command():
     for name in recipe_names():
         for made in load_recipe(name).fine_tuned.values():
-            assert f"`{made.train}`" in whole
             files = (
                 ("--train TRAIN",)
                 if " stance " in made.train
