@@ -21,7 +21,7 @@ from stance_card import write_card
 
 from ccheck.core.runtime import Runtime
 from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.lab.train.stance_rows import StanceRow, read_rows
+from ccheck.lab.measure.rows import StanceRow, read_rows
 from ccheck.verdict.judge import Case
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import PackagedStances

@@ -44,7 +44,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Document
 from ccheck.encode.dense import Embedder
-from ccheck.lab.train.stance_rows import StanceRow, read_rows
+from ccheck.lab.measure.rows import StanceRow, read_rows
 from ccheck.verdict.features import COUNTS, counts_and_nearest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import ADAPTER, WIDTH, PackagedWeights, Together, design, probabilities, put_together

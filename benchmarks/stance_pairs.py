@@ -20,7 +20,7 @@ from stance_findings import findings, variants
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
 from ccheck.ingest.rows import read_records
-from ccheck.lab.train.stance_rows import StanceRow, read_rows
+from ccheck.lab.measure.rows import StanceRow, read_rows
 from ccheck.verdict.features import BOTH_WAYS, sentences_of
 from ccheck.verdict.labels import STANCES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ...core.adjust import Changes
 from ...core.errors import Incomplete
@@ -12,9 +12,6 @@ from ...core.files import check_outputs
 from .. import opt
 from ..common import counted, print_answer, settings_from
 from ..progress import progress_bar, runtime
-
-if TYPE_CHECKING:
-    from ...verdict.examples import LabelledPair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +47,12 @@ def calibrate(asked: Calibrate) -> None:
     """
     from ...lab.measure.calibration import calibrate as measure
     from ...lab.measure.calibration import open_stance_method
+    from ...lab.measure.rows import read_rows
     from ...verdict.calibration import save_calibration
-    from ...verdict.examples import load_pairs
 
     settings = settings_from(**opt.settings_of(asked))
     check_outputs([(asked.output, "the calibration")], (asked.pairs, asked.corpus, settings.recipe))
-    found = load_pairs(Path(asked.pairs)) if asked.corpus is None else _pairs_of(asked.pairs, asked.corpus)
+    found = read_rows(asked.pairs, asked.corpus).rows
     changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
     with (
         runtime(settings, asked.quiet) as opened,
@@ -71,14 +68,3 @@ def calibrate(asked: Calibrate) -> None:
         raise Incomplete(
             f"{report.failed:,} of {counted(len(found), 'pair')} could not be judged. The first: {report.reason}"
         )
-
-
-def _pairs_of(pairs: str, corpus: str) -> list[LabelledPair]:
-    """Pairs whose documents are in a corpus: the files that `ccheck train stance` reads."""
-    from ...core.types import document_text
-    from ...lab.train.stance_rows import read_rows
-    from ...verdict.examples import LabelledPair
-
-    return [
-        LabelledPair(row.claim, document_text(row.title, row.text), row.label) for row in read_rows(pairs, corpus).rows
-    ]

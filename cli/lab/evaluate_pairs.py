@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ...core.recipe import Recipe
     from ...core.settings import Settings
     from ...core.types import Usage
-    from ...lab.measure.pairs import Pair, PairsMeasured
+    from ...lab.measure.pairs import PairsMeasured
+    from ...lab.measure.rows import StanceRow
     from ...lab.papers.published import Published
     from ...llm.budget import Price
     from .evaluate import Evaluate
@@ -28,7 +29,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str | None, Settings]) -> No
     reading, opening the store and opening a judge raise, and Incomplete where pairs could not be judged.
     """
     from ...lab.measure.compare_judges import compare_judges
-    from ...lab.measure.pairs import read_pairs, with_documents
+    from ...lab.measure.rows import read_rows, with_documents
     from ...lab.measure.session import load_recipes
     from ...llm.budget import price_of
     from ...search import open_store
@@ -38,8 +39,8 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str | None, Settings]) -> No
     if replace and not names:
         raise UsageError("--replace changes the models of a recipe. Name the recipe")
     recipes = dict(zip(names, load_recipes(names, replace).values(), strict=True))
-    pairs = read_pairs(asked.pairs or "")
-    if any(pair.document is None for pair in pairs):
+    pairs: Sequence[StanceRow] = read_rows(asked.pairs or "", later=True).rows
+    if not all(pair.text for pair in pairs):
         with open_store(next(iter(judges.values()))) as store:
             pairs = with_documents(pairs, store.get)
     done: dict[str, PairsMeasured] = {}
@@ -78,7 +79,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str | None, Settings]) -> No
         raise Incomplete("; ".join(failed))
 
 
-def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
+def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
     from ...lab.measure.calibration import open_stance_method
     from ...lab.measure.pairs import measure_pairs
 

@@ -1,7 +1,7 @@
 """Measures how reliable a stance method's confidences are on labelled pairs, and calibrates them.
 
 with Runtime(resolve({"stance_model": "my-stance"}).settings) as runtime:
-    report = calibrate(open_stance_method(runtime), load_pairs(Path("pairs.jsonl")))
+    report = calibrate(open_stance_method(runtime), read_rows("pairs.jsonl").rows)
 report.before.error, report.after.error
 save_calibration(report.calibration, Path("calibration.json"))
 """
@@ -15,11 +15,11 @@ from typing import Any
 from ...core.adjust import Changes, resolved
 from ...core.errors import InvalidData, UsageError
 from ...core.runtime import Runtime
-from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
-from ...verdict import Case, StanceMethod, all_judged
+from ...core.types import Label, Stance
+from ...verdict import StanceMethod
 from ...verdict.calibration import MIN_PAIRS, Calibration, Reliability, fit_calibration, reliability
-from ...verdict.examples import LabelledPair
 from ...verdict.open import open_method
+from .rows import StanceRow, judge_rows
 
 FOLDS = 5
 
@@ -73,28 +73,17 @@ def open_stance_method(
 
 def calibrate(
     method: StanceMethod,
-    pairs: Sequence[LabelledPair],
+    pairs: Sequence[StanceRow],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CalibrationReport:
     """Judge labelled pairs and calibrate the confidences on them.
 
     Raises InvalidData if no pair could be judged or there are too few, MissingExtra without scikit-learn.
     """
-    cases = [
-        Case(Claim(pair.claim), (Evidence(Hit(1, Document(str(number), "", pair.evidence), 1.0)),))
-        for number, pair in enumerate(pairs)
-    ]
-    stances: list[Stance] = []
-    judged: list[LabelledPair] = []
-    reason = ""
-    for done, (made, pair) in enumerate(zip(all_judged(method, cases), pairs, strict=True), 1):
-        (stance,) = made.stances
-        if stance.label is None:
-            reason = reason or str(stance.error)
-        else:
-            stances.append(stance)
-            judged.append(pair)
-        on_progress(done, len(pairs))
+    said, _ = judge_rows(method, pairs, on_progress)
+    judged = [pair for pair, stance in zip(pairs, said, strict=True) if stance.label is not None]
+    stances = [stance for stance in said if stance.label is not None]
+    reason = next((str(stance.error) for stance in said if stance.label is None), "")
     if not stances:
         raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
     labels = [pair.label for pair in judged]

@@ -30,14 +30,17 @@ _RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1,
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """One record's judgement of a claim and a document. `grade` and `label` are None if the record has none."""
+class Pair:
+    """One record's judgement of a claim and a document. `grade` and `label` are None if the record has none, `text` and
+    `title` empty if it only names the document."""
 
     claim: str
     document: str
     grade: int | None
     label: Label | None
     sentences: tuple[int | str, ...] = ()
+    text: str = ""
+    title: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
     grades = _Once("grade")
 
     def take(record: Record, number: int) -> None:
-        for pair in _pairs(record.data, number):
+        for pair in pairs_of(record.data, number):
             if pair.grade is None:
                 raise InvalidData(f"claim {pair.claim} and document {pair.document} have neither grade nor label")
             name = f"the pair of claim {pair.claim} and document {pair.document}"
@@ -92,7 +95,7 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
 
     def take(record: Record, number: int) -> None:
         data = record.data
-        for pair in _pairs(data, number):
+        for pair in pairs_of(data, number):
             if pair.label is None:
                 continue
             key = pair.claim, pair.document
@@ -148,8 +151,8 @@ def read_corpus(path: str | os.PathLike[str], *, titles: bool = True) -> Corpus:
 # -- what a record says
 
 
-def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
-    """The judged documents of a record. None if it is of a claim alone."""
+def pairs_of(data: Mapping[str, Any], number: int) -> Iterator[Pair]:
+    """The judged documents of a record; nothing for a claim alone."""
     if "0" in data:
         yield _trec_pair(data)
         return
@@ -160,7 +163,7 @@ def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
         grade = _grade(data, label)
         if grade is None and name == "cord_uid":
             grade = 1  # CheckThat!: the one paper that a post is about
-        yield _Pair(claim, id_of(document, name), grade, label, _sentences(first_of(data, SENTENCES)[1]))
+        yield Pair(claim, id_of(document, name), grade, label, _sentences(first_of(data, SENTENCES)[1]))
     elif any(known in data for known in DOCUMENTS) and first_of(data, (*LABELS, *GRADES))[0] is not None:
         raise InvalidData("there is a label or grade but no document")
     elif isinstance(data.get("evidences"), Sequence):
@@ -171,25 +174,26 @@ def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
         yield from _listed(claim_id(data, number), data["evidence"])
 
 
-def _trec_pair(data: Mapping[str, Any]) -> _Pair:
+def _trec_pair(data: Mapping[str, Any]) -> Pair:
     """Claim, iteration, document, grade; or the same without the iteration."""
     cells = list(data.values())
     if len(cells) not in (3, 4):
         raise InvalidData(f"{len(cells)} columns; qrels have claim, iteration, document and grade")
-    return _Pair(id_of(cells[0], "claim"), id_of(cells[-2], "document"), _number(cells[-1]), None)
+    return Pair(id_of(cells[0], "claim"), id_of(cells[-2], "document"), _number(cells[-1]), None)
 
 
-def _climate_fever(claim: str, evidences: Sequence[Any]) -> Iterator[_Pair]:
+def _climate_fever(claim: str, evidences: Sequence[Any]) -> Iterator[Pair]:
     for evidence in evidences:
         if not isinstance(evidence, Mapping) or "evidence_id" not in evidence:
             raise InvalidData(f"claim {claim} has evidence without evidence_id")
         label = parse_stance(text_of(evidence.get("evidence_label")))
         text = text_of(evidence.get("evidence"))
         document = id_of(evidence["evidence_id"], "evidence_id")
-        yield _Pair(claim, document, _RELEVANT[label], label, (text,) if text else ())
+        title = text_of(evidence.get("article"))
+        yield Pair(claim, document, _RELEVANT[label], label, (text,) if text else (), text, title)
 
 
-def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[_Pair]:
+def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[Pair]:
     """SciFact's own claims: `evidence` has the labelled documents, the others that it cites leave the claim open."""
     for document, sets in data["evidence"].items():
         if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets) or not sets:
@@ -200,13 +204,13 @@ def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[_Pair]:
         if len(labels) > 1:
             raise InvalidData(f"the evidence of claim {claim} in document {document} has several labels")
         numbers = tuple(number for one in sets for number in _sentences(one.get("sentences")))
-        yield _Pair(claim, id_of(document, "document"), 1, labels.pop(), numbers)
+        yield Pair(claim, id_of(document, "document"), 1, labels.pop(), numbers)
     for document in data.get("cited_doc_ids") or ():
         if (cited := id_of(document, "cited_doc_ids")) not in data["evidence"]:
-            yield _Pair(claim, cited, 1, "NOT_ENOUGH_INFO")
+            yield Pair(claim, cited, 1, "NOT_ENOUGH_INFO")
 
 
-def _listed(claim: str, evidence: Sequence[Any]) -> Iterator[_Pair]:
+def _listed(claim: str, evidence: Sequence[Any]) -> Iterator[Pair]:
     """A claim with a list of `doc_id` and `label`, as the sample corpus has it; another list names no documents."""
     if not any(isinstance(one, Mapping) and first_of(one, DOCUMENTS)[0] is not None for one in evidence):
         return
@@ -215,7 +219,7 @@ def _listed(claim: str, evidence: Sequence[Any]) -> Iterator[_Pair]:
         if name is None:
             raise InvalidData(f"claim {claim} has evidence without doc_id")
         label = _stance(one)
-        yield _Pair(claim, id_of(document, name), _grade(one, label), label, _sentences(first_of(one, SENTENCES)[1]))
+        yield Pair(claim, id_of(document, name), _grade(one, label), label, _sentences(first_of(one, SENTENCES)[1]))
 
 
 def _stance(data: Mapping[str, Any]) -> Label | None:

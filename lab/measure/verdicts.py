@@ -74,7 +74,7 @@ def classify(
             for i, label in enumerate(labels)
         },
         confusion=tuple(tuple(map(int, row)) for row in confusion),
-        intervals=_intervals([_claim(key) for key in made], expected, given, labels, resamples),
+        intervals=intervals_of(tally([_claim(key) for key in made], expected, given, labels), resamples),
         reliability=_reliability([answered[key] for key in made], expected),
     )
 
@@ -101,23 +101,27 @@ def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) ->
     return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth)
 
 
-def _intervals(
-    claims: Sequence[str],
-    expected: Sequence[Label],
-    given: Sequence[Label],
-    labels: Sequence[Label],
-    resamples: int,
-) -> dict[str, Interval]:
+def tally(
+    claims: Sequence[str], truth: Sequence[Label], given: Sequence[Label | None], labels: Sequence[Label]
+) -> NDArray[np.float64]:
+    """For each claim the confusion matrix, shape [claims, true, given]: the last column is for what has no label."""
     import numpy as np
 
     place = {claim: number for number, claim in enumerate(dict.fromkeys(claims))}
-    if len(place) < 2:
+    counts = np.zeros((len(place), len(labels), len(labels) + 1))
+    for claim, true, label in zip(claims, truth, given, strict=True):
+        counts[place[claim], labels.index(true), len(labels) if label is None else labels.index(label)] += 1
+    return counts
+
+
+def intervals_of(counts: NDArray[np.float64], resamples: int = RESAMPLES) -> dict[str, Interval]:
+    """95% intervals of `label_figures` by a bootstrap over claims; none of one claim."""
+    import numpy as np
+
+    if len(counts) < 2:
         return {}
-    counts = np.zeros((len(place), len(labels), len(labels)))
-    for claim, true, label in zip(claims, expected, given, strict=True):
-        counts[place[claim], labels.index(true), labels.index(label)] += 1
-    sums = resampled(counts.reshape(len(place), -1), resamples)
-    figures = label_figures(sums.reshape(resamples, len(labels), len(labels)))
+    sums = resampled(counts.reshape(len(counts), -1), resamples)
+    figures = label_figures(sums.reshape(resamples, *counts.shape[1:]))
     ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
@@ -137,20 +141,23 @@ def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
 
 
 def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call.
+    """Accuracy, F1 and weighted precision of many confusion matrices, [resamples, true, given], where scikit-learn takes
+    one a call.
 
-    Predicted labels beyond the true ones do not count as labels: what was not judged is wrong.
+    Given labels beyond the true ones do not count as labels: what was not judged is wrong.
     """
     import numpy as np
 
     right = np.diagonal(confusions, axis1=1, axis2=2)
     true = confusions.sum(axis=2)
-    predicted = confusions.sum(axis=1)[:, : true.shape[1]]
-    occurs = true + predicted > 0
-    f1 = np.divide(2 * right, true + predicted, out=np.zeros_like(right), where=occurs)
+    given = confusions.sum(axis=1)[:, : true.shape[1]]
+    occurs = true + given > 0
+    f1 = np.divide(2 * right, true + given, out=np.zeros_like(right), where=occurs)
+    precision = np.divide(right, given, out=np.zeros_like(right), where=given > 0)
     total = true.sum(axis=1)
     return {
         "weighted_f1": (f1 * true).sum(axis=1) / total,
+        "weighted_precision": (precision * true).sum(axis=1) / total,
         "macro_f1": f1.sum(axis=1) / occurs.sum(axis=1),
         "accuracy": right.sum(axis=1) / total,
     }

@@ -9,13 +9,13 @@ from typing import Any
 
 from ... import __version__
 from ...verdict.labels import STANCES
+from ..measure.rows import StanceRow
 from .figures import Report, shown
 from .loop import Trained
 from .options import StanceOptions, TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 from .stance_data import StanceData
 from .stance_figures import Measured, StanceReport
-from .stance_rows import StanceRow
 
 TRAINED_BY = "trained by ccheck"
 """This phrase is in the card of each model."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ...pipeline.claims import read_claims
 from ..measure.datasets import read_corpus, read_qrels
+from ..measure.rows import read_rows
 from .options import RetrievalOptions, StanceOptions
 from .retrieval_data import RetrievalData, retrieval_data
 from .stance_data import StanceData, join_files, stance_data
-from .stance_rows import read_rows
 
 
 def read_retrieval_data(

@@ -25,6 +25,7 @@ from ...core.text import first_line
 from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
+from ..measure.rows import StanceRow, judge_rows
 from .card import stance_card
 from .folders import Output, finish, work_folder
 from .loop import Phase, Training, checkpointing, require_training
@@ -32,7 +33,6 @@ from .options import StanceOptions
 from .stance_data import StanceData
 from .stance_figures import (
     StanceReport,
-    judge_rows,
     measure_groups,
     measure_rows,
     metric_of,
@@ -40,7 +40,6 @@ from .stance_figures import (
     save_figures,
     stance_notes,
 )
-from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +79,7 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
             parameter.requires_grad = name.startswith("pooler")
 
     def evaluate() -> float:
-        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev), resamples=1), options.metric)
+        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev)[0], resamples=1), options.metric)
 
     phase = Phase("stance", options.epochs, options.learning_rate)
     training = replace(training, evaluate=evaluate)

@@ -6,9 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...core.errors import UsageError
+from ...core.types import Claim
+from ..measure.rows import StanceRow, StanceRows
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
-from .stance_rows import StanceRow, StanceRows, split_rows, without_leaks
+from .split import Split, split_by_claim, split_by_document
 
 GIVEN = "those to choose by"
 CHOOSE_SHARE = 0.1
@@ -36,6 +39,38 @@ def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
         replace(row, claim_id=f"{number}:{row.claim_id}", doc_id=f"{number}:{row.doc_id}")
         for number, file in enumerate(files, 1)
         for row in file.rows
+    ]
+
+
+def split_rows(
+    rows: Sequence[StanceRow], kind: str = "document", dev_share: float = 0.2, seed: int = 0
+) -> tuple[list[StanceRow], list[StanceRow], Split]:
+    """Rows to learn from and to measure on, of different claims and, by `document`, of different documents.
+
+    Raises as `split_by_document`, and UsageError for another kind than `document` and `claim`.
+    """
+    if kind not in ("document", "claim"):
+        raise UsageError(f"unknown split {kind!r}. Choose document or claim")
+    claims: dict[str, Claim] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    for row in rows:
+        claims.setdefault(row.claim_id, Claim(row.claim, row.claim_id))
+        qrels.setdefault(row.claim_id, {})[row.doc_id] = 1.0
+    split = (split_by_document if kind == "document" else split_by_claim)(list(claims.values()), qrels, dev_share, seed)
+    train, dev = ({claim.id for claim in part} for part in (split.train_claims, split.dev_claims))
+    return [row for row in rows if row.claim_id in train], [row for row in rows if row.claim_id in dev], split
+
+
+def without_leaks(rows: Sequence[StanceRow], dev: Sequence[StanceRow]) -> list[StanceRow]:
+    """The rows whose claim and document are not among those of `dev`."""
+    claims = {" ".join(row.claim.casefold().split()) for row in dev}
+    documents = {row.doc_id for row in dev} | {row.text for row in dev}
+    return [
+        row
+        for row in rows
+        if " ".join(row.claim.casefold().split()) not in claims
+        and row.doc_id not in documents
+        and row.text not in documents
     ]
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...core.files import write_text
-from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
-from ...verdict.judge import Case, StanceMethod
+from ...core.types import Label, Stance
+from ...verdict.judge import StanceMethod
 from ...verdict.labels import STANCES
+from ..measure.rows import StanceRow, judge_rows
 from ..measure.types import Classified
 from ..measure.verdicts import classify
 from .loop import Trained
-from .stance_rows import StanceRow
 
 Measured: TypeAlias = Mapping[str, tuple[Classified, Classified]]
 """The figures of each group: the model's own, and those of always saying the most frequent label."""
@@ -34,14 +34,6 @@ class StanceReport:
     notes: tuple[str, ...] = ()
 
 
-def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
-    """A stance method's stance on each pair."""
-    cases = [
-        Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),)) for row in rows
-    ]
-    return [judged.stances[0] for judged in method(cases)]
-
-
 def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
     """How good stances are, with intervals over claims. Raises InvalidData if none could be made."""
     keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
@@ -55,7 +47,7 @@ def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: i
 def measure_groups(method: StanceMethod, groups: Mapping[str, Sequence[StanceRow]], most: Label) -> Measured:
     """The figures of each group: the method's, and those of always saying `most`."""
     return {
-        name: (measure_rows(rows, judge_rows(method, rows)), measure_rows(rows, [Stance(most)] * len(rows)))
+        name: (measure_rows(rows, judge_rows(method, rows)[0]), measure_rows(rows, [Stance(most)] * len(rows)))
         for name, rows in groups.items()
     }
 

@@ -10,6 +10,7 @@ import tiny_training as tiny
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
+from ccheck.lab.measure.rows import StanceRow
 from ccheck.lab.train.embedder import embedder_rows
 from ccheck.lab.train.inputs import read_retrieval_data
 from ccheck.lab.train.negatives import Drawing, describe, draw_negatives, once_per_claim
@@ -23,7 +24,6 @@ from ccheck.lab.train.options import (
 )
 from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, retrieval_data
 from ccheck.lab.train.stance_data import stratified
-from ccheck.lab.train.stance_rows import StanceRow
 
 IDS = [document.id for document in tiny.corpus()]
 

@@ -18,13 +18,13 @@ from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
+from ccheck.lab.measure.rows import StanceRows, judge_rows, read_rows
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
 from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss
 from ccheck.lab.train.stance import train_stance as train
-from ccheck.lab.train.stance_data import StanceData, join_files, stance_data
-from ccheck.lab.train.stance_figures import judge_rows, measure_rows
-from ccheck.lab.train.stance_rows import StanceRows, read_rows, split_rows, without_leaks
+from ccheck.lab.train.stance_data import StanceData, join_files, split_rows, stance_data, without_leaks
+from ccheck.lab.train.stance_figures import measure_rows
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.open import open_method
 
@@ -165,7 +165,7 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert '"eval_value"' in (output / "log.jsonl").read_text()
     method = open_method(VerdictStage(method="stance", model=str(output)), on_cpu())
     assert isinstance(method, StanceClassifier) and method.max_tokens == 64
-    said = [stance.label for stance in judge_rows(method, rows[:30])]
+    said = [stance.label for stance in judge_rows(method, rows[:30])[0]]
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
     with pytest.raises(UsageError, match="--overwrite"):
         train_stance(stance_data(rows, options), options, output)
@@ -182,7 +182,7 @@ def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
     made = train_stance(data, options, tmp_path / "model")
     saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
-        known = measure_rows(rows, judge_rows(saved, rows)).reliability
+        known = measure_rows(rows, judge_rows(saved, rows)[0]).reliability
         assert made.figures[name][0].reliability.error == pytest.approx(known.error, abs=1e-4), "confidences and all"
 
 
@@ -220,7 +220,6 @@ def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
 
 TRAIN = """
 from tiny_stances import rows_of
-from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions
 from ccheck.lab.train.stance import train_stance
 from ccheck.lab.train.stance_data import stance_data

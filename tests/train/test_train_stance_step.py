@@ -12,11 +12,11 @@ from tiny_rerankers import make_encoder
 from tiny_training import share_apart
 from weights import saved_weights
 
+from ccheck.lab.measure.rows import StanceRow
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions
 from ccheck.lab.train.stance import train_stance
 from ccheck.lab.train.stance_data import StanceData
-from ccheck.lab.train.stance_rows import StanceRow
 from ccheck.verdict.labels import STANCES
 
 LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "SUPPORTS", "SUPPORTS", "REFUTES", "SUPPORTS", "NOT_ENOUGH_INFO")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ccheck.lab.measure.rows import StanceRow
 from ccheck.lab.train.options import StanceOptions
-from ccheck.lab.train.stance_rows import StanceRow
 
 THINGS = "the sea|the ice|carbon|coral|the forest|the wind|rain|the soil|the glacier|snow|the river|the crop".split("|")
 LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO")

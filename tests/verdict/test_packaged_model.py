@@ -15,7 +15,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.lab.train.stance_rows import read_rows
+from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.features import COUNTS, ONE_SENTENCE
 from ccheck.verdict.judge import Case, likeliest
