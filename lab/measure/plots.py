@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.extras import require
 from ...core.page import inert
 from ...core.text import shortened
-from .types import Classified, Measured
 
 if TYPE_CHECKING:
     from ...verdict.calibration import Reliability
@@ -42,38 +41,6 @@ def recall_by_depth(curves: Mapping[str, Mapping[int, float]]) -> str:
     return _drawn(draw)
 
 
-def stages(measured: Mapping[str, Measured], metric: str) -> str:
-    """A bar for each stage, with its 95% interval."""
-
-    def draw(axes: Any) -> None:
-        names = list(map(_name, measured))
-        means = [one.mean[metric] for one in measured.values()]
-        axes.bar(range(len(names)), means, color=[_colour(number) for number in range(len(names))], alpha=0.8)
-        for place, (one, mean) in enumerate(zip(measured.values(), means, strict=True)):
-            ends = one.intervals.get(metric)
-            if ends is not None:
-                low, high = max(0.0, mean - ends[0]), max(0.0, ends[1] - mean)
-                axes.errorbar([place], [mean], yerr=[[low], [high]], color="#1c1e21", capsize=4)
-            axes.annotate(f"{mean:.3f}", (place, 0.01), ha="center", fontsize="small", color="white")
-        axes.set(ylabel=metric, ylim=(0, min(1.05, 1.25 * max([0.1, *means]))))
-        axes.set_xticks(range(len(names)), names, rotation=0 if len(names) < 6 else 30)
-
-    return _drawn(draw)
-
-
-def differences(values: Sequence[float], metric: str) -> str:
-    """The differences of all claims, from the largest loss to the largest win."""
-
-    def draw(axes: Any) -> None:
-        ordered = sorted(values)
-        colours = ["#a3102a" if value < 0 else "#0f6130" for value in ordered]
-        axes.vlines(range(len(ordered)), 0, ordered, colors=colours, linewidth=max(0.4, min(4, 300 / len(ordered))))
-        axes.axhline(0, color="#565c64", linewidth=0.8)
-        axes.set(xlabel="claims", ylabel=f"difference in {metric}")
-
-    return _drawn(draw)
-
-
 def reliability(measured: Reliability) -> str:
     """The share that is right by confidence; the bars are shares of all labels."""
 
@@ -88,26 +55,6 @@ def reliability(measured: Reliability) -> str:
         axes.bar(middles, counts, width=1 / len(measured.bins), alpha=0.2, color=_colour(0))
         axes.set(xlabel="confidence", ylabel="share that is right (bars: share of all)", xlim=(0, 1), ylim=(0, 1.02))
         axes.legend(loc="upper left", fontsize="small")
-
-    return _drawn(draw)
-
-
-def confusion(classified: Classified) -> str:
-    """A row for each true label, a column for each predicted one; the shade is the share of the row."""
-
-    def draw(axes: Any) -> None:
-        rows = [[count / max(1, sum(row)) for count in row] for row in classified.confusion]
-        axes.pcolormesh(rows, cmap="Blues", vmin=0, vmax=1)  # which is drawn, where imshow would be a picture within
-        axes.invert_yaxis()
-        names = [label.replace("_", " ").lower() for label in classified.labels]
-        middles = [place + 0.5 for place in range(len(names))]
-        axes.set_xticks(middles, names)
-        axes.set_yticks(middles, names)
-        for true, row in enumerate(classified.confusion):
-            for predicted, count in enumerate(row):
-                colour = "white" if rows[true][predicted] > 0.55 else "black"
-                axes.text(predicted + 0.5, true + 0.5, f"{count:,}", ha="center", va="center", color=colour)
-        axes.set(xlabel="predicted", ylabel="true")
 
     return _drawn(draw)
 

@@ -1,7 +1,4 @@
-"""The report of an evaluation: one HTML page with tables and plots that needs nothing else.
-
-Plots are images within the page; beside each stands a table with its figures. See `core/page.py`.
-"""
+"""The report of an evaluation: one HTML page with tables and plots that needs nothing else. See `core/page.py`."""
 
 from __future__ import annotations
 
@@ -40,17 +37,18 @@ CLAIM_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """An image, what it shows in words, and its figures as a table of text."""
+class Table:
+    """Figures as text, what they are, and an image of them."""
 
-    svg: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    svg: str = ""
 
     @property
     def url(self) -> str:
-        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
+        """The image; empty if there is none."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}" if self.svg else ""
 
 
 def write_report(
@@ -85,7 +83,7 @@ def _page(evaluations: Mapping[str, Evaluation], qrels: Qrels, texts: Mapping[st
         "published": {name: list(_published(one, metrics)) for name, one in evaluations.items()},
         "recalls": _recalls({name: ({"": one.run}, only(qrels, one.run)) for name, one in evaluations.items()}),
         "against": _against(evaluations, qrels, metrics),
-        "recipes": [_recipe(name, one, qrels, metrics, top) for name, one in evaluations.items()],
+        "recipes": [_recipe(name, one, qrels, top) for name, one in evaluations.items()],
         "texts": short,
         "top": top,
         "version": __version__,
@@ -104,7 +102,7 @@ def _published(one: Evaluation, metrics: Sequence[str]) -> Iterator[dict[str, An
 # -- plots
 
 
-def _recalls(runs: Mapping[str, tuple[Mapping[str, Any], Qrels]]) -> Plot:
+def _recalls(runs: Mapping[str, tuple[Mapping[str, Any], Qrels]]) -> Table:
     """Recall by depth of runs by name, each with its judgements; several of one name are told apart by their own."""
     curves: dict[str, dict[int, float]] = {}
     for name, (several, qrels) in runs.items():
@@ -115,10 +113,10 @@ def _recalls(runs: Mapping[str, tuple[Mapping[str, Any], Qrels]]) -> Plot:
             curves[" ".join(filter(None, (name, stage)))] = {cut: found[f"R@{cut}"] for cut in cuts}
     columns = sorted({cut for curve in curves.values() for cut in curve})
     rows = [[name, *(f"{curve[cut]:.4f}" if cut in curve else "" for cut in columns)] for name, curve in curves.items()]
-    return Plot(plots.recall_by_depth(curves), "Recall by depth", ["", *(f"R@{cut}" for cut in columns)], rows)
+    return Table("Recall by depth", ["", *(f"R@{cut}" for cut in columns)], rows, plots.recall_by_depth(curves))
 
 
-def _stages(one: Evaluation, metric: str, traced: Sequence[DocumentTrace]) -> Plot:
+def _stages(one: Evaluation, traced: Sequence[DocumentTrace]) -> Table:
     moved = gains(one, traced)
     rows = []
     for name, measured in one.stages_measured.items():
@@ -128,40 +126,24 @@ def _stages(one: Evaluation, metric: str, traced: Sequence[DocumentTrace]) -> Pl
         shifts = ["", ""] if retriever else [f"+{gain.won:,}", f"−{gain.lost:,}"]
         rows.append([name, *means, f"{gain.there:,}", *shifts])
     columns = ["stage", *one.measured.mean, "relevant among the first", "moved in", "moved out"]
-    return Plot(plots.stages(one.stages_measured, metric), f"{metric} after each stage", columns, rows)
+    return Table("Metrics after each stage", columns, rows)
 
 
 def _labels(kind: str, classified: Classified) -> dict[str, Any]:
     names = [label.replace("_", " ").lower() for label in classified.labels]
-    made: dict[str, Any] = {
-        "kind": kind,
-        "classified": classified,
-        "plots": [
-            Plot(
-                plots.confusion(classified),
-                f"{kind.capitalize()}: true labels (rows) and predicted ones (columns)",
-                ["true", *names],
-                [
-                    [name, *(f"{count:,}" for count in row)]
-                    for name, row in zip(names, classified.confusion, strict=True)
-                ],
-            )
-        ],
-    }
+    counts = [[name, *(f"{count:,}" for count in row)] for name, row in zip(names, classified.confusion, strict=True)]
+    caption = f"{kind.capitalize()}: true labels (rows) and predicted ones (columns)"
+    tables = [Table(caption, ["true", *names], counts)]
     if classified.reliability is not None:
         bins = [one for one in classified.reliability.bins if one.count]
-        made["plots"].append(
-            Plot(
-                plots.reliability(classified.reliability),
-                f"{kind.capitalize()}: the share that is right, by confidence",
-                ["confidence", "labels", "mean confidence", "share right"],
-                [
-                    [f"{one.low:.1f}–{one.high:.1f}", f"{one.count:,}", f"{one.confidence:.3f}", f"{one.accuracy:.3f}"]
-                    for one in bins
-                ],
-            )
-        )
-    return made
+        rows = [
+            [f"{one.low:.1f}–{one.high:.1f}", f"{one.count:,}", f"{one.confidence:.3f}", f"{one.accuracy:.3f}"]
+            for one in bins
+        ]
+        columns = ["confidence", "labels", "mean confidence", "share right"]
+        caption = f"{kind.capitalize()}: the share that is right, by confidence"
+        tables.append(Table(caption, columns, rows, plots.reliability(classified.reliability)))
+    return {"kind": kind, "classified": classified, "tables": tables}
 
 
 # -- differences and ways
@@ -178,27 +160,23 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
     compared = compare(runs, judged, metrics, changes=len(both))
     first = compared.differences[0]
     moved = [change for change in first.changes if change.difference]
-    values = [change.difference for change in first.changes]
-    caption = f"{name} against {base}, {first.metric} of each claim that differs"
-    plot = Plot(plots.differences(values, first.metric), caption, [], []) if moved else None
     return {
         "base": base,
         "name": name,
         "differences": compared.differences,
-        "plot": plot,
         "metric": first.metric,
         "wins": sorted((one for one in moved if one.difference > 0), key=lambda one: -one.difference)[:MAX_CHANGES],
         "losses": sorted((one for one in moved if one.difference < 0), key=lambda one: one.difference)[:MAX_CHANGES],
     }
 
 
-def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], top: int) -> dict[str, Any]:
+def _recipe(name: str, one: Evaluation, qrels: Qrels, top: int) -> dict[str, Any]:
     traced = trace_documents(one, qrels, top)
     # Documents that end among the first and were never lost on the way are left out.
     telling = [way for way in traced if way.won or way.lost or not way.in_top]
     judged = only(qrels, one.run)
     runs = {stage: as_run(rankings, 10_000) for stage, rankings in one.stages.items()}
-    drawn = [_stages(one, metrics[0], traced), _recalls({"": (runs, judged)})] if len(one.stages) > 1 else []
+    tables = [_stages(one, traced), _recalls({"": (runs, judged)})] if len(one.stages) > 1 else []
     labelled = [
         _labels(kind, classified)
         for kind, classified in (("stances", one.stances), ("verdicts", one.verdicts))
@@ -207,7 +185,7 @@ def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], to
     return {
         "name": name,
         "evaluation": one,
-        "plots": drawn,
+        "tables": tables,
         "labels": labelled,
         "stages": list(one.stages),
         "ways": sorted(telling, key=lambda way: (not way.lost, way.found, not way.won))[:MAX_WAYS],

@@ -141,8 +141,7 @@ def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
 
 
 def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Accuracy, F1 and weighted precision of many confusion matrices, [resamples, true, given], where scikit-learn takes
-    one a call.
+    """Accuracy, F1 and weighted precision of many confusion matrices, shape [resamples, true, given].
 
     Given labels beyond the true ones do not count as labels: what was not judged is wrong.
     """
