@@ -129,7 +129,8 @@ def _calibration_error(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> tu
     def errors(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         judged = sums[:, :, 0].sum(axis=1)
         gaps = np.abs(sums[:, :, 1] - sums[:, :, 2]).sum(axis=1)
-        return gaps[judged > 0] / judged[judged > 0]
+        found: NDArray[np.float64] = gaps[judged > 0] / judged[judged > 0]
+        return found
 
     value = float(errors(bins.sum(axis=0)[None])[0])
     if len(place) < 2:

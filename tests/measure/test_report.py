@@ -43,7 +43,7 @@ TABLES: dict[str, Table] = {}
 @pytest.fixture(autouse=True)
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(name: str) -> dict[str, Table]:
-        return {"2": table for word, table in TABLES.items() if word.partition(":")[0] == name}
+        return {"2": table for word, table in TABLES.items() if word.partition(":")[0] == name}  # noqa: B035
 
     monkeypatch.setattr(published, "tables_of", of)
 
