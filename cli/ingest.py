@@ -92,7 +92,7 @@ def ingest(asked: Asked) -> None:
     """
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
-    from ..ingest.encoders import chunking_for
+    from ..ingest.encoders import with_passages
     from ..ingest.fields import Fields
     from ..ingest.sources import find_sources
     from ..pipeline.ingest import open_ingest, recipe_to_ingest
@@ -107,7 +107,7 @@ def ingest(asked: Asked) -> None:
     needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
     dense = False if asked.no_dense else True if asked.model is not None else None
     with runtime(settings, asked.quiet) as models, open_ingest(models, needed, dense) as ingesting:
-        opened, encoders = ingesting.store, ingesting.encoders
+        opened, encoders = ingesting.store, with_passages(ingesting.encoders, asked.passage_tokens)
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
             fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),
@@ -117,7 +117,6 @@ def ingest(asked: Asked) -> None:
             force=asked.force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
-            chunking=chunking_for(encoders, asked.passage_tokens),
         )
         if asked.dry_run:
             _preview(asked, opened, encoders, made_options, settings)
@@ -171,14 +170,13 @@ def _reading(format_: Format | None, delimiter: str | None, encoding: str | None
 def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOptions, settings: Settings) -> None:
     """Say what would be made, and of the first documents what."""
     from ..ingest import dry_run, layout_of, planned_questions
-    from ..ingest.encoders import with_chunking
 
     _show_preview(dry_run(asked.sources, options, encoders), as_json=asked.as_json)
     planned = planned_questions(asked.sources, store, encoders, options) if encoders.additional is not None else None
     if asked.quiet:
         return
     notice(*encoders.notices)
-    notice(f"would be made with {layout_of(with_chunking(encoders, options.chunking)).describe()}")
+    notice(f"would be made with {layout_of(encoders).describe()}")
     if planned is not None and encoders.additional is not None:
         notice(_planned(planned, encoders.additional.questions_each, settings))
     notice(f"nothing was stored. Without --dry-run, the documents go into {store.name}")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from .additional import AdditionalWriter
-    from .options import IngestOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +40,25 @@ class Encoders:
     units: Mapping[str, UnitField] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for units whose model is not here."""
+        served = {name for encoder in self.dense for name in self.units_of(encoder)}
+        for name, units in self.units.items():
+            if units.embedding is not None and name not in served:
+                model = units.embedding.model
+                raise UsageError(f"the units {name} need vectors of {model}, and this ingest does not load that model")
+
     def units_of(self, encoder: DenseEncoder) -> list[str]:
         """The granularities whose vectors this encoder makes."""
         identity = encoder.embedder.spec.fingerprint
         return [name for name, one in self.units.items() if one.embedding and one.embedding.fingerprint == identity]
 
 
-def encoders_of(embedder: Embedder | None, chunking: Chunking | None = None) -> Encoders:
-    """One embedding model and nothing else, or without one nothing: for BM25 only."""
+def encoders_of(embedder: Encoders | Embedder | None, chunking: Chunking | None = None) -> Encoders:
+    """One embedding model and nothing else, or without one nothing: for BM25 only. Encoders stay as they are."""
+    if isinstance(embedder, Encoders):
+        return embedder
     return Encoders((DenseEncoder(embedder, chunking or default_chunking(embedder.spec)),) if embedder else ())
-
-
-def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> Encoders:
-    """An ingest's encoders with the passages that the options ask for. Raises UsageError."""
-    given = encoders if isinstance(encoders, Encoders) else encoders_of(encoders)
-    served = {name for encoder in given.dense for name in given.units_of(encoder)}
-    for name, units in given.units.items():
-        if units.embedding is not None and name not in served:
-            raise UsageError(
-                f"the units {name} need vectors of {units.embedding.model}, and this ingest does not load that model"
-            )
-    return with_chunking(given, options.chunking)
-
-
-def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
-    """The same with other passages in the main field. Raises UsageError if there is none."""
-    if chunking is None:
-        return encoders
-    if not encoders.dense:
-        raise UsageError("chunking applies to embeddings, and this ingest makes none: leave it out")
-    main, *others = encoders.dense
-    return replace(encoders, dense=(replace(main, chunking=chunking), *others))
 
 
 def layout_of(encoders: Encoders) -> Layout:
@@ -91,16 +78,18 @@ def default_chunking(embedding: Embedding) -> Chunking:
     return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)
 
 
-def chunking_for(encoders: Encoders, passage_tokens: int | None) -> Chunking | None:
-    """Passages of `passage_tokens` tokens that repeat an eighth of the one before; None if it is not given.
+def with_passages(encoders: Encoders, tokens: int | None) -> Encoders:
+    """The same with passages of at most so many tokens in the main field, each of which repeats an eighth.
 
-    By default a passage is as long as the model reads. Raises UsageError if it does not fit.
+    Raises UsageError if there is no main field, or its model does not read so many.
     """
-    if passage_tokens is None:
-        return None
+    if tokens is None:
+        return encoders
     if not encoders.dense:
         raise UsageError("--passage-tokens needs embeddings, and none are made here")
-    spec = encoders.dense[0].embedder.spec
-    if passage_tokens > (most := default_chunking(spec).max_tokens):
-        raise UsageError(f"--passage-tokens {passage_tokens} is too many: {spec.model} reads at most {most} tokens")
-    return Chunking(passage_tokens, passage_tokens, passage_tokens // 8)
+    main, *others = encoders.dense
+    spec = main.embedder.spec
+    most = default_chunking(spec).max_tokens
+    if tokens > most:
+        raise UsageError(f"--passage-tokens {tokens} is too many: {spec.model} reads at most {most} tokens")
+    return replace(encoders, dense=(replace(main, chunking=Chunking(tokens, tokens, tokens // 8)), *others))

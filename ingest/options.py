@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..core.types import Document, Usage
 from ..encode.cache import MAX_BYTES
 from .fields import Fields
 from .records import Reject
 from .sources import Reading
-
-if TYPE_CHECKING:
-    from ..core.layout import Chunking
 
 Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publishing"]
 """`writing`: a language model writes additional texts."""
@@ -26,7 +23,7 @@ class IngestOptions:
 
     `fields`: the names of a record's fields, by default the usual ones. `reading`: what is known of the files, by
     default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
-    ingests. `chunking`: that of the main vectors, by default their encoder's. `rejects`: the file that lists rejects,
+    ingests. `rejects`: the file that lists rejects,
     by default next to the input. `force`: read files again that are known to be stored. `cache_dir`: the folder of
     cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
@@ -34,7 +31,6 @@ class IngestOptions:
     fields: Fields = field(default_factory=Fields)
     reading: Reading = field(default_factory=Reading)
     dedupe_doi: bool = False
-    chunking: Chunking | None = None
     rejects: Path | None = None
     force: bool = False
     cache_dir: Path | None = None

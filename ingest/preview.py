@@ -9,7 +9,7 @@ from more_itertools import chunked
 
 from ..core.types import Document
 from .documents import digest, layout_bytes
-from .encoders import Encoders, layout_of, prepared
+from .encoders import Encoders, encoders_of, layout_of
 from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages
 from .readers import read_sources
@@ -36,7 +36,7 @@ def dry_run(
     Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
-    encoders = prepared(encoders, options)
+    encoders = encoders_of(encoders)
     documents: list[Document] = []
     rejects: list[Reject] = []
     for made in _documents(find_sources(sources, options.reading), options):
@@ -63,7 +63,7 @@ def planned_questions(
     All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
-    encoders = prepared(encoders, options)
+    encoders = encoders_of(encoders)
     total = PlannedQuestions(0, 0, 0, 0, 0)
     if encoders.additional is None:
         return total

@@ -22,10 +22,11 @@ from more_itertools import chunked, constrained_batches
 
 from ..articles.stored import article_of, is_article
 from ..core.citation import doi_of, is_retracted
+from ..core.closing import Closing
 from ..core.errors import CcheckError, why_unread
 from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
-from .encoders import Encoders, layout_of, prepared
+from .encoders import Encoders, encoders_of, layout_of
 from .entries import EntryMaker
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ..core.layout import Layout
     from ..encode.dense import Embedder
     from ..search.store import Store
-    from .additional import AdditionalWriter
 
 BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
@@ -75,7 +75,7 @@ def ingest(
     """
     started = time.monotonic()
     options = options or IngestOptions()
-    encoders = prepared(encoders, options)
+    encoders = encoders_of(encoders)
     notices: list[str] = []
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     found = find_sources(given, options.reading, notices)
@@ -88,10 +88,7 @@ def ingest(
         return Report(
             files=len(found), files_unchanged=len(found), seconds=seconds, notices=(*encoders.notices, *notices)
         )
-    with contextlib.ExitStack() as stack:
-        rejects = stack.enter_context(RejectFile(found, options.rejects))
-        maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
-        run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
+    with _Run(store, encoders, options, found, on_progress) as run:
         run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
@@ -139,24 +136,22 @@ class _Batch:
     bytes_read: int = 0
 
 
-class _Run:
+class _Run(Closing):
     """The state of one run. All of it belongs to the calling thread; the others only call `store.upsert`."""
 
     def __init__(
         self,
         store: Store,
         encoders: Encoders,
-        maker: EntryMaker,
-        layout: Layout,
         options: IngestOptions,
-        rejects: RejectFile,
         sources: Sequence[Source],
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._store, self._writer, self._maker = store, encoders.additional, maker
-        self._layout, self._options, self._rejects = layout, options, rejects
-        self._layout_bytes = layout_bytes(layout)
-        self._on_progress = on_progress
+        self._store, self._writer, self._options, self._on_progress = store, encoders.additional, options, on_progress
+        self._rejects = RejectFile(sources, options.rejects)
+        self._maker = EntryMaker(encoders, options.cache_dir, options.cache_bytes)
+        self._layout = layout_of(encoders)
+        self._layout_bytes = layout_bytes(self._layout)
         self._counts: Counter[str] = Counter()
         self._joining: dict[str, dict[str, None]] = {}
         """The further collections of pages that came more than once, by the page's id."""
@@ -173,6 +168,10 @@ class _Run:
         self._pump: Pump[_Batch, dict[str, str]] = Pump(
             "ccheck-store", store.upserts_at_once, self._stored, self._abandon
         )
+
+    def close(self) -> None:
+        with self._rejects, self._maker:
+            pass
 
     def records(self, sources: Sequence[Source]) -> Iterator[Record | Reject]:
         def count(size: int) -> None:
@@ -292,14 +291,12 @@ class _Run:
                 for id_, page in stored.items()
                 if members(document := with_members(page, list(self._joining[id_]))) != members(page)
             ]
-            texts: list[tuple[str, ...]] = [()] * len(changed)
-            if self._writer is not None and changed:  # most answers are in the cache
-                written, self.stopped = self._writer.write(changed, lambda done: None)
-                pairs = [(page, made) for page, made in zip(changed, written, strict=True) if isinstance(made, tuple)]
-                changed, texts = [page for page, _ in pairs], [made for _, made in pairs]
-            if changed:
-                digests = [digest(document, self._layout_bytes) for document in changed]
-                self._store.upsert(self._maker.make(changed, digests, texts, lambda share: None))
+            # Most answers of a language model are in the cache.
+            pairs = zip(changed, self._texts(changed, lambda share: None), strict=True)
+            if whole := [(page, texts) for page, texts in pairs if isinstance(texts, tuple)]:
+                digests = [digest(page, self._layout_bytes) for page, _ in whole]
+                pages, texts = zip(*whole, strict=True)
+                self._store.upsert(self._maker.make(pages, digests, texts, lambda share: None))
             self.progress("storing")
         if others := self._counts["other_text"]:
             self.notices.append(
@@ -317,9 +314,15 @@ class _Run:
             self._bytes_done = max(self._bytes_done, before + int((after - before) * share))
             self.progress(phase)
 
-        texts: list[tuple[str, ...]] = [()] * len(batch.items)
-        if self._writer is not None and batch.items:
-            texts = self._written(batch, self._writer, lambda share: on_share("writing", share * written))
+        texts: list[tuple[str, ...]] = []
+        items, batch.items = batch.items, []
+        made = self._texts([item.document for item in items], lambda share: on_share("writing", share * written))
+        for item, own in zip(items, made, strict=True):
+            if isinstance(own, CcheckError):
+                self._reject(reject_of(item.record, f"its additional texts could not be written: {own}"))
+            elif own is not None:
+                batch.items.append(item)
+                texts.append(own)
         if not batch.items:
             return []
         documents, digests = zip(*((item.document, item.digest) for item in batch.items), strict=True)
@@ -331,24 +334,18 @@ class _Run:
             batch.units.update({name: len(some) for name, some in entry.units.items()})
         return entries
 
-    def _written(
-        self, batch: _Batch, writer: AdditionalWriter, on_share: Callable[[float], None]
-    ) -> list[tuple[str, ...]]:
-        """The additional texts of those documents of the batch that have them; the others are taken out of it."""
+    def _texts(
+        self, documents: Sequence[Document], on_share: Callable[[float], None]
+    ) -> Sequence[tuple[str, ...] | CcheckError | None]:
+        """The additional texts of each document, or why there are none; None if nobody was asked."""
+        if self._writer is None or not documents:
+            return [()] * len(documents)
         self.progress("writing")
-        items, count = batch.items, len(batch.items)
-        written, stopped = writer.write([item.document for item in items], lambda done: on_share(done / count))
+        written, stopped = self._writer.write(documents, lambda done: on_share(done / len(documents)))
         if stopped is not None:
-            self.stopped = self.stopped or _to_go_on(stopped)
-        texts: list[tuple[str, ...]] = []
-        batch.items = []
-        for item, made in zip(items, written, strict=True):
-            if isinstance(made, CcheckError):
-                self._reject(reject_of(item.record, f"its additional texts could not be written: {made}"))
-            elif made is not None:
-                batch.items.append(item)
-                texts.append(made)
-        return texts
+            why = f"{stopped}. The documents before it are stored. Run the same command again to continue"
+            self.stopped = self.stopped or type(stopped)(why)
+        return written
 
     def _abandon(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):
@@ -464,11 +461,6 @@ def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[
     head = list(itertools.islice(records, HEAD))
     check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
-
-
-def _to_go_on(error: CcheckError) -> CcheckError:
-    message = f"{error}. The documents before it are stored. Run the same command again to continue"
-    return type(error)(message)
 
 
 def _chars(item: _Item) -> int:

@@ -16,7 +16,7 @@ from ..core.settings import Settings
 from ..core.types import Claim
 from ..ingest import Encoders, layout_of
 from ..ingest.documents import digest, layout_bytes
-from ..ingest.encoders import chunking_for, with_chunking
+from ..ingest.encoders import with_passages
 from ..ingest.entries import EntryMaker
 from ..search import open_elastic_store
 from ..search.elastic import ElasticStore, bulk, copying, moving, schema
@@ -164,7 +164,7 @@ def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Ch
             "a migration asks no language model, so it can't write additional texts. Ingest the files with this "
             "recipe into another store (--store)"
         )
-    return with_chunking(encoders, chunking_for(encoders, changes.passage_tokens))
+    return with_passages(encoders, changes.passage_tokens)
 
 
 def _refuse_other(begun: moving.Numbered, layout: Layout, options: IndexOptions) -> None:

@@ -86,8 +86,8 @@ def test_without_a_model(tmp_path: Path) -> None:
 def test_long_documents_have_several_passages(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
-    options = IngestOptions(chunking=Chunking(30, 20, 6))
-    report = ingest([write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])], store, embedder, options)
+    encoders = encoders_of(embedder, Chunking(30, 20, 6))
+    report = ingest([write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])], store, encoders)
     passages = store.entries["1"].passages[MAIN_VECTORS]
     assert len(passages) == report.passages == 20
     for passage in passages:
