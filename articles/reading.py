@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
 from ..core.errors import InvalidData, why_unread
 from . import xml
 from .jats import is_jats, read_jats
-from .own import is_own, read_own
 from .s2orc import is_s2orc, read_s2orc
 from .tei import is_tei, read_tei
 from .types import Article
 
 FILE_BYTES = 64 << 20
-FORMATS = "JATS XML, GROBID's TEI XML, S2ORC JSON and ccheck's own JSON"
+FORMATS = "JATS XML, GROBID's TEI XML and S2ORC JSON"
 
 
 def parse_article(data: bytes, file: str) -> Article:
@@ -29,10 +26,10 @@ def parse_article(data: bytes, file: str) -> Article:
     identifier = article_id(file)
     try:
         if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-            article = article_of_json(json.loads(data), identifier)
-            if article is None:
-                raise InvalidData(f"JSON of an unknown kind: it has neither sections nor body_text. Read are {FORMATS}")
-            return article
+            value = json.loads(data)
+            if not is_s2orc(value):
+                raise InvalidData(f"JSON of an unknown kind: it has no body_text. Read are {FORMATS}")
+            return read_s2orc(value, identifier)
         root = xml.parse(data)
         if is_tei(root):
             return read_tei(root, identifier)
@@ -41,16 +38,6 @@ def parse_article(data: bytes, file: str) -> Article:
     except Exception as error:
         raise InvalidData(why_unread(error)) from error
     raise InvalidData(f"XML of an unknown kind (its root element is {xml.name(root)}). Read are {FORMATS}")
-
-
-def article_of_json(value: Mapping[str, Any], identifier: str) -> Article | None:
-    """The article that S2ORC's or ccheck's own JSON is; None for JSON of any other kind.
-
-    The id that it has itself counts more than the one given. Raises InvalidData if it is not as it should be.
-    """
-    if is_own(value):
-        return read_own(value, identifier)
-    return read_s2orc(value, identifier) if is_s2orc(value) else None
 
 
 def article_id(file: str) -> str:

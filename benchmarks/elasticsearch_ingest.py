@@ -23,7 +23,7 @@ from elasticsearch_common import drop, entries, machine, server, spread
 
 from ccheck.core.layout import Layout
 from ccheck.core.types import Entry
-from ccheck.ingest import IngestOptions, ingest
+from ccheck.ingest import ingest
 from ccheck.ingest.run import BATCH_DOCUMENTS
 from ccheck.search.elastic import Connection, ElasticStore
 
@@ -85,7 +85,7 @@ def timed(url: str, run: Callable[[], None], documents: int) -> float:
 
 def whole(url: str, file: Path) -> None:
     with ElasticStore(Connection(url), INDEX) as opened:
-        assert ingest(file, opened, options=IngestOptions(force=True)).rejected == 0
+        assert ingest(file, opened).rejected == 0
 
 
 def store(url: str, found: Sequence[Entry]) -> None:

@@ -42,7 +42,6 @@ class Asked:
     dry_run: bool = opt.option(
         "Show how the first documents would be stored, and what a language model would be asked. Store nothing."
     )
-    force: bool = opt.option("Read files again even if they are already stored.")
     as_json: bool = opt.as_json
     quiet: bool = opt.quiet
     format_: Format | None = opt.option(  # noqa: RUF009 - it declares
@@ -114,7 +113,6 @@ def ingest(asked: Asked) -> None:
             reading=reading,
             dedupe_doi=asked.dedupe is not None,
             rejects=Path(asked.rejects) if asked.rejects else None,
-            force=asked.force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
         )
@@ -195,10 +193,6 @@ def _report(report: Report, store: str, deduped: bool, settings: Settings) -> It
     """Yields a report of the ingest, in a few lines."""
     yield from report.notices
     yield from usage_said({"additional": report.usage}, settings)
-    if report.files and report.files == report.files_unchanged:
-        what = "the file is" if report.files == 1 else f"all {report.files} files are"
-        yield f"{store}: {what} already stored and unchanged (--force reads again)"
-        return
     if not report.read:
         yield f"{store}: nothing to store: no records in {counted(report.files, 'file')}"
         return

@@ -23,16 +23,14 @@ class IngestOptions:
 
     `fields`: the names of a record's fields, by default the usual ones. `reading`: what is known of the files, by
     default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
-    ingests. `rejects`: the file that lists rejects,
-    by default next to the input. `force`: read files again that are known to be stored. `cache_dir`: the folder of
-    cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
+    ingests. `rejects`: the file that lists rejects, by default next to the input. `cache_dir`: the folder of cached
+    embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
 
     fields: Fields = field(default_factory=Fields)
     reading: Reading = field(default_factory=Reading)
     dedupe_doi: bool = False
     rejects: Path | None = None
-    force: bool = False
     cache_dir: Path | None = None
     cache_bytes: int = MAX_BYTES
 
@@ -65,11 +63,9 @@ class Report:
 
     `repeated` includes the papers that `dedupe_doi` left out: `same_doi` says how many they are, or would be.
     `retracted`: papers that their source marks as retracted. `without_text` are stored by their title. `kinds` are by
-    name.
-    `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not be
-    read. `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that
-    were skipped because they are stored already. `rejects`: the file that lists the rejects. `usage`: that of the
-    language model that wrote additional texts.
+    name. `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not
+    be read. `passages` are those of the main vectors, `units` those of each granularity. `rejects`: the file that lists
+    the rejects. `usage`: that of the language model that wrote additional texts.
     """
 
     read: int = 0
@@ -87,7 +83,6 @@ class Report:
     passages: int = 0
     units: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
-    files_unchanged: int = 0
     seconds: float = 0.0
     rejects: Path | None = None
     notices: tuple[str, ...] = ()

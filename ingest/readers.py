@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..articles.reading import article_id, article_of_json
+from ..articles.reading import article_id
+from ..articles.s2orc import is_s2orc, read_s2orc
 from ..articles.stored import record_of
 from ..core.child import Child
 from ..core.errors import MissingExtra, UsageError, why_unread
@@ -94,11 +95,9 @@ def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]
 
 def _known(record: Record, source: Source) -> Record | Reject:
     try:
-        own = record.data.get("paper_id") or record.data.get("corpusid")  # of S2ORC
-        identifier = own or article_id(source.name) + (f"-{record.line}" if record.line > 1 else "")
-        article = None if record.kind else article_of_json(record.data, str(identifier))
-        if article is not None:
-            return replace(record, data=record_of(article), kind=FULL_TEXTS)
+        if not record.kind and is_s2orc(record.data):
+            identifier = record.data.get("paper_id") or record.data.get("corpusid") or article_id(source.name)
+            return replace(record, data=record_of(read_s2orc(record.data, str(identifier))), kind=FULL_TEXTS)
         return replace(record, data=knowledge_row(record.data))
     except Exception as error:  # noqa: BLE001 - of this record alone
         return reject_of(record, why_unread(error))

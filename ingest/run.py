@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from more_itertools import chunked, constrained_batches
@@ -40,7 +38,6 @@ from .sources import Given, Source, find_sources
 from .unpack import papers
 
 if TYPE_CHECKING:
-    from ..core.layout import Layout
     from ..encode.dense import Embedder
     from ..search.store import Store
 
@@ -80,14 +77,7 @@ def ingest(
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     found = find_sources(given, options.reading, notices)
     layout = layout_of(encoders)
-    marks = {source.name: _Mark.of(source, options, layout) for source in found}
     info = store.info()
-    if not options.force and info is not None and all(_is_stored(mark, store) for mark in marks.values()):
-        # Only all or none: of two documents of the same id the first stays, which may be in another file.
-        seconds = time.monotonic() - started
-        return Report(
-            files=len(found), files_unchanged=len(found), seconds=seconds, notices=(*encoders.notices, *notices)
-        )
     with _Run(store, encoders, options, found, on_progress) as run:
         run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
@@ -105,16 +95,7 @@ def ingest(
             run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
-        stored: list[str] = []
-        for source in found:
-            mark = marks[source.name]
-            if mark is None:
-                continue
-            if not mark.still(source):
-                run.notices.append(f"{source.name} changed while ccheck read it. Ingest it again")
-            elif not any(f"{file}/".startswith(f"{source.name}/") for file in run.rejecting):
-                stored.append(mark.digest)
-        store.mark_ingested(*stored)
+        store.mark_ingested()
     return run.report(len(found), time.monotonic() - started)
 
 
@@ -158,8 +139,6 @@ class _Run(Closing):
         self._units: Counter[str] = Counter()
         self._kinds: Counter[tuple[str, bool]] = Counter()
         self.notices = list(encoders.notices)
-        self.rejecting: set[str] = set()
-        """The files that have rejects: they are read again next time, to report them again."""
         self.stopped: CcheckError | None = None
         """Raised once everything before it is stored: no more texts can be written."""
         sizes = [source.size for source in sources]
@@ -365,7 +344,6 @@ class _Run(Closing):
 
     def _reject(self, reject: Reject) -> None:
         self._counts["rejected"] += 1
-        self.rejecting.add(reject.file)
         self._rejects.write(reject)
 
     def progress(self, phase: Phase) -> None:
@@ -401,44 +379,6 @@ class _Run(Closing):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """Identifies a file's bytes and what is made of them; `state` tells whether it changed while it was read."""
-
-    digest: str
-    state: tuple[int, ...]
-
-    @classmethod
-    def of(cls, source: Source, options: IngestOptions, layout: Layout) -> _Mark | None:
-        if source.path is None or source.size is None:
-            return None
-        with source.path.open("rb") as stream:
-            state = _state(stream.fileno())
-            held = hashlib.file_digest(stream, "sha256")
-        read = (
-            options.fields,
-            source.format,
-            source.compression,
-            source.delimiter,
-            source.encoding,
-            options.dedupe_doi,
-        )
-        held.update(repr((*read, source.label)).encode() + layout_bytes(layout))
-        return cls(held.hexdigest(), state)
-
-    def still(self, source: Source) -> bool:
-        try:
-            return source.path is not None and _state(source.path) == self.state
-        except OSError:
-            return False
-
-
-def _state(file: int | Path) -> tuple[int, ...]:
-    """Differs when a file was written to, or another took its place; nobody can set the time of a change back."""
-    status = os.stat(file)  # noqa: PTH116 - of an open file, too
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
-
-
 def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
     """The document of a record, or why there is none."""
     if isinstance(record, Reject):
@@ -450,10 +390,6 @@ def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
         return made
     except Exception as error:  # noqa: BLE001 - whatever a stranger's record does, it is the record that is rejected
         return reject_of(record, why_unread(error))
-
-
-def _is_stored(mark: _Mark | None, store: Store) -> bool:
-    return mark is not None and store.is_ingested(mark.digest)
 
 
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:

@@ -109,22 +109,3 @@ S2ORC_ANNOTATIONS = json.dumps(
         },
     }
 )
-
-OWN = json.dumps(
-    {
-        "id": "snails",
-        "title": "Moss and snails",
-        "abstract": "Snails eat moss.",
-        "sections": [
-            {
-                "title": "Results",
-                "paragraphs": ["Snails grew by 4 mm a year (Fig. 1)."],
-                "sections": [{"title": "Weights", "paragraphs": ["Weights are listed in Table 1."]}],
-            }
-        ],
-        "elements": [
-            {"id": "FIG 1", "label": "Figure 1", "caption": "Growth of shells.", "image": "1.png"},
-            {"id": "TAB 1", "label": "Table 1", "caption": "Weights of snails.", "content": "north 12"},
-        ],
-    }
-)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 
 import pytest
-from article_files import JATS, OWN, PMC, S2ORC, S2ORC_ANNOTATIONS, TEI
+from article_files import JATS, PMC, S2ORC, S2ORC_ANNOTATIONS, TEI
 
 from ccheck.articles import Article
 from ccheck.articles.reading import parse_article
@@ -58,7 +57,6 @@ def test_jats_gives_text_sections_elements_and_mentions() -> None:
         (TEI, "snails.tei.xml", "fig_0"),
         (S2ORC, "snails.json", "FIGREF0"),
         (S2ORC_ANNOTATIONS, "snails.json", "FIGREF0"),
-        (OWN, "other.json", "FIG 1"),
     ],
 )
 def test_every_format_gives_the_same_article(text: str, name: str, figure: str) -> None:
@@ -102,7 +100,6 @@ def test_no_file_of_this_machine_is_read(tmp_path: Path) -> None:
         (b"<html><body>page</body></html>", "unknown kind"),
         (b"{]", "Expecting property name"),
         (b'{"a": 1}', "unknown kind"),
-        (b'{"sections": [{"paragraphs": [], "x": 1}]}', r"sections\.0\.x"),
         (b"<article><body></body></article>", "no text"),
         (b"", "not well-formed"),
         (("<article><body>" + "<sec>" * 5000 + "</sec>" * 5000 + "</body></article>").encode(), "depth"),
@@ -116,11 +113,11 @@ def test_what_is_no_article_says_so(data: bytes, reason: str) -> None:
 def test_folders_and_archives_give_their_articles(tmp_path: Path) -> None:
     (tmp_path / "papers" / "deep").mkdir(parents=True)
     (tmp_path / "papers" / "a.xml").write_text(JATS)
-    (tmp_path / "papers" / "deep" / "b.json").write_text(OWN.replace('"id": "snails", ', ""))
+    (tmp_path / "papers" / "deep" / "b.json").write_text(S2ORC)
     (tmp_path / "papers" / "c.xml").write_text("<article>")
     (tmp_path / "papers" / ".d.xml").write_text(JATS)
     found = list(full_texts(tmp_path / "papers"))
-    assert [one.id if isinstance(one, Article) else "unread" for one in found] == ["a", "unread", "b"]
+    assert [one.id if isinstance(one, Article) else "unread" for one in found] == ["a", "unread", "x"]
     assert isinstance(found[1], Reject) and "not well-formed" in found[1].reason and found[1].file.endswith("c.xml")
     with zipfile.ZipFile(tmp_path / "papers.zip", "w") as archive:
         archive.writestr("x/a.xml", JATS)
@@ -140,19 +137,6 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
     (tmp_path / "paper.pdf").write_bytes(b"%PDF")
     with pytest.raises(NotFound, match="GROBID"):
         list(full_texts(tmp_path / "paper.pdf"))
-
-
-def test_the_own_format_can_name_kinds_and_parents() -> None:
-    value = json.loads(OWN)
-    value["elements"] += [
-        {"id": "1a", "label": "Figure 1A", "parent": "FIG 1"},
-        {"id": "s", "label": "S1 Text", "kind": "supplement"},
-    ]
-    article = read(json.dumps(value))
-    assert [(one.kind, one.parent, one.task_id) for one in article.elements[2:]] == [
-        ("figure", "FIG 1", "FIG 1A"),
-        ("supplement", None, "S1 TEXT"),
-    ]
 
 
 def test_other_publishers_jats() -> None:

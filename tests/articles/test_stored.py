@@ -181,36 +181,3 @@ def test_expressions_are_trained(papers: Path, tmp_path: Path) -> None:
     asked = ("passages", papers / "snails.xml", "The moss was eaten at night.", "--json", "--expressions")
     assert ccheck(*asked, tmp_path / "own.json").code == 0
     assert ccheck(*asked, tmp_path / "gone.json").code == 4
-
-
-def test_own_json_is_ingested_as_a_full_text(tmp_path: Path) -> None:
-    """One article a file, or a line each; a record that has a text beside its sections stays what it is."""
-    own = {"title": "Moss", "sections": [{"paragraphs": ["Moss was eaten (Fig. 1)."]}]}
-    own |= {"elements": [{"id": "f1", "label": "Figure 1", "caption": "Moss at night."}]}
-    (tmp_path / "one.json").write_text(json.dumps(own, indent=1))
-    rows = [
-        own | {"id": "two"},
-        own | {"elements": 3},
-        {"_id": "plain", "text": "Moss.", "sections": [{"paragraphs": []}]},
-    ]
-    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    store = tmp_path / "store"
-    ran = ccheck("ingest", tmp_path, "--store", store, "--recipe", "bm25", "--rejects", tmp_path / "rejects.jsonl")
-    assert ran.code == 7 and "elements: Input should be a valid list" in (tmp_path / "rejects.jsonl").read_text()
-    for article in ("one", "two"):
-        found = ccheck(
-            "figures",
-            "--store",
-            store,
-            "--article",
-            article,
-            "moss eaten",
-            "--recipe",
-            "context24-figures:no-dense",
-            "--json",
-        )
-        assert json.loads(found.out)[0]["task_id"] == "FIG 1", found.err
-    assert (
-        ccheck("figures", "--store", store, "--article", "plain", "moss", "--recipe", "context24-figures:no-dense").code
-        == 4
-    )

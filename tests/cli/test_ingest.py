@@ -45,8 +45,7 @@ def test_a_first_and_a_second_time(tmp_path):
     first = ccheck("ingest", CORPUS, "--no-dense")
     assert (first.code, first.out) == (0, "") and first.err.startswith("ccheck: local:papers: 71 added in ")
     second = ccheck("ingest", CORPUS, "--no-dense")
-    assert second.code == 0 and "already stored and unchanged (--force reads again)" in second.err
-    assert "71 unchanged" in ccheck("ingest", CORPUS, "--no-dense", "--force").err
+    assert second.code == 0 and "71 unchanged" in second.err
     assert ccheck("index", "info", "--json").objects[0]["documents"] == 71
 
 
@@ -339,7 +338,7 @@ def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
         assert "all-MiniLM-L6-v2 stands in for nobody/tuned" in report["notices"]
         assert "stands in for naver/splade-v3" in ran.err and "language model: 12 calls" in ran.err
         # Later ingests make the same, without being told.
-        ran = ccheck("ingest", few, "--force")
+        ran = ccheck("ingest", few)
         assert ran.code == 0 and "6 unchanged" in ran.err and len(server.requests) == 12
     with open_store(Settings(data_dir=tmp_path / "home" / "data")) as store:
         info = store.info()

@@ -90,7 +90,7 @@ def test_an_ingest_shows_how_far_it_is(tmp_path):
         code, seen = on_terminal("ingest", CORPUS, "--no-dense", "--json", stdout=out.fileno())
     assert code == 0 and "71 documents" in ESCAPE.sub("", seen) and "added" in seen
     assert json.loads((tmp_path / "out").read_text())["added"] == 71
-    code, seen = on_terminal("ingest", CORPUS, "--no-dense", "--force", "--quiet")
+    code, seen = on_terminal("ingest", CORPUS, "--no-dense", "--quiet")
     assert (code, seen) == (0, "")
 
 

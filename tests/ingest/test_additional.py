@@ -369,7 +369,7 @@ def test_another_layout_is_refused_before_anything_is_encoded(open_model: OpenMo
         server.requests.clear()
         for other, said in others:
             with pytest.raises(InvalidData, match="This ingest would use") as caught:
-                ingest([path], store, other, IngestOptions(force=True))
+                ingest([path], store, other)
             assert said in str(caught.value)
         assert server.requests == [] and main.calls == 1
 
@@ -400,7 +400,7 @@ def test_the_name_of_a_model_is_not_part_of_a_document(tmp_path: Path, options: 
         encoders = Encoders((main, DenseEncoder(further, Chunking.whole(16))), sparse)
         if name == "one name":
             ingest([first], store, encoders, options)
-        report = ingest([path], store, encoders, IngestOptions(cache_dir=options.cache_dir, force=True))
+        report = ingest([path], store, encoders, options)
     assert (report.unchanged, report.notices) == (2, ())
 
 

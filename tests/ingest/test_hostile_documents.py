@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -227,44 +225,6 @@ def test_the_title_can_be_the_text():
 
 
 # -- files that change, stores that are locked
-
-
-def grown(file: Path) -> None:
-    with file.open("a") as stream:
-        stream.write(json.dumps({"_id": "late", "text": "It came late."}) + "\n")
-
-
-def same_size(file: Path) -> None:
-    status = file.stat()
-    file.write_text(file.read_text().replace('"x"', '"y"'))
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def another_file(file: Path) -> None:
-    status = file.stat()
-    other = file.with_name("other")
-    other.write_text(file.read_text().replace('"x"', '"y"'))
-    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
-    other.replace(file)
-
-
-@pytest.mark.parametrize("change", [grown, same_size, another_file])
-def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, change: Callable[[Path], None]):
-    file = jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "x"})
-    changed = []
-
-    def on_progress(progress: object) -> None:
-        if progress.phase == "publishing" and not changed:
-            changed.append(change(file))
-
-    options = IngestOptions(cache_dir=tmp_path / "cache")
-    with LocalStore(tmp_path / "store") as store:
-        first = ingest(file, store, options=options, on_progress=on_progress)
-        assert changed and any("changed while ccheck read it" in notice for notice in first.notices)
-        assert ingest(file, store, options=options).files_unchanged == 0
-        documents = store.get(["a", "late"])
-        assert ("late" in documents) if change is grown else documents["a"].text == "y"
-        assert ingest(file, store, options=options).files_unchanged == 1
 
 
 def test_nothing_was_done_is_not_done_in_part(tmp_path):

@@ -84,8 +84,7 @@ DEEP = 400
 HOSTILE = {
     "endless numbers": {"DOI": "10.1/x", "type": "a", "title": [], "issued": {"date-parts": [[float("inf")]]}},
     "spans of S2ORC": {"corpusid": 1, "content": {"text": "x", "annotations": {"title": "[" * 99_999}}},
-    "an article without paragraphs": {"sections": [{"paragraphs": 7}]},
-    "sections in sections": {"sections": json.loads('[{"sections":' * DEEP + "[]" + "}]" * DEEP)},
+    "S2ORC of another shape": {"body_text": [{"text": "x", "ref_spans": 7}]},
     "forged elements": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
                         "article.elements": '["f1","figure","Fig 1",0,9e999,1,0,null,null,[]]'},
     "forged sections": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
@@ -141,7 +140,7 @@ def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int
 
 
 def test_a_file_of_another_kind_of_error_is_unread(tmp_path: Path) -> None:
-    for name, data in {"a.json": '{"sections": [{"paragraphs": ["x"]}], "metadata": {"year": 1e999}}',
+    for name, data in {"a.json": '{"body_text": [{"text": "x", "section": 7}]}',
                        "b.json": '{"body_text": [{"text": "x", "ref_spans": [{"start": 1e999, "end": 1}]}]}',
                        "c.json": '{"content": {"text": "x", "annotations": {"title": "["}}}',
                        "d.xml": JATS.replace("YEAR", "²")}.items():  # fmt: skip

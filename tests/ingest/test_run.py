@@ -94,15 +94,12 @@ def test_long_documents_have_several_passages(tmp_path: Path) -> None:
         assert np.array_equal(passage.vector, embedder.vector(text[passage.start : passage.end]))
 
 
-def test_the_second_time_nothing_is_read(tmp_path: Path) -> None:
+def test_the_second_time_nothing_is_written(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     path = write(tmp_path / "a.jsonl", rows(50))
     ingest([path], store, embedder)
     store.calls.clear()
     report = ingest([path], store, embedder)
-    assert (report.read, report.files_unchanged, report.exit_code) == (0, 1, 0)
-    assert store.calls == []
-    report = ingest([path], store, embedder, IngestOptions(force=True))
     assert counts(report) == {"unchanged": 50}
     assert store.calls == ["prepare", "digests", "publish"]
     assert embedder.calls == 1
@@ -259,7 +256,6 @@ def test_a_file_with_rejects_reports_them_again(tmp_path: Path) -> None:
     assert len(rejects_in(tmp_path / "a.rejects.jsonl")) == 1
     write(tmp_path / "a.jsonl", rows(3))
     assert counts(ingest([path], store)) == {"unchanged": 3}
-    assert ingest([path], store).files_unchanged == 1
 
 
 def test_duplicates_across_files_name_both(tmp_path: Path) -> None:
@@ -317,24 +313,6 @@ def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
     report = ingest([path], MemoryStore())
     assert counts(report) == {"added": 2, "rejected": 1}
     assert report.rejects is None and len(report.notices) == 3
-
-
-def test_strict_stops_at_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 4)
-    records = rows(20)
-    path = write(tmp_path / "a.jsonl", [*records[:10], "bad", *records[10:], "worse"])
-    store = MemoryStore()
-    with pytest.raises(InvalidData) as raised:
-        ingest([path], store, TinyEmbedder(), IngestOptions(strict=True))
-    assert str(raised.value) == f"{path}:11: not valid JSON: Expecting value at character 1"
-    assert list(store.entries) == [str(n) for n in range(10)]
-    assert store.calls[-1] == "publish"
-    assert not (tmp_path / "a.rejects.jsonl").exists()
-    report = ingest([path], store, TinyEmbedder())
-    assert counts(report) == {"added": 10, "unchanged": 10, "rejected": 2}
-    store = MemoryStore(lambda entries: {"2": "no"})
-    with pytest.raises(InvalidData, match=r"a\.jsonl:3: the store refused it: no"):
-        ingest([path], store, options=IngestOptions(strict=True))
 
 
 def test_the_wrong_field_is_said_at_once(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_checkthat_4b_elasticsearch_with_additional_documents(server, tmp_path):
     for text in ("omg brrr", "tide gagues"):
         ran = ccheck("query", text, "--store", tmp_path / "store", "--recipe", recipe, *replace, "--json")
         assert any("bm25" in piece["ranks"] for piece in ran.objects[0]["evidence"]), text
-    again = ccheck("ingest", CORPUS, "--store", tmp_path / "store", "--recipe", recipe, *replace, "--force")
+    again = ccheck("ingest", CORPUS, "--store", tmp_path / "store", "--recipe", recipe, *replace)
     assert again.code == 0 and len(server.requests) == 2 * 71, "nothing is asked twice"
     hyde = ccheck("query", CLAIM, "--store", tmp_path / "store", "--recipe", f"{recipe}:hyde", *replace, "--json")
     assert hyde.code == 0 and len(server.requests) == 2 * 71 + 1
