@@ -27,7 +27,8 @@ FIGURE = re.compile(
     r"|(?<![\d.])(?<!Python )[0-3]\.\d\d\b(?!\.)"
     r"|\d[\d,.]* times (?:as|faster|longer|slower)\b"
     r"|\d[\d.]* ms\b"
-    r"|\b(?:took|takes?) (?:about |at most )?\d[\d,.]* (?:s|minutes|seconds)\b"
+    r"|\b(?:took|takes?) (?:about |at most )?\d[\d,.]*(?: to \d+)? (?:s|minutes|seconds)\b"
+    r"|\babout an? (?:second|minute|hour)\b"
 )
 RUN = r"(?P<commit>[0-9a-f]{7,}) (?P<date>\d{4}-\d\d-\d\d)"
 MARK = re.compile(

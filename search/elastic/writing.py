@@ -125,7 +125,7 @@ class Writer:
         if meta.get(MOVE, {}).get("from") != before.index or not _takes_no_writes(self._client, before):
             another = "another index with the name " if now == before.index else ""
             raise InvalidData(
-                f"{self._store.name} stands for {another}{now} by now. {self._tally()}. Find out who moved it. To "
+                f"{self._store.name} now stands for {another}{now}. {self._tally()}. Find out who moved it. To "
                 f"write to {now}, run the same command again"
             )
         if self._layout is not None:
