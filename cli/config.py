@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 
 from ..core.settings import shown
-from .common import notice, print_hanging, print_json, printable, resolved_from, stdout
-
-DESCRIPTION_WIDTH = 30
-"""The least room that a description needs beside the values."""
+from .common import notice, print_fields, print_json, resolved_from, stdout
 
 
 @click.group(invoke_without_command=True)
@@ -32,8 +29,6 @@ def config(context: click.Context, *, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from rich.text import Text
-
     from ..core.settings import Settings, config_files, variables, waiting
 
     resolved = resolved_from(show_pending=True)
@@ -45,17 +40,12 @@ def config(context: click.Context, *, as_json: bool) -> None:
         for name, value in resolved.pending.items():
             print_json({"name": name, "value": shown(value), "from": str(here), "pending": True})
         return
-    rows = [("setting", "value", "from", "meaning")]
-    for name, field in Settings.model_fields.items():
-        value = "–" if values[name] is None else printable(str(values[name]))
-        rows.append((name, value, resolved.origins[name], field.description or ""))
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(3)]
+    rows = {
+        name: f"{_shown(values[name]):<22} {resolved.origins[name]:<16} {field.description or ''}"
+        for name, field in Settings.model_fields.items()
+    }
     console = stdout()
-    room = console.width - sum(widths)
-    for i, row in enumerate(rows):
-        line = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        head = Text(line, "bold" if i == 0 else "")
-        print_hanging(console, head, row[3] if room >= DESCRIPTION_WIDTH else "", sum(widths))
+    print_fields(console, rows)
     console.print()
     console.print(
         "To change a setting, set CCHECK_ and its name in capitals in the environment, or its name in "
@@ -65,6 +55,10 @@ def config(context: click.Context, *, as_json: bool) -> None:
     )
     if resolved.pending:
         notice(waiting(here, resolved.pending))
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else str(value)
 
 
 @config.command("trust")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from more_itertools import map_reduce
 
 from ..core.errors import Incomplete, UsageError
 from . import opt
@@ -108,18 +110,11 @@ def _said(report: EnrichReport) -> Iterator[str]:
     yield f"{report.target}: {said} in {report.seconds:.1f} s{rate}"
     if report.without_text:
         yield f"{counted(report.without_text, 'document')} without a text got no vector"
-    for why, ids in _by_reason(report.failures).items():
+    for why, ids in map_reduce(report.failures, report.failures.__getitem__).items():
         others = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         yield f"{', '.join(ids[:NAMED])}{others}: {why}"
     if (more := report.failed - len(report.failures)) > 0:
         yield f"and {more:,} more"
-
-
-def _by_reason(failures: Mapping[str, str]) -> dict[str, list[str]]:
-    ids: dict[str, list[str]] = {}
-    for id_, why in failures.items():
-        ids.setdefault(why, []).append(id_)
-    return ids
 
 
 def _left(report: EnrichReport) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ..core.files import writing
@@ -31,33 +31,30 @@ def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> 
     interrupt: KeyboardInterrupt | None = None
     writers: list[Callable[[Result], None]] = []
     done = 0
-    try:
-        with ExitStack() as stack:
-            if run is not None:
-                from ..core.trec import result_lines
+    with suppress(_Nothing), ExitStack() as stack:
+        if run is not None:
+            from ..core.trec import result_lines
 
-                stream = stack.enter_context(writing(run, RUN))
-                writers.append(lambda result: stream.writelines(result_lines(result)))
-            if report is not None:
-                from .report import writing_report
+            stream = stack.enter_context(writing(run, RUN))
+            writers.append(lambda result: stream.writelines(result_lines(result)))
+        if report is not None:
+            from .report import writing_report
 
-                writers.append(stack.enter_context(writing_report(report, about())))
+            writers.append(stack.enter_context(writing_report(report, about())))
 
-            def write(result: Result) -> None:
-                nonlocal done
-                for writer in writers:
-                    writer(result)
-                done += 1
+        def write(result: Result) -> None:
+            nonlocal done
+            for writer in writers:
+                writer(result)
+            done += 1
 
-            try:
-                yield write
-            except KeyboardInterrupt as stop:
-                interrupt = stop
-            if not done:
-                raise _Nothing
-    except _Nothing:
-        files = " and ".join(file for file in (run, report) if file is not None)
-        if files:
-            notice(f"no claim was checked, so nothing was written to {files}. What was there before is unchanged")
+        try:
+            yield write
+        except KeyboardInterrupt as stop:
+            interrupt = stop
+        if not done:
+            if files := " and ".join(file for file in (run, report) if file is not None):
+                notice(f"no claim was checked, so nothing was written to {files}. What was there before is unchanged")
+            raise _Nothing
     if interrupt is not None:
         raise interrupt

@@ -240,7 +240,6 @@ def _show(
     from ...lab.papers.published import published
 
     made = table("recipe", *data.metrics, "claims", "per claim")
-    left: dict[str, None] = {}
     for name, one in done.items():
         cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in data.metrics]
         star = " *" if one.remembered else ""
@@ -253,18 +252,12 @@ def _show(
             if any(figures) and tuple(figures) not in shown:  # tables repeat the rows of other tables
                 made.add_row(f"  published: {row.label} ({row.on}, {row.split})", *figures, style="dim")
                 shown.add(tuple(figures))
-            known = dict(zip(data.metrics, figures, strict=True))
-            if others := {key: value for key, value in row.metrics.items() if not _among(key, known)}:
-                said = ", ".join(f"{key} {value:g}" for key, value in others.items())
-                left[f"{name}, published in {row.label} ({row.on}, {row.split}): {said}"] = None
     print_table(console, made)
     for name, one in done.items():
         if one.usage:
             console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim", markup=False)
     if any(one.remembered for one in done.values()):
         console.print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
-    for line in left:
-        console.print(line, style="dim", markup=False)
     if compared is not None:
         print_table(console, differences(compared))
     if len(done) == 1:
@@ -328,10 +321,6 @@ def _published(published: Published, metrics: tuple[str, ...]) -> list[str]:
     """The published figures in the columns of the metrics."""
     by_name = {_canonical(name): value for name, value in published.metrics.items()}
     return [f"{by_name[name]:.4g}" if (name := _canonical(metric)) in by_name else "" for metric in metrics]
-
-
-def _among(name: str, shown: Mapping[str, str]) -> bool:
-    return any(_canonical(metric) == _canonical(name) for metric, cell in shown.items() if cell)
 
 
 def _canonical(metric: str) -> str:
