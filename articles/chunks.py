@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,17 +57,17 @@ class Cut:
 
     def windows(self, tokens: int) -> list[Span]:
         """Windows of whole sentences of at most `tokens` words over the whole body."""
-        text = self.article.body
-        [parts] = pieces([text], [self.sentences], lambda texts: [count_words(one) for one in texts], [tokens])
-        return list(windows(parts, tokens, 0))
+        return self._filled([self.sentences], count_words, tokens)
 
     def semantic(self, characters: int) -> list[Span]:
         """Whole sentences of one paragraph, as many as fit."""
+        return self._filled(self.by_paragraph, len, characters)
+
+    def _filled(self, groups: Sequence[Sequence[Span]], count: Callable[[str], int], most: int) -> list[Span]:
         found: list[Span] = []
-        for paragraph in self.by_paragraph:
-            text = self.article.text
-            [parts] = pieces([text], [paragraph], lambda texts: [len(one) for one in texts], [characters])
-            found += windows(parts, characters, 0)
+        for sentences in groups:
+            [parts] = pieces([self.article.text], [sentences], lambda texts: [count(one) for one in texts], [most])
+            found += windows(parts, most, 0)
         return found
 
     def at(self, granularity: str, tokens: int = 0) -> list[Span]:
@@ -95,13 +95,7 @@ class Cut:
 
 def citing(spans: Sequence[Span], element: Element) -> list[int]:
     """The numbers of the spans, which are in order, that cite the element."""
-    starts = [start for start, _ in spans]
-    found: dict[int, None] = {}
-    for mention in element.mentions:
-        number = bisect.bisect_right(starts, mention.start) - 1
-        if number >= 0 and mention.start < spans[number][1]:
-            found[number] = None
-    return list(found)
+    return [number for number, cited in enumerate(cited_in(spans, [element])) if cited]
 
 
 def cited_in(spans: Sequence[Span], elements: Iterable[Element]) -> list[list[int]]:

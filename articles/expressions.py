@@ -8,10 +8,9 @@ no closed class (articles, pronouns, prepositions, conjunctions, auxiliaries, ad
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -61,8 +60,7 @@ class Expressions:
         )
 
     def save(self, path: str | Path) -> None:
-        data = {"format": "ccheck-expressions-1", "expressions": list(self.expressions)}
-        Path(path).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        Path(path).write_text("".join(f"{one}\n" for one in self.expressions), encoding="utf-8")
 
 
 def tokens(text: str) -> list[str]:
@@ -105,24 +103,16 @@ def learn(passages: Sequence[tuple[str, str]], *, most_words: int = 8) -> Expres
 
 def packaged() -> Expressions:
     """ccheck's own list."""
-    lines = (files(f"{__package__}") / "expressions.txt").read_text(encoding="utf-8").splitlines()
-    return Expressions(tuple(line.strip() for line in lines if line.strip() and not line.startswith("#")))
+    return _listed((files(f"{__package__}") / "expressions.txt").read_text(encoding="utf-8"))
 
 
 def load(path: str | Path) -> Expressions:
-    """Reads what `save` wrote, or a text file with one expression per line. Raises NotFound or InvalidData."""
-    text = read_text(path, "the expressions")
-    if not text.lstrip().startswith("{"):
-        found = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    else:
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise InvalidData(f"{path} is not valid JSON: {error}") from error
-        listed = data.get("expressions") if isinstance(data, Mapping) else None
-        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise InvalidData(f"{path} has no list of expressions. Make one with ccheck train expressions")
-        found = listed
-    if not found:
-        raise InvalidData(f"{path} has no expressions")
-    return Expressions(tuple(found))
+    """Reads what `save` wrote: a text file with one expression per line. Raises NotFound or InvalidData."""
+    found = _listed(read_text(path, "the expressions"))
+    if not found.expressions:
+        raise InvalidData(f"{path} has no expressions. Make a list with ccheck train expressions")
+    return found
+
+
+def _listed(text: str) -> Expressions:
+    return Expressions(tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")))

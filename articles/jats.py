@@ -168,12 +168,12 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
             _float(one, builder, floating=floating, parent=parent)
         return
     kind = _FLOATS[tag]
-    graphic = next((one for one in node.iter() if name(one) in ("graphic", "media")), None)
+    graphic = find(node, "graphic", "media")
     image = attribute(graphic, "href") if graphic is not None else None
     image = image or (attribute(node, "href") if kind == "supplement" else None)
     caption = child(node, "caption")
     if caption is None:  # publishers put that of a supplement beside its file
-        caption = next((one for one in node.iter() if name(one) == "caption"), None)
+        caption = find(node, "caption")
     said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []

@@ -36,10 +36,7 @@ def name(node: Node) -> str:
 
 def children(node: Node, *names: str) -> Iterator[Node]:
     """The child elements with one of these names, or all."""
-    for child in node:
-        own = name(child)
-        if own and (not names or own in names):
-            yield child
+    return (one for one in node if (own := name(one)) and (not names or own in names))
 
 
 def child(node: Node, *names: str) -> Node | None:
@@ -47,9 +44,9 @@ def child(node: Node, *names: str) -> Node | None:
     return next(children(node, *names), None)
 
 
-def find(node: Node, wanted: str) -> Node | None:
-    """The first descendant with this name, in the order of the document."""
-    return next((one for one in node.iter() if name(one) == wanted), None)
+def find(node: Node, *wanted: str) -> Node | None:
+    """The element itself or its first descendant with one of these names, in the order of the document."""
+    return next(node.iter(*(f"{{*}}{one}" for one in wanted)), None)
 
 
 def entity(node: Node) -> str:

@@ -64,7 +64,7 @@ def unpacked(source: Source, chunks: Iterable[bytes], on_bytes: Callable[[int], 
         return
     with tempfile.TemporaryDirectory(prefix="ccheck-") as folder:
         path, most = Path(folder, "file"), _most(source.size)
-        if not _kept(decompressed(source, on_bytes, chunks), path, most):
+        if not _kept(decompressed(chunks, source.compression), path, most):
             raise InvalidData(f"the file unpacks to more than {most:,} bytes. Decompress it first")
         yield path
 

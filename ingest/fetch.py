@@ -16,27 +16,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import IO, Any, Literal, TypeAlias, get_args
 
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
-from ..core.http import BUSY
-from ..core.text import json_line, whole_number
-
-if TYPE_CHECKING:
-    import httpx
+from ..core.http import BUSY, Counted, MayPass, pause, retry_after
+from ..core.text import json_line
 
 Service: TypeAlias = Literal["openalex", "pubmed", "europepmc"]
 SERVICES: tuple[Service, ...] = get_args(Service)
-BASES: Mapping[Service, str] = {
-    "openalex": "https://api.openalex.org",
-    "pubmed": "https://eutils.ncbi.nlm.nih.gov",
-    "europepmc": "https://www.ebi.ac.uk/europepmc",
-}
-KEYS: Mapping[Service, str] = {"openalex": "OPENALEX_API_KEY", "pubmed": "NCBI_API_KEY"}
-"""Environment variables with a key, which only raises what the service allows; it goes to the service alone."""
-PAUSES: Mapping[Service, float] = {"openalex": 0.11, "pubmed": 0.35, "europepmc": 0.2}
-"""Seconds between requests: OpenAlex allows 10 a second, NCBI 3 without a key."""
 PAGE = 200
 PUBMED_MOST = 10_000
 """More of one search NCBI does not hand out."""
@@ -78,7 +66,7 @@ def fetch(
         stream: IO[bytes] | None = None
         while not state.done and state.records < limit:
             try:
-                papers, cursor, total = _PAGES[service](client, topic, state, min(PAGE, limit - state.records))
+                papers, cursor, total = _SERVICES[service].page(client, topic, state, min(PAGE, limit - state.records))
             except ServerError as error:
                 kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
                 raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
@@ -134,16 +122,16 @@ class _Client(Closing):
     def __init__(self, service: Service, server: str | None, email: str | None, wait: Callable[[float], None]) -> None:
         import httpx
 
-        base = (server or BASES[service]).rstrip("/")
+        known = _SERVICES[service]
+        base = (server or known.base).rstrip("/")
         if not base.startswith(("http://", "https://")):
             raise UsageError(f"{base}: the server must begin with http:// or https://")
-        self.base, self._pause, self._wait = base, PAUSES[service], wait
+        self.base, self._pause, self._wait = base, known.pause, wait
         self._last = 0.0
-        key = os.environ.get(KEYS.get(service, ""), "") if server is None else ""
-        own = {"api_key": key} if key else {}
+        key = os.environ.get(known.key, "") if server is None else ""
+        self._own = {"api_key": key} if key else {}
         if email:
-            own |= {"mailto": email} if service == "openalex" else {"email": email, "tool": "ccheck"}
-        self._own = own
+            self._own |= {"mailto": email} if service == "openalex" else {"email": email, "tool": "ccheck"}
         agent = "ccheck/0.1" + (f" (mailto:{email})" if email else "")
         self._client = httpx.Client(headers={"user-agent": agent}, timeout=60, follow_redirects=False)
 
@@ -161,39 +149,37 @@ class _Client(Closing):
         return answer
 
     def get(self, path: str, parameters: Mapping[str, str | int]) -> bytes:
-        import httpx
-
-        url = f"{self.base}{path}"
-        problem = ""
-        for attempt in range(TRIES):
+        attempt = 0
+        while True:
+            attempt += 1
             rest = self._pause - (time.monotonic() - self._last)
             if rest > 0:
                 self._wait(rest)
-            after: int | None = None
             try:
-                with self._client.stream("GET", url, params={**parameters, **self._own}) as answer:
-                    if answer.status_code == 200:
-                        return self._body(answer)
-                    problem = f"HTTP {answer.status_code}"
-                    if answer.status_code not in BUSY and answer.status_code != 500:
-                        raise ServerError(f"{self.base}{path} answered with {problem}")
-                    after = whole_number(answer.headers.get("retry-after", ""))
-            except httpx.HTTPError as error:
-                problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                return self._once(f"{self.base}{path}", parameters)
+            except MayPass as error:
+                if attempt == TRIES:
+                    raise ServerError(f"{self.base} can't be reached ({error})") from error
+                self._wait(min(LONGEST_WAIT, pause(attempt, error.retry_after, first=1, longest=LONGEST_WAIT)))
             finally:
                 self._last = time.monotonic()
-            if attempt < TRIES - 1:
-                self._wait(min(LONGEST_WAIT, after if after is not None else 2.0**attempt))
-        raise ServerError(f"{self.base} can't be reached ({problem})")
 
-    def _body(self, answer: httpx.Response) -> bytes:
-        pieces, size = [], 0
-        for piece in answer.iter_bytes():
-            size += len(piece)
-            if size > ANSWER_BYTES:
-                raise ServerError(f"{self.base} sent more than {ANSWER_BYTES:,} bytes in one answer")
-            pieces.append(piece)
-        return b"".join(pieces)
+    def _once(self, url: str, parameters: Mapping[str, str | int]) -> bytes:
+        import httpx
+
+        try:
+            with self._client.stream("GET", url, params={**parameters, **self._own}) as answer:
+                if answer.status_code in BUSY or answer.status_code == 500:
+                    raise MayPass(f"HTTP {answer.status_code}", retry_after(answer.headers))
+                if answer.status_code != 200:
+                    raise ServerError(f"{url} answered with HTTP {answer.status_code}")
+                counted, body = Counted(self.base, 200, ANSWER_BYTES), bytearray()
+                for piece in answer.iter_bytes():
+                    counted.add(len(piece))
+                    body += piece
+                return bytes(body)
+        except httpx.HTTPError as error:
+            raise MayPass(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
 
 
 _Page: TypeAlias = "tuple[list[dict[str, Any]], str | None, int | None]"
@@ -244,8 +230,22 @@ def _records(client: _Client, found: Any) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)]
 
 
-_PAGES: Mapping[Service, Callable[[_Client, str, State, int], _Page]] = {
-    "openalex": _openalex,
-    "pubmed": _pubmed,
-    "europepmc": _europe_pmc,
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """Where a service is, and how it is asked for a page.
+
+    `key`: the environment variable with a key, which only raises what the service allows, and goes to it alone.
+    `pause`: the seconds between requests; OpenAlex allows 10 a second, NCBI 3 without a key.
+    """
+
+    base: str
+    key: str
+    pause: float
+    page: Callable[[_Client, str, State, int], _Page]
+
+
+_SERVICES: Mapping[Service, _Service] = {
+    "openalex": _Service("https://api.openalex.org", "OPENALEX_API_KEY", 0.11, _openalex),
+    "pubmed": _Service("https://eutils.ncbi.nlm.nih.gov", "NCBI_API_KEY", 0.35, _pubmed),
+    "europepmc": _Service("https://www.ebi.ac.uk/europepmc", "", 0.2, _europe_pmc),
 }

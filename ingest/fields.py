@@ -62,7 +62,7 @@ def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequen
     """The error for a missing field, such as the title's. It lists the fields that are there, the nearest first."""
     wanted = " or ".join(repr(name) for name in ((asked,) if asked is not None else usual[:2]))
     there = list(dict.fromkeys(name for data in records for name in _names(data)))
-    near = sorted(there, key=lambda name: -_likeness(name, asked)) if asked is not None else there
+    near = difflib.get_close_matches(asked, there, len(there), 0.0) if asked is not None and there else there
     shown = ", ".join(map(repr, near[:_SHOWN])) or "none"
     more = f" and {len(near) - _SHOWN:,} more" if len(near) > _SHOWN else ""
     return f"no field {wanted} for the {what}. The records have {shown}{more}: choose one with --{what}-field"
@@ -70,32 +70,27 @@ def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequen
 
 def has_field(data: Any, name: str) -> bool:
     """Whether a record has a field, empty or not; a dot leads into an object, or into those of a list."""
-    if isinstance(data, list):
-        return any(has_field(inner, name) for inner in data if isinstance(inner, Mapping))
-    if not isinstance(data, Mapping):
-        return False
-    if key_of(data, name) is not None:
-        return True
-    inner = data.get("metadata")
-    if isinstance(inner, Mapping) and key_of(inner, name) is not None:
-        return True
-    first, dot, rest = name.partition(".")
-    key = key_of(data, first) if dot else None
-    return key is not None and has_field(data[key], rest)
+    return any(True for _ in _values(data, name))
 
 
 def field_of(data: Any, name: str) -> Any:
-    """The value of a field, where a dot leads into an object; None if it is not there."""
-    while isinstance(data, Mapping):
-        key = key_of(data, name)
-        if key is not None:
-            return data[key]
-        first, dot, name = name.partition(".")
-        key = key_of(data, first) if dot else None
-        if key is None:
-            return None
-        data = data[key]
-    return None
+    """The first value of a field; None if it is not there."""
+    return next(_values(data, name), None)
+
+
+def _values(data: Any, name: str) -> Iterator[Any]:
+    if isinstance(data, list):
+        for inner in data:
+            yield from _values(inner, name)
+    if not isinstance(data, Mapping):
+        return
+    for held in (data, data.get("metadata")):
+        if isinstance(held, Mapping) and (key := key_of(held, name)) is not None:
+            yield held[key]
+            return
+    first, dot, rest = name.partition(".")
+    if dot and (key := key_of(data, first)) is not None:
+        yield from _values(data[key], rest)
 
 
 def key_of(data: Mapping[str, Any], name: str) -> str | None:
@@ -119,8 +114,3 @@ def _names(data: Mapping[str, Any], way: str = "", depth: int = 0) -> Iterator[s
             yield from _names(value, f"{way}{name}.", depth + 1)
         else:
             yield f"{way}{name}"[:100]
-
-
-def _likeness(one: str, other: str) -> float:
-    last = one.rpartition(".")[2]
-    return max(difflib.SequenceMatcher(None, name.lower()[:100], other.lower()[:100]).ratio() for name in (one, last))

@@ -49,7 +49,6 @@ FORMATS: dict[str, Format] = {
 """Formats by the end of a file's name. A `.txt` file can be any text format: its first bytes tell which."""
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 TABLES: tuple[Format, ...] = ("csv", "tsv")
-REFERENCES: tuple[Format, ...] = ("ris", "bibtex", "nbib", "wos")
 LINES: tuple[Format, ...] = ("jsonl", "json", "txt", *TABLES)
 """Read in this process, see `apart.py`."""
 KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"

@@ -48,7 +48,7 @@ def read_lines(
     try:
         if chunks is None:
             chunks = raw_chunks(source, on_bytes)
-        chunks = _decompressed(chunks, source.compression)
+        chunks = decompressed(chunks, source.compression)
         for chunk in as_utf8(chunks, source.encoding) if source.encoding else chunks:
             *ended, rest = chunk.split(b"\n")
             for piece in ended:
@@ -59,7 +59,7 @@ def read_lines(
             if size <= limit:
                 pieces.append(rest)
             size += len(rest)
-    except _Broken as error:
+    except Broken as error:
         yield line(str(error))
     else:
         if size:
@@ -75,27 +75,18 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
         yield from _chunks(stream, on_bytes)
 
 
-def decompressed(
-    source: Source, on_bytes: Callable[[int], None], chunks: Iterable[bytes] | None = None
-) -> Iterator[bytes]:
-    """The bytes of a source, see `read_lines`. Raises OSError if it can't be read or decompressed."""
-    try:
-        yield from _decompressed(raw_chunks(source, on_bytes) if chunks is None else chunks, source.compression)
-    except _Broken as error:
-        raise OSError(str(error)) from error
-
-
 def _chunks(stream: Any, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     while chunk := stream.read1(CHUNK):
         yield chunk
         on_bytes(len(chunk))
 
 
-class _Broken(Exception):
+class Broken(OSError):
     """The compressed data end early or make no sense; the message is for the reader of a reject."""
 
 
-def _decompressed(chunks: Iterable[bytes], compression: Compression | None) -> Iterator[bytes]:
+def decompressed(chunks: Iterable[bytes], compression: Compression | None) -> Iterator[bytes]:
+    """The bytes that these stand for. Raises Broken if they can't be decompressed."""
     if compression is None:
         yield from chunks
         return
@@ -129,6 +120,6 @@ def _decompressed(chunks: Iterable[bytes], compression: Compression | None) -> I
                     if part.eof:
                         part = None
     except failure as error:
-        raise _Broken(f"the {compression} data are damaged ({error}). The rest of the file was skipped") from error
+        raise Broken(f"the {compression} data are damaged ({error}). The rest of the file was skipped") from error
     if part is not None:
-        raise _Broken(f"the {compression} data end early: the file is incomplete")
+        raise Broken(f"the {compression} data end early: the file is incomplete")

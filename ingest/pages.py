@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.citation import authors_of, normal_doi
-from ..core.text import whole_number
 from ..core.types import Document
 from .lines import raw_chunks
+from .plain import Plain, plain_record
 from .records import Record, Reject
 from .sources import Source
 
@@ -108,31 +107,11 @@ def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     yield Record(source.name, 1, {name: value for name, value in data.items() if value})
 
 
-def _citation(tree: HtmlElement) -> dict[str, Any]:
+def _citation(tree: HtmlElement) -> Plain:
     """What a publisher's page says of its paper in the `citation_*` tags that Google Scholar reads."""
     said: dict[str, list[str]] = {}
     for tag in tree.iter("meta"):
         name, value = str(tag.get("name") or tag.get("property") or ""), " ".join(str(tag.get("content") or "").split())
         if name.lower().startswith("citation_") and value:
             said.setdefault(name.lower().removeprefix("citation_"), []).append(value)
-
-    def first(*names: str) -> str | None:
-        return next((said[name][0] for name in names if name in said), None)
-
-    date = first("publication_date", "online_date", "date", "year")
-    start, end = first("firstpage"), first("lastpage")
-    found = {
-        "title": first("title"),
-        "date": date,
-        "doi": normal_doi(first("doi")),
-        "authors": said.get("author") or list(authors_of(first("authors"))),
-        "year": whole_number((date or "")[:4]),
-        "journal": first("journal_title", "conference_title"),
-        "volume": first("volume"),
-        "issue": first("issue"),
-        "pages": f"{start}-{end}" if start and end else start,
-        "keywords": said.get("keywords"),
-        "language": first("language"),
-        "pmid": first("pmid"),
-    }
-    return {name: value for name, value in found.items() if value}
+    return plain_record("Web pages", lambda place: said.get(place, []))

@@ -179,7 +179,7 @@ def _with_encoding(source: Source, notice: Callable[[str], None]) -> Source:
         return replace(source, encoding=None if encoding == "utf-8" else encoding)
     if source.path is None or source.size is None:
         return source
-    chunks = decompressed(source, lambda size: None)
+    chunks = decompressed(raw_chunks(source, lambda size: None), source.compression)
     try:
         is_json = source.format in ("json", "jsonl")
         found = sniff_encoding(itertools.islice(chunks, 1) if is_json else chunks)

@@ -21,11 +21,11 @@ def expressions(
     """Learn expressions that are common in passages that ground claims.
 
     \b
-    ccheck train expressions --passages marked.jsonl -o expressions.json
-    ccheck passages paper.xml "..." --expressions expressions.json
+    ccheck train expressions --passages marked.jsonl -o expressions.txt
+    ccheck passages paper.xml "..." --expressions expressions.txt
 
     An expression is the longest sequence of words that a passage shares with a passage of another article, if one of
-    the words can be a verb, an adjective or a noun. The file is JSON that you can edit.
+    the words can be a verb, an adjective or a noun. The file has one a line, and you can edit it.
     """
     from ...articles.expressions import learn
     from ...core.files import check_output

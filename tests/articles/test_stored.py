@@ -175,9 +175,9 @@ def test_expressions_are_trained(papers: Path, tmp_path: Path) -> None:
         '{"claim_id": "1", "article": "a", "passages": ["Moss was eaten by snails."]}\n'
         '{"claim_id": "2", "article": "b", "passages": [{"text": "All of it was eaten by day."}]}\n'
     )
-    ran = ccheck("train", "expressions", "--passages", tmp_path / "marked.jsonl", "-o", tmp_path / "own.json")
+    ran = ccheck("train", "expressions", "--passages", tmp_path / "marked.jsonl", "-o", tmp_path / "own.txt")
     assert ran.code == 0 and "1 expression of 2 passages" in ran.err
-    assert json.loads((tmp_path / "own.json").read_text())["expressions"] == ["was eaten by"]
+    assert (tmp_path / "own.txt").read_text() == "was eaten by\n"
     asked = ("passages", papers / "snails.xml", "The moss was eaten at night.", "--json", "--expressions")
-    assert ccheck(*asked, tmp_path / "own.json").code == 0
-    assert ccheck(*asked, tmp_path / "gone.json").code == 4
+    assert ccheck(*asked, tmp_path / "own.txt").code == 0
+    assert ccheck(*asked, tmp_path / "gone.txt").code == 4
