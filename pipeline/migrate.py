@@ -98,7 +98,7 @@ def migrate(
         target = begun or moving.begin(client, alias, source, layout, options)
         move = moving.Move(client, alias, source, target)
         operations = stack.enter_context(_operations(settings, source, layout, encoders))
-        done, total = 0, copying.count(client, source.name)
+        done, total = 0, client.count(source.name)
 
         def copied(documents: int) -> None:
             nonlocal done
@@ -114,7 +114,7 @@ def migrate(
         said = _checked(settings, store, move, claims, check)
         if switch:
             move.switch(operations, copied)
-        documents = copying.count(client, target.name)
+        documents = client.count(target.name)
         return Migrated(source.name, target.name, documents, done, begun is not None, switch, said)
 
 
@@ -146,7 +146,7 @@ def go_back(runtime: Runtime) -> Migrated:
 
         move.catch_up(operations, copied)
         move.switch(operations, copied)
-        return Migrated(source.name, target.name, copying.count(client, target.name), done, False, True, "")
+        return Migrated(source.name, target.name, client.count(target.name), done, False, True, "")
 
 
 def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:

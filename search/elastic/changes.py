@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from ...core.errors import ServerError
 from .client import Client
-from .errors import WHOLE, refuse_parts
 from .reading import hits_by_id, pages
 
 AT_ONCE = 1_000
@@ -65,7 +64,7 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
     name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
     answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)
     if refresh:
-        refuse_parts(client.request("POST", f"{path}/_refresh", index=name, slow=True), client.connection, name)
+        client.request("POST", f"{path}/_refresh", index=name, slow=True)
     found: list[Shard] = []
     with client.understanding():
         for index, one in sorted(answer["indices"].items()):
@@ -89,11 +88,9 @@ def written_since(
     is complete. What is written meanwhile is left for later.
     """
     body: dict[str, Any] = {"size": AT_ONCE, "sort": [{"_seq_no": "asc"}], **_read(source)}
-    params = {"preference": f"_shards:{shard.number}"} | WHOLE
     while after < shard.last:
         body["query"] = {"range": {"_seq_no": {"gt": after, "lte": shard.last}}}
-        answer = client.on_index("POST", name or shard.index, "_search", body, params=params, slow=True)
-        refuse_parts(answer, client.connection, shard.index)
+        answer = client.search(name or shard.index, body, slow=True, preference=f"_shards:{shard.number}")
         found = _written(answer.get("hits", {}).get("hits", ()))
         after = found[-1].number if len(found) == AT_ONCE else shard.last
         yield after, found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -21,7 +22,18 @@ from ...core.errors import CcheckError, NotFound, ServerError, UsageError
 from ...core.http import is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
 from .connection import Connection
-from .errors import CERTIFICATES, Busy, busy_part, is_type, may_pass, reason_of, translate
+from .errors import (
+    CERTIFICATES,
+    WHOLE,
+    Busy,
+    busy_part,
+    is_type,
+    may_pass,
+    part_error,
+    reason_of,
+    refuse_parts,
+    translate,
+)
 from .node import LimitedNode
 
 T = TypeVar("T")
@@ -95,10 +107,10 @@ class Client:
         patient: bool = True,
         slow: bool = False,
     ) -> dict[str, Any]:
-        """The server's answer. A body of bytes is newline-delimited JSON.
+        """The server's whole answer. A body of bytes is newline-delimited JSON.
 
         An answer with a part that may succeed later is asked for again. `patient` and `slow` are those of `again`; only
-        for what may be done twice. Raises a CcheckError.
+        for what may be done twice. Raises a CcheckError, also for an answer in which a part is missing.
         """
 
         def attempt() -> dict[str, Any]:
@@ -108,15 +120,41 @@ class Client:
             return answer
 
         try:
-            return self.again(path, attempt, patient=patient, slow=slow)
+            answer = self.again(path, attempt, patient=patient, slow=slow)
         except (ApiError, TransportError, Busy) as error:
             raise translate(error, self.connection, index) from error
+        with self.understanding():
+            refuse_parts(answer, self.connection, index)
+        return answer
 
     def on_index(
         self, method: str, index: str, action: str = "", body: Mapping[str, Any] | bytes | None = None, **how: Any
     ) -> dict[str, Any]:
         """`request` for an action of an index, such as `_search`, or for the index itself."""
         return self.request(method, path_of(index, action), body, index=index, **how)
+
+    def search(self, index: str, body: Mapping[str, Any], *, slow: bool = False, **params: Any) -> dict[str, Any]:
+        """The answer of all shards of an index to a search."""
+        return self.on_index("POST", index, "_search", body, params=params | WHOLE, slow=slow)
+
+    def searches(self, index: str, bodies: Sequence[Mapping[str, Any]], *, slow: bool = False) -> list[dict[str, Any]]:
+        """The answers to several searches, sent in one request. Raises the error of any of them."""
+        if not bodies:
+            return []
+        lines = "".join(f"{json.dumps(WHOLE)}\n{json.dumps(body)}\n" for body in bodies).encode()
+        answers: list[dict[str, Any]] = self.on_index("POST", index, "_msearch", lines, slow=slow)["responses"]
+        with self.understanding():
+            for answer in answers:
+                if "error" in answer:
+                    raise part_error(answer, self.connection, index)
+                refuse_parts(answer, self.connection, index)
+        return answers
+
+    def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
+        """How many documents of an index match."""
+        answer = self.on_index("POST" if query else "GET", index, "_count", {"query": query} if query else None)
+        with self.understanding():
+            return int(answer["count"])
 
     def again(
         self,

@@ -22,7 +22,7 @@ from ...core.types import Filter, Query
 from ..answering import searched_units
 from ..store import Ranks, Search, StoreInfo
 from . import changes
-from .errors import WHOLE, Denied, refuse_parts
+from .errors import Denied
 from .papers import by_paper
 from .queries import Body, filter_bodies
 from .reading import IDS_AT_ONCE
@@ -218,8 +218,7 @@ class Companion(ElasticStore):
     def _search_theirs(self, body: Body) -> dict[str, Any]:
         """The hits of a search in the other index, without their documents."""
         body |= {"_source": False, "sort": ["_doc"]}
-        answer = self._client.on_index("POST", self._theirs.index, "_search", body, params=WHOLE)
-        refuse_parts(answer, self._connection, self._theirs.index)
+        answer = self._client.search(self._theirs.index, body)
         with self._client.understanding():
             hits: dict[str, Any] = answer["hits"]
         return hits

@@ -60,7 +60,7 @@ def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
             for place, field in enumerate(some)
         }
         body = {"size": 0, "track_total_hits": False, "aggs": {"others": {"filters": {"filters": others}}}}
-        answer = client.on_index("POST", name, "_search", body)
+        answer = client.search(name, body)
         buckets = answer["aggregations"]["others"]["buckets"]
         found |= {some[int(place)] for place, bucket in buckets.items() if bucket["doc_count"]}
     return found

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import orjson
-
 from ...core.errors import InvalidData
 from . import bulk, changes
 from .bound import Bound, Lost
 from .changes import Checkpoints, Written
 from .client import Client
-from .errors import WHOLE, refuse_parts
 
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
 """Makes the operations that write some documents to the other index."""
@@ -64,22 +61,14 @@ def as_stored(written: Sequence[Written]) -> Iterator[bulk.Operation]:
     """The same documents, with the vectors that they have."""
     for one in written:
         action = {"_id": one.id} | ({"routing": one.routing} if one.routing is not None else {})
-        lines = b"%b\n%b\n" % (orjson.dumps({"index": action}), orjson.dumps(one.source))
-        yield bulk.Operation(one.id, lines)
-
-
-def count(client: Client, index: str) -> int:
-    answer = client.on_index("GET", index, "_count")
-    refuse_parts(answer, client.connection, index)
-    return int(answer["count"])
+        yield bulk.operation(one.id, {"index": action}, one.source)
 
 
 def all_of_source(client: Client, index: str) -> Any:
     """Returns the `_source` option with which this server sends the vectors too."""
     newer, older = _WITH_VECTORS
     try:
-        body = {"size": 0, "_source": newer}
-        client.on_index("POST", index, "_search", body, params=WHOLE)
+        client.search(index, {"size": 0, "_source": newer})
     except InvalidData:
         return older
     return newer

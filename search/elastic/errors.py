@@ -115,8 +115,7 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
 
 def from_response(status: int, body: Any, connection: Connection, index: str | None) -> CcheckError:
     """The error for an answer of the server, or for one part of an answer."""
-    index = _OWN_ALIAS.sub("", index) if index else index
-    where = f"{connection.name}/{index}" if index else connection.name
+    index, where = _where(connection, index)
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
@@ -154,6 +153,12 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     return TooManyFields(refusal) if "total fields" in reason else InvalidData(refusal)
 
 
+def _where(connection: Connection, index: str | None) -> tuple[str | None, str]:
+    """The index as people know it, and with its server."""
+    index = _OWN_ALIAS.sub("", index) if index else None
+    return index, f"{connection.name}/{index}" if index else connection.name
+
+
 def _block_remedy(reason: str, index: str | None) -> str:
     if "read-only-allow-delete" in reason or "flood" in reason:
         return (
@@ -188,7 +193,7 @@ def part_error(part: Mapping[str, Any], connection: Connection, index: str | Non
 
 def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str | None) -> None:
     """Raise ServerError for an answer that some shards had no part in, or that stopped before its end."""
-    where = f"{connection.name}/{index}" if index else connection.name
+    _, where = _where(connection, index)
     shards = answer.get("_shards", {})
     if answer.get("timed_out"):
         raise ServerError(f"{where} stopped the search early (timed_out): try again later")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...core.errors import InvalidData
 from .client import Client
-from .errors import WHOLE, part_error, refuse_parts
 from .fields import (
     CONFLICT,
     NUMBERS,
@@ -211,23 +209,16 @@ def sampler(client: Client, name: str) -> Sampling:
     """Looks at some documents that have a field, for each of several fields."""
 
     def sampling(fields: Mapping[str, Field]) -> Mapping[str, Sample]:
-        lines: list[Mapping[str, Any]] = []
+        bodies: list[Mapping[str, Any]] = []
         for one, known in fields.items():
             path = known.of or one
             source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
             query: dict[str, Any] = {"exists": {"field": one}}
             if known.within:
                 query = {"nested": {"path": known.within, "query": query, "ignore_unmapped": True}}
-            lines += [WHOLE, {"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]}]
-        if not lines:
-            return {}
-        body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        answer = client.on_index("POST", name, "_msearch", body)
+            bodies.append({"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]})
         samples: dict[str, Sample] = {}
-        for (one, known), response in zip(fields.items(), answer["responses"], strict=True):
-            if "error" in response:
-                raise part_error(response, client.connection, name)
-            refuse_parts(response, client.connection, name)
+        for (one, known), response in zip(fields.items(), client.searches(name, bodies), strict=True):
             hits = response["hits"]["hits"]
             values = (flatten(hit.get("_source", {})) for hit in hits)
             path = known.of or one

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import orjson
-
 from ...core.errors import InvalidData, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
@@ -16,7 +14,6 @@ from . import bound, bulk, changes, ingested
 from .bound import Bound
 from .changes import Written
 from .enrich import Page, Source, Wrote
-from .errors import refuse_parts
 from .schema import DIGEST_IN_PLACE
 
 OBJECT: Final = "ccheck"
@@ -87,7 +84,7 @@ class InPlace:
         """Nothing, for the same reason."""
 
     def finish(self, failures: int) -> int:
-        refuse_parts(self._request("POST", "_refresh", slow=True), self.source.client.connection, self.source.name)
+        self._request("POST", "_refresh", slow=True)
         return 0
 
     def release(self) -> None:
@@ -211,6 +208,5 @@ def _update(entry: Entry, written: Written) -> bulk.Operation:
         action["routing"] = written.routing
     passages = entry.passages.get(MAIN_VECTORS, ())
     # Without a text there is no vector: an old one goes.
-    vector = bulk.vector_json(passages[0].vector) if passages else "null"
-    line = f'{{"doc":{{"{OBJECT}":{{"digest":"{entry.digest}","vector":{vector}}}}}}}'
-    return bulk.Operation(written.id, b"%b\n%b\n" % (orjson.dumps({"update": action}), line.encode()))
+    vector = passages[0].vector if passages else None
+    return bulk.operation(written.id, {"update": action}, {"doc": {OBJECT: {"digest": entry.digest, "vector": vector}}})

@@ -164,7 +164,7 @@ class Move:
     def counts(self) -> tuple[int, int]:
         """The documents of both, as searches see them now."""
         changes.shards(self._client, [self.source.name, self.target.name])  # refreshes
-        return self._count(self.source), self._count(self.target)
+        return self._client.count(self.source.name), self._client.count(self.target.name)
 
     def switch(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
         """Stop writes, copy the last of them, compare the counts, and put the alias on the target in one step.
@@ -228,9 +228,6 @@ class Move:
 
     def _remember(self) -> None:
         _remember(self._client, self._to, self.alias, self.source.name, self._copied)
-
-    def _count(self, one: Numbered) -> int:
-        return copying.count(self._client, one.name)
 
 
 def unfinished(client: Client, alias: str, source: Numbered) -> Numbered | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from ...core.analysis import clip
 from ...core.types import Hit, Query, Unit
 from .client import Client
-from .errors import WHOLE, part_error, refuse_parts
 from .fields import flatten
 from .reading import by_ids, home_of, ids_read, key_of
 from .schema import Index
@@ -24,22 +22,16 @@ def with_passages(
     A document none of whose passages has a word of the query stays whole. Raises a CcheckError.
     """
     fields = [] if index.made_here else [one for one in index.text if index.fields[one].nested]
-    lines: list[Mapping[str, Any]] = []
+    bodies: list[Mapping[str, Any]] = []
     asked: list[int] = []
     for place, (query, found) in enumerate(zip(queries, hits, strict=True)):
         if fields and found and (text := clip(query.text)).strip():
-            lines += [WHOLE, _search(index, fields, text, found)]
+            bodies.append(_search(index, fields, text, found))
             asked.append(place)
     answers = list(map(tuple, hits))
-    if not lines:
-        return answers
-    body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-    answer = client.on_index("POST", name, "_msearch", body, slow=True)
+    responses = client.searches(name, bodies, slow=True)
     with client.understanding():
-        for place, response in zip(asked, answer["responses"], strict=True):
-            if "error" in response:
-                raise part_error(response, client.connection, name)
-            refuse_parts(response, client.connection, name)
+        for place, response in zip(asked, responses, strict=True):
             best = {key_of(index, hit): _best(hit) for hit in response["hits"]["hits"]}
             answers[place] = tuple(_narrowed(index, hit, best) for hit in answers[place])
     return answers

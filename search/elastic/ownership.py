@@ -11,7 +11,6 @@ from ...core.errors import CcheckError, InvalidData, UsageError
 from . import bound
 from .bound import Bound, is_own
 from .client import Client
-from .errors import refuse_parts
 from .ingested import figures
 from .schema import Index
 
@@ -114,11 +113,9 @@ def removal(client: Client, name: str, index: Index, described: Mapping[str, Any
             "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
-    counted = client.on_index("GET", concrete, "_count")
-    refuse_parts(counted, client.connection, concrete)
     sizes = figures(client, index)
     alias = name if index.is_alias else None
-    return Removal(bound.found(concrete, found), alias, int(counted["count"]), sizes.bytes if sizes else None)
+    return Removal(bound.found(concrete, found), alias, client.count(concrete), sizes.bytes if sizes else None)
 
 
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 from ...core.errors import InvalidData
 from .client import Client
-from .errors import WHOLE, refuse_parts
 from .fields import NUMBERS, TEXT_TYPES, Field, by_last_part
 from .schema import Index
 
@@ -111,8 +110,6 @@ def _counted(client: Client, name: str, field: str) -> tuple[int, int, dict[str,
         "largest": {"terms": {"field": field, "size": 10}},
     }
     body = {"size": 0, "track_total_hits": False, "aggs": aggs}
-    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
-    refuse_parts(answer, client.connection, name)
-    found = answer["aggregations"]
+    found = client.search(name, body)["aggregations"]
     largest = {str(one["key"]): int(one["doc_count"]) for one in found["largest"]["buckets"]}
     return int(found["chunks"]["value"]), int(found["papers"]["value"]), largest

@@ -14,7 +14,7 @@ from more_itertools import chunked
 
 from ...core.types import Document
 from .client import Client
-from .errors import WHOLE, part_error, refuse_parts
+from .errors import part_error
 from .fields import TEXT_TYPES
 from .schema import Index, document
 
@@ -112,7 +112,6 @@ def pages(
     try:
         while True:
             answer = client.request("POST", "/_search", {**body, "pit": {"id": held, **keep}}, index=name, slow=True)
-            refuse_parts(answer, client.connection, name)
             held = answer.get("pit_id", held)
             hits = answer.get("hits", {}).get("hits", ())
             if not hits:
@@ -148,8 +147,7 @@ def hits_by_id(
             **named,
             **body,
         }
-        answer = client.on_index("POST", name, "_search", asked, params=WHOLE, slow=True)
-        refuse_parts(answer, client.connection, name)
+        answer = client.search(name, asked, slow=True)
         yield from answer.get("hits", {}).get("hits", ())
 
 
@@ -172,9 +170,7 @@ def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tu
         "fields": [index.vector, *texts],
         "track_total_hits": False,
     }
-    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
-    refuse_parts(answer, client.connection, name)
-    hits = answer["hits"]["hits"]
+    hits = client.search(name, body)["hits"]["hits"]
     pairs: list[tuple[Document, list[float]]] = []
     for hit in hits:
         one, found = document(index, hit["_id"], hit.get("_source", {})), hit.get("fields", {})
@@ -196,9 +192,7 @@ def count_passages(client: Client, name: str, index: Index) -> int:
     else:
         return 0
     body = {"size": 0, "aggs": {"passages": passages}}
-    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
-    refuse_parts(answer, client.connection, name)
-    return int(answer["aggregations"]["passages"]["doc_count"])
+    return int(client.search(name, body)["aggregations"]["passages"]["doc_count"])
 
 
 def stored(

@@ -28,7 +28,7 @@ from . import bound, bulk, ingested, mappings, nested, ownership, reading, schem
 from .client import Client, path_of
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import AlreadyExists, Denied, may_not_create, refuse_parts
+from .errors import AlreadyExists, Denied, may_not_create
 from .fields import FieldNames
 from .found import sampler
 from .papers import with_ids, with_papers
@@ -115,7 +115,7 @@ class ElasticStore(Closing):
                 said = [f"{name} ({why})" for name, why in index.left_out.items()]
                 more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
-        elif figures and index.id is not None and (strangers := self._count(_without(index.id))):
+        elif figures and index.id is not None and (strangers := self._client.count(self.index, _without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
         notices = (*index.notices, *unfinished(self.name, ingested.reading(index)))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
@@ -169,7 +169,9 @@ class ElasticStore(Closing):
         return units.got(self._client, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
-        return self._count({"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None)
+        return self._client.count(
+            self.index, {"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None
+        )
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         index = self._index()
@@ -188,14 +190,6 @@ class ElasticStore(Closing):
 
     def fields(self) -> Mapping[str, Kind]:
         return field_kinds(self._client, self.index, self._index())
-
-    def _count(self, query: Mapping[str, Any] | None = None) -> int:
-        answer = self._client.on_index(
-            "POST" if query else "GET", self.index, "_count", {"query": query} if query else None
-        )
-        with self._client.understanding():
-            refuse_parts(answer, self._connection, self.index)
-            return int(answer["count"])
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
@@ -257,7 +251,7 @@ class ElasticStore(Closing):
 
     def publish(self) -> None:
         self._writer.index()
-        refuse_parts(self._writer.request("POST", "_refresh", slow=True), self._connection, self.index)
+        self._writer.request("POST", "_refresh", slow=True)
 
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._client, self._index(fresh=True), source)
