@@ -57,6 +57,16 @@ def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...]
         weighted(one)
     return fields
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the fields of words."""
+        return dict(map(weighted, [*([self.title] if self.title else []), *(self.text or ())]))
+
+    def unweighted(self) -> StoreProfile:
+        """The same with the bare names of its fields."""
+        text = None if self.text is None else tuple(weighted(name)[0] for name in self.text)
+        return self.model_copy(update={"title": weighted(self.title)[0] if self.title else None, "text": text})
+
 
 def weighted(field: str) -> tuple[str, float]:
     """A field's name and weight. Raises ValueError."""

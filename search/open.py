@@ -105,7 +105,7 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _elastic(settings: Settings, url: str | None, index: str) -> Store:
-    from .elastic import JoinedStore, connection_from, field_names_from
+    from .elastic import JoinedStore, connection_from, profile_from
 
     connection = connection_from(settings, url)
-    return JoinedStore(connection, index, field_names_from(settings, f"{connection.name}/{index}", index))
+    return JoinedStore(connection, index, profile_from(settings, f"{connection.name}/{index}", index))

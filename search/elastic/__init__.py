@@ -3,7 +3,7 @@
 from .companion import JoinedStore
 from .connection import Connection, connection_from
 from .doctor import diagnose
-from .fields import FieldNames, field_names_from
+from .fields import profile_from
 from .store import ElasticStore
 
-__all__ = ["Connection", "ElasticStore", "FieldNames", "JoinedStore", "connection_from", "diagnose", "field_names_from"]
+__all__ = ["Connection", "ElasticStore", "JoinedStore", "connection_from", "diagnose", "profile_from"]

@@ -10,8 +10,7 @@ from more_itertools import chunked
 
 from ..filters import PUBLISHED, Kind
 from .client import Client
-from .fields import NUMBERS
-from .schema import Index
+from .fields import NUMBERS, Index
 
 COUNTED_AT_ONCE = 200
 _METADATA: Final = "metadata."

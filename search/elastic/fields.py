@@ -1,4 +1,4 @@
-"""The fields of a mapping, and the values of a document's fields."""
+"""The fields of an index, and the values of a document's fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from ...core.profiles import profile_of, weighted
+from ...core.layout import Layout
+from ...core.profiles import StoreProfile, profile_of
 from ...core.types import Scalar, Value
 
 if TYPE_CHECKING:
@@ -26,36 +27,15 @@ _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldNames:
-    """Fields of an index that ccheck did not make; what is None is found from its mapping. See `StoreProfile`."""
-
-    title: str | None = None
-    text: tuple[str, ...] | None = None
-    vector: str | None = None
-    group: str | None = None
-    model: str | None = None
-    metadata: tuple[str, ...] | None = None
-    id: str | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-
-
-def field_names_from(settings: Settings, store: str, index: str) -> FieldNames:
+def profile_from(settings: Settings, store: str, index: str) -> StoreProfile:
     """The fields that the settings name for a store: its profile's, or those of settings for all stores."""
+    named = {
+        "title": settings.elasticsearch_title_field,
+        "text": settings.elasticsearch_text_fields,
+        "vector": settings.elasticsearch_vector_field,
+    }
     profile = profile_of(settings.stores, store, index)
-    title = settings.elasticsearch_title_field or profile.title
-    texts = settings.elasticsearch_text_fields or profile.text
-    weights = dict(map(weighted, [*([title] if title else []), *(texts or ())]))
-    return FieldNames(
-        weighted(title)[0] if title else None,
-        tuple(weighted(name)[0] for name in texts) if texts is not None else None,
-        settings.elasticsearch_vector_field or profile.vector,
-        profile.group,
-        profile.model,
-        profile.metadata,
-        profile.id,
-        weights,
-    )
+    return profile.model_copy(update={name: value for name, value in named.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +60,47 @@ class Field:
     within: str = ""
     words: tuple[str, ...] = ()
     of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index, or an alias with what is behind it. `name` is how messages call it.
+
+    `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
+    both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
+    that a recipe can use. `id` is a field that repeats the documents' ids, or, of an index that ccheck did not make,
+    has them in place of `_id`. `source` is what is read of a document, in the form of `_source`. Of an index that
+    ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
+    `notices` what of that its users should know; `weights` are those of its fields of words; `group` is the field that
+    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in place of each.
+    """
+
+    name: str
+    fields: Mapping[str, Field]
+    title: str | None
+    text: tuple[str, ...]
+    searched: Mapping[str, tuple[str, ...]]
+    vector: str | None
+    published: str | None
+    concrete: tuple[str, ...] = ()
+    is_alias: bool = False
+    made_here: bool = False
+    layout: Layout = field(default_factory=Layout)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    vectors: Mapping[str, str] = field(default_factory=dict)
+    id: str | None = None
+    source: Mapping[str, list[str]] = field(default_factory=dict)
+    semantic: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    group: str | None = None
+    chunks: float = 1.0
+    chunks_asked: int = 1
+
+    @property
+    def dimensions(self) -> int | None:
+        return self.fields[self.vector].dimensions if self.vector else None
 
 
 def fields_of(mapping: Mapping[str, Any]) -> dict[str, Field]:

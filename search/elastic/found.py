@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...core.errors import InvalidData
+from ...core.profiles import StoreProfile
 from .client import Client
 from .fields import (
     CONFLICT,
@@ -15,7 +16,7 @@ from .fields import (
     TEXT_TYPES,
     VECTOR_TYPES,
     Field,
-    FieldNames,
+    Index,
     by_last_part,
     flatten,
     text_of,
@@ -58,26 +59,6 @@ class Sample:
 Sampling = Callable[[Mapping[str, Field]], Mapping[str, Sample]]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """How to search an index that ccheck did not make.
-
-    BM25 searches `words` unless a recipe names others of the `searchable` fields, which are searched by the name
-    beside them: it may be a multi-field. `title` and `text` are shown, and may be other fields. `left_out` says why
-    fields are not used, and `notices` what every user should know of it.
-    """
-
-    title: str | None
-    text: tuple[str, ...]
-    words: tuple[str, ...]
-    searchable: Mapping[str, str]
-    vectors: tuple[str, ...]
-    semantic: tuple[str, ...]
-    published: str | None
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-
-
 def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
     """The fields of all indices behind an alias. One that differs between them in what matters is a `CONFLICT`."""
     fields: dict[str, Field] = {}
@@ -105,15 +86,17 @@ def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
     return fields
 
 
-def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, where: str) -> Chosen:
-    """Raises InvalidData for a field of the settings that can't be used, and if there is nothing to search."""
-    searchable = {name: how for name, one in fields.items() if (how := _searched_as(name, one))}
+def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling, where: str) -> Index:
+    """How to search an index that ccheck did not make.
+
+    BM25 searches the title and the text that are shown, as far as it can, unless a recipe names other fields. Raises
+    InvalidData for a field of the settings that can't be used, and if there is nothing to search.
+    """
+    weights, names = names.weights, names.unweighted()
     names, chosen_words = _without_multi_fields(fields, names)
-    left_out: dict[str, str] = {}
-    for name, one in fields.items():
-        if why := _why_not(name, one):
-            left_out[name] = why
-    searchable = {name: how for name, how in (searchable | chosen_words).items() if name not in left_out}
+    left_out = {name: why for name, one in fields.items() if (why := _why_not(name, one))}
+    searchable = {name: how for name, one in fields.items() if (how := _searched_as(name, one))} | chosen_words
+    searchable = {name: how for name, how in searchable.items() if name not in left_out}
     nested = [name for name in searchable if fields[name].nested]
     texts = [name for name in searchable if name not in nested]
     titles = [name for name, one in fields.items() if _is_title(one) and (name not in left_out or one.why)]
@@ -177,17 +160,34 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
         left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:
         left_out[title] = f"shown as the title, but not searched: {_is(fields[title])}"
-    main = [names.vector] if names.vector in vectors else []
-    return Chosen(
-        title,
-        tuple(text),
-        words,
-        {name: how for name, how in searchable.items() if name in texts or name in text},
-        tuple(dict.fromkeys([*(name for name in main if name), *vectors])),
-        tuple(dict.fromkeys([*([names.vector] if names.vector in semantic else []), *semantic])),
-        next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None),
-        left_out,
-        notices,
+    vectors.sort(key=lambda name: name != names.vector)
+    semantic.sort(key=lambda name: name != names.vector)
+    published = next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None)
+    searched = {name: (how,) for name, how in searchable.items() if name in texts or name in text}
+    searched["content"] = tuple(searchable[name] for name in words)
+    searched["title"] = tuple(searchable[name] for name in words if name == title)
+    searched["text"] = tuple(searchable[name] for name in words if name in text)
+    heavy = [name for name, known in fields.items() if known.type in VECTOR_TYPES]
+    # Where a server keeps what it made of a text beside it.
+    heavy += [f"{name}.inference" if name in text else name for name in semantic]
+    source = {"excludes": heavy} if heavy else {}
+    if names.metadata is not None:
+        paths = [fields[one].of or one for one in (title, *text, published) if one is not None]
+        source["includes"] = [*dict.fromkeys([*paths, *(f"{path}.text" for path in paths), *names.metadata])]
+    return Index(
+        name=where,
+        fields=fields,
+        title=title,
+        text=text,
+        searched=searched,
+        vector=next(iter(vectors), None),
+        published=published,
+        vectors={name: name for name in (*vectors, *semantic)},
+        source=source,
+        semantic=tuple(semantic),
+        left_out=left_out,
+        notices=notices,
+        weights=weights,
     )
 
 
@@ -229,7 +229,7 @@ def sampler(client: Client, name: str) -> Sampling:
     return sampling
 
 
-def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mapping[str, str], where: str) -> None:
+def _check_named(fields: Mapping[str, Field], names: StoreProfile, left_out: Mapping[str, str], where: str) -> None:
     """Raise InvalidData for a field of the settings that is not there or can't be used so."""
     wanted: list[tuple[str, tuple[str, ...], str]] = []
     worded = tuple(one.type for one in fields.values() if one.words)
@@ -303,13 +303,14 @@ def _searched_as(name: str, one: Field) -> str | None:
     return one.words[0] if one.words and not one.nested else None
 
 
-def _without_multi_fields(fields: Mapping[str, Field], names: FieldNames) -> tuple[FieldNames, dict[str, str]]:
+def _without_multi_fields(fields: Mapping[str, Field], names: StoreProfile) -> tuple[StoreProfile, dict[str, str]]:
     """The settings' names, a multi-field (`title.en`) replaced by its field, which is shown; and what is searched."""
     owners = {sub: name for name, one in fields.items() for sub in one.words}
     named = [*(names.text or ()), *([names.title] if names.title else [])]
     text = None if names.text is None else tuple(dict.fromkeys(owners.get(name, name) for name in names.text))
     title = owners.get(names.title, names.title) if names.title else None
-    return replace(names, text=text, title=title), {owners[name]: name for name in named if name in owners}
+    searched = {owners[name]: name for name in named if name in owners}
+    return names.model_copy(update={"text": text, "title": title}), searched
 
 
 def _is_title(one: Field) -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ...core.errors import CcheckError
 from .bulk import Outcome
 from .client import Client
-from .schema import Index
+from .fields import Index
 
 KEPT = 200
 """How many files an index remembers."""

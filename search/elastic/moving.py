@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
+from ...core.profiles import StoreProfile
 from . import bound, bulk, changes, copying, mappings, schema
 from .bound import Bound
 from .client import Client
-from .fields import FieldNames
+from .fields import Index
 from .found import sampler
-from .schema import Index
 
 MOVE = "ccheck_move"
 """The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
@@ -62,7 +62,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             if not ours or not (in_use or (match is not None and match[1] == alias)):
                 continue
             where = f"{client.connection.name}/{name}"
-            index = schema.read_index(name, {name: one}, FieldNames(), where, sampler(client, name))
+            index = schema.read_index(name, {name: one}, StoreProfile(), where, sampler(client, name))
             own, move = bound.found(name, one), meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:
                 copied = {str(key): int(at) for key, at in move["copied"].items()}

@@ -9,9 +9,8 @@ from typing import Any
 from ...core.analysis import clip
 from ...core.types import Hit, Query, Unit
 from .client import Client
-from .fields import flatten
+from .fields import Index, flatten
 from .reading import by_ids, home_of, ids_read, key_of
-from .schema import Index
 
 
 def with_passages(

@@ -11,8 +11,8 @@ from ...core.errors import CcheckError, InvalidData, UsageError
 from . import bound
 from .bound import Bound, is_own
 from .client import Client
+from .fields import Index
 from .ingested import figures
-from .schema import Index
 
 _HARMFUL = {"rollover", "delete", "shrink", "searchable_snapshot", "downsample"}
 """Actions of a life cycle policy after which the index is another one, or none."""

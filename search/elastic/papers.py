@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 
 from ...core.errors import InvalidData
 from .client import Client
-from .fields import NUMBERS, TEXT_TYPES, Field, by_last_part
-from .schema import Index
+from .fields import NUMBERS, TEXT_TYPES, Field, Index, by_last_part
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -15,9 +15,8 @@ from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, ref
 from ..missing import not_held
 from ..store import Search
 from . import reading, units
-from .fields import CONFLICT, NUMBERS, SEMANTIC
+from .fields import CONFLICT, NUMBERS, SEMANTIC, Index
 from .mappings import SPARSE, TERMS
-from .schema import Index
 
 Body = dict[str, Any]
 

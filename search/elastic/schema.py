@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from ...core.errors import InvalidData
 from ...core.layout import MAIN_VECTORS, Layout
+from ...core.profiles import StoreProfile
 from ...core.types import Document
-from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of, words_of
-from .found import Chosen, Sampling, choose, unified
+from .fields import Field, Index, fields_of, flatten, text_of, words_of
+from .found import Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
 DIGEST_IN_PLACE = "ccheck.digest"
@@ -19,48 +20,7 @@ WORDS = ("title", "text", "content")
 """The fields of words of every index that ccheck made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index, or an alias with what is behind it. `name` is how messages call it.
-
-    `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
-    both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
-    that a recipe can use. `id` is a field that repeats the documents' ids, or, of an index that ccheck did not make,
-    has them in place of `_id`. `source` is what is read of a document, in the form of `_source`. Of an index that
-    ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
-    `notices` what of that its users should know; `weights` are those of its fields of words; `group` is the field that
-    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in place of each.
-    """
-
-    name: str
-    concrete: tuple[str, ...]
-    is_alias: bool
-    made_here: bool
-    layout: Layout
-    meta: Mapping[str, Any]
-    fields: Mapping[str, Field]
-    title: str | None
-    text: tuple[str, ...]
-    searched: Mapping[str, tuple[str, ...]]
-    vector: str | None
-    published: str | None
-    vectors: Mapping[str, str] = field(default_factory=dict)
-    id: str | None = None
-    source: Mapping[str, list[str]] = field(default_factory=dict)
-    semantic: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    weights: Mapping[str, float] = field(default_factory=dict)
-    group: str | None = None
-    chunks: float = 1.0
-    chunks_asked: int = 1
-
-    @property
-    def dimensions(self) -> int | None:
-        return self.fields[self.vector].dimensions if self.vector else None
-
-
-def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where: str, sampling: Sampling) -> Index:
+def read_index(name: str, mappings: Mapping[str, Any], names: StoreProfile, where: str, sampling: Sampling) -> Index:
     """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
 
     `sampling` looks at documents of an index that ccheck did not make. Raises InvalidData for an index of a later
@@ -81,7 +41,7 @@ def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where:
         )
     if ours:
         return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)
-    return _found(concrete, is_alias, fields, names, where, sampling)
+    return replace(choose(fields, names, sampling, where), concrete=concrete, is_alias=is_alias)
 
 
 def _made_here(
@@ -122,56 +82,6 @@ def _made_here(
         id=ID,
         source={"includes": ["title", "text", "metadata", "published"]},
     )
-
-
-def _found(
-    concrete: tuple[str, ...],
-    is_alias: bool,
-    fields: Mapping[str, Field],
-    names: FieldNames,
-    where: str,
-    sampling: Sampling,
-) -> Index:
-    chosen = choose(fields, names, sampling, where)
-    heavy = [name for name, known in fields.items() if known.type in VECTOR_TYPES]
-    # Where a server keeps what it made of a text beside it.
-    heavy += [f"{name}.inference" if name in chosen.text else name for name in chosen.semantic]
-    as_searched = chosen.searchable
-    named = {
-        "content": tuple(as_searched[name] for name in chosen.words),
-        "title": tuple(as_searched[name] for name in chosen.words if name == chosen.title),
-        "text": tuple(as_searched[name] for name in chosen.words if name in chosen.text),
-    }
-    return Index(
-        name=where,
-        concrete=concrete,
-        is_alias=is_alias,
-        made_here=False,
-        layout=Layout(),
-        meta={},
-        fields=fields,
-        title=chosen.title,
-        text=chosen.text,
-        searched={name: (how,) for name, how in as_searched.items()} | named,
-        vector=next(iter(chosen.vectors), None),
-        published=chosen.published,
-        vectors={name: name for name in (*chosen.vectors, *chosen.semantic)},
-        source=_read_of(chosen, fields, names, heavy),
-        weights=names.weights,
-        semantic=chosen.semantic,
-        left_out=chosen.left_out,
-        notices=chosen.notices,
-    )
-
-
-def _read_of(chosen: Chosen, fields: Mapping[str, Field], names: FieldNames, heavy: list[str]) -> dict[str, list[str]]:
-    """Returns the parts of `_source` to read: all but vectors, or those shown and the metadata in the settings."""
-    source = {"excludes": heavy} if heavy else {}
-    if names.metadata is not None:
-        shown = [one for one in (chosen.title, *chosen.text, chosen.published) if one is not None]
-        paths = [fields[one].of or one for one in shown]
-        source["includes"] = [*dict.fromkeys([*paths, *(f"{path}.text" for path in paths), *names.metadata])]
-    return source
 
 
 # -- documents

@@ -29,11 +29,10 @@ from .client import Client, path_of
 from .comparable import field_kinds
 from .connection import Connection
 from .errors import AlreadyExists, Denied, may_not_create
-from .fields import FieldNames
+from .fields import Index
 from .found import sampler
 from .papers import with_ids, with_papers
 from .queries import Body, check, filter_bodies
-from .schema import Index
 from .search import Moved, NotNative, Searcher
 from .writing import Writer
 
@@ -64,7 +63,7 @@ class ElasticStore(Closing):
     """Whether texts and metadata are written too."""
 
     def __init__(
-        self, connection: Connection, index: str, names: FieldNames | None = None, *, client: Client | None = None
+        self, connection: Connection, index: str, profile: StoreProfile | None = None, *, client: Client | None = None
     ) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
         parts = index.split(",")
@@ -75,7 +74,7 @@ class ElasticStore(Closing):
         self.index = index
         self.name = f"{connection.name}/{index}"
         self._connection = connection
-        self._names = names or FieldNames()
+        self._named = profile or StoreProfile()
         self._client = client or Client(connection)
         self._known: Known | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
@@ -145,13 +144,13 @@ class ElasticStore(Closing):
             return actual if weight == 1 else f"{actual}^{weight:g}"
 
         return StoreProfile(
-            id=self._names.id,
+            id=self._named.id,
             title=weighed(index.title) if index.title else None,
             text=tuple(map(weighed, index.text)),
             vector=index.vector,
-            model=self._names.model or self._made_by(index),
-            metadata=self._names.metadata,
-            group=index.group or self._names.group,
+            model=self._named.model or self._made_by(index),
+            metadata=self._named.metadata,
+            group=index.group or self._named.group,
         )
 
     def _made_by(self, index: Index) -> str | None:
@@ -335,9 +334,9 @@ class ElasticStore(Closing):
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self._client.understanding():
-            index = schema.read_index(self.index, found, self._names, self.name, sampler(self._client, self.index))
+            index = schema.read_index(self.index, found, self._named, self.name, sampler(self._client, self.index))
             if not index.made_here:
-                index = with_ids(with_papers(self._client, self.index, index, self._names.group), self._names.id)
+                index = with_ids(with_papers(self._client, self.index, index, self._named.group), self._named.id)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index

@@ -16,8 +16,8 @@ from . import bound, bulk, ingested, mappings, ownership
 from .bound import Bound, Lost
 from .client import Client
 from .errors import TooManyFields, WriteBlocked
+from .fields import Index
 from .moving import LEASE_SECONDS, MOVE
-from .schema import Index
 
 if TYPE_CHECKING:
     from .store import ElasticStore

@@ -15,6 +15,7 @@ from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Layout
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -22,7 +23,7 @@ from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.pipeline.plan import Plan, make_plan
 from ccheck.search import StoreInfo, parse_filter
-from ccheck.search.elastic import Connection, ElasticStore, FieldNames
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.fields import CONFLICT, Field, fields_of
 from ccheck.search.elastic.found import Sample, choose, unified
 
@@ -31,13 +32,13 @@ PROSE = "Mountain glaciers lose more ice each year than snow brings."
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 
 
-def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: FieldNames | None = None) -> Any:
+def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: StoreProfile | None = None) -> Any:
     """What is chosen where documents hold these texts; of a field without any no document has it."""
 
     def sampling(wanted: Sequence[str]) -> dict[str, Sample]:
         return {name: Sample(len(texts.get(name, ())), tuple(filter(None, texts.get(name, ())))) for name in wanted}
 
-    return choose(fields, names or FieldNames(), sampling, "here")
+    return choose(fields, names or StoreProfile(), sampling, "here")
 
 
 def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
@@ -116,7 +117,7 @@ def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field
     with pytest.raises(InvalidData, match=r"no text field that .* .abstract: .*TEXT_FIELDS|here keeps no _source"):
         chosen({"abstract": field}, {})
     with pytest.raises(InvalidData, match="the field abstract of here, which the settings name, can't be used"):
-        chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("abstract",)))
+        chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, StoreProfile(text=("abstract",)))
 
 
 def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
@@ -129,20 +130,20 @@ def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
 def test_an_identifier_alone_is_no_text() -> None:
     with pytest.raises(InvalidData, match="no text field"):
         chosen({"doi": TEXT}, {"doi": ["10.1000/182", "10.1000/183"]})
-    assert chosen({"doi": TEXT}, {"doi": ["10.1/1"]}, FieldNames(text=("doi",))).text == ("doi",)
+    assert chosen({"doi": TEXT}, {"doi": ["10.1/1"]}, StoreProfile(text=("doi",))).text == ("doi",)
 
 
 def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
     with pytest.raises(InvalidData, match="can't be shown: its text is not in _source"):
-        chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, FieldNames(text=("all",)))
+        chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, StoreProfile(text=("all",)))
     for names, said in (
-        (FieldNames(title="year"), "it is long: it holds no text"),
-        (FieldNames(vector="body"), "it is text: it holds no vectors"),
-        (FieldNames(text=("none",)), "no field 'none'. Its text fields are body"),
+        (StoreProfile(title="year"), "it is long: it holds no text"),
+        (StoreProfile(vector="body"), "it is text: it holds no vectors"),
+        (StoreProfile(text=("none",)), "no field 'none'. Its text fields are body"),
     ):
         with pytest.raises(InvalidData, match=said):
             chosen({"body": TEXT, "year": Field("long")}, {"body": [PROSE]}, names)
-    quiet = chosen({"abstract": KEYWORD, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("body",)))
+    quiet = chosen({"abstract": KEYWORD, "body": TEXT}, {"body": [PROSE]}, StoreProfile(text=("body",)))
     assert quiet.notices == ()
 
 

@@ -15,9 +15,10 @@ from searching import answer_all
 
 from ccheck.core.errors import CcheckError, UsageError
 from ccheck.core.layout import Layout
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Retriever
 from ccheck.core.types import Document, Hit, Query, Ranking
-from ccheck.search.elastic import ElasticStore, FieldNames
+from ccheck.search.elastic import ElasticStore
 
 TEXT = {"type": "text"}
 ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
@@ -37,7 +38,7 @@ def test_a_keyword_is_searched_in_its_text_multi_field(client: httpx.Client, sto
     (one,) = found(store, "ocean")
     assert (one.title, one.text) == ("Shrinking oceans", PROSE)
     assert found(store, "glacier") == []  # the text itself is not stemmed
-    with ElasticStore(store._connection, store.index, FieldNames(text=("abstract.en",))) as named:
+    with ElasticStore(store._connection, store.index, StoreProfile(text=("abstract.en",))) as named:
         (one,) = found(named, "glacier")
         assert (one.text, one.title) == (PROSE, "Shrinking oceans")
 

@@ -16,9 +16,10 @@ from packaged_indices import PACKAGES
 from searching import answer_all, rank_all
 
 from ccheck.core.errors import InvalidData
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Query, Ranking
-from ccheck.search.elastic import Connection, ElasticStore, FieldNames
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.papers import by_paper
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25(depth=10)}
@@ -120,12 +121,12 @@ def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticSto
     for number, source in enumerate(("PubMed", "PubMed", "arXiv")):
         put(client, store.index, str(number), {"text": "Glaciers.", "source": source, "doi": f"10.1/{number // 2}"})
     for group, count in ((None, 3), ("doi", 2), ("source", 2), ("", 3)):
-        with ElasticStore(store._connection, store.index, FieldNames(group=group)) as named:
+        with ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named:
             (ranking,) = answer_all(named, [Query("glaciers")], WORDS, k=10)
             assert len(ids(ranking)) == count, group
     for group, said in (("year", "not a keyword or number"), ("none", "does not exist"), ("text", "not a keyword")):
         with (
-            ElasticStore(store._connection, store.index, FieldNames(group=group)) as named,
+            ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named,
             pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"),
         ):
             named.info()

@@ -21,7 +21,7 @@ from ccheck.core.types import Filter, Query, Ranking
 from ccheck.pipeline.agreement import agreement
 from ccheck.pipeline.checker import Checker
 from ccheck.search import open_store
-from ccheck.search.elastic import ElasticStore, FieldNames
+from ccheck.search.elastic import ElasticStore
 
 MODEL = "all-MiniLM-L6-v2"
 TEXTS = ("Mountain glaciers lose more ice each year.", "Oceans rise as they warm.")
@@ -84,7 +84,7 @@ def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: Elastic
         put(client, store.index, id_, source)
     hybrid = {"bm25": Bm25(), "dense": Dense(field="vector")}
     query = Query("glaciers", np.array([1, 1, 0], np.float32))
-    with ElasticStore(store._connection, store.index, FieldNames(id="doi")) as named:
+    with ElasticStore(store._connection, store.index, StoreProfile(id="doi")) as named:
         for retrievers in ({"bm25": Bm25()}, hybrid):
             for details in (True, False):
                 (ranking,) = answer_all(named, [query], retrievers, k=5, details=details)
@@ -103,7 +103,7 @@ def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: Elastic
         assert info is not None and info.profile is not None and info.profile.id == "doi"
     for name, why in (("text", "is not a keyword"), ("none", "does not exist")):
         with (
-            ElasticStore(store._connection, store.index, FieldNames(id=name)) as wrong,
+            ElasticStore(store._connection, store.index, StoreProfile(id=name)) as wrong,
             pytest.raises(InvalidData, match=f"the field {name} of .* can't be the documents' id: it {why}"),
         ):
             wrong.info()

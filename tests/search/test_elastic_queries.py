@@ -16,6 +16,7 @@ from searching import rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Query, SparseVector
 from ccheck.search import parse_filter
@@ -23,11 +24,11 @@ from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.bulk import index_operation
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.errors import from_response
-from ccheck.search.elastic.fields import FieldNames
+from ccheck.search.elastic.fields import Index
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
 from ccheck.search.elastic.queries import check, filter_bodies, retriever_body, rrf, score_reader, search_part
-from ccheck.search.elastic.schema import Index, read_index
+from ccheck.search.elastic.schema import read_index
 from ccheck.search.elastic.search import Searches, _chunks
 from ccheck.search.store import Search
 
@@ -41,7 +42,7 @@ def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) 
 
     words = WORDS if meta else {}
     found = {"papers-1": {"mappings": {"properties": words | dict(properties), "_meta": meta or {}}}}
-    return read_index("papers", found, FieldNames(), "here", sampling)
+    return read_index("papers", found, StoreProfile(), "here", sampling)
 
 
 def vector(similarity: str, dims: int = 2) -> dict[str, Any]:
@@ -309,7 +310,7 @@ def test_figures_count_the_writes_of_primaries(stub: Stub) -> None:
     assert len({first.state, second.state, third.state}) == 3
 
 
-MINE_BY_NAME = read_index("papers", mapping(OURS), FieldNames(), "here", lambda names: {})
+MINE_BY_NAME = read_index("papers", mapping(OURS), StoreProfile(), "here", lambda names: {})
 
 
 def test_an_index_remembers_so_many_files(stub: Stub) -> None:

@@ -33,10 +33,11 @@ from stores import SERVERS
 from ccheck import es_mappings
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Embedding, Layout
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Query, Ranking
 from ccheck.search import Filter, before, parse_filter
-from ccheck.search.elastic import Connection, ElasticStore, FieldNames, bound
+from ccheck.search.elastic import Connection, ElasticStore, bound
 
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
@@ -404,12 +405,12 @@ def test_dates_of_an_index_of_others(store: ElasticStore, foreign: httpx.Client)
 def test_fields_of_an_index_of_others_can_be_named(
     foreign: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
 ) -> None:
-    names = FieldNames(title="journal", text=("abstract",))
+    names = StoreProfile(title="journal", text=("abstract",))
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index, names) as store:
         document = store.get(["p0"])["p0"]
         assert (document.title, document.text) == ("Nature Food", "It rises.")
         assert ids(search(store, Query("20 cm"), {"bm25": Bm25()})) == []
-    wrong = ElasticStore(Connection(elasticsearch_url), elasticsearch_index, FieldNames(text=("txt",)))
+    wrong = ElasticStore(Connection(elasticsearch_url), elasticsearch_index, StoreProfile(text=("txt",)))
     with wrong as store, pytest.raises(InvalidData, match=r"no field 'txt'. Its text fields are .*abstract"):
         store.get(["p0"])
 
