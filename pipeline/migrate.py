@@ -19,7 +19,7 @@ from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import with_passages
 from ..ingest.entries import EntryMaker
 from ..search import open_elastic_store
-from ..search.elastic import ElasticStore, bulk, copying, moving, schema
+from ..search.elastic import ElasticStore, bulk, moving, schema
 from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
 from .checker import Checker
@@ -184,10 +184,10 @@ def _described(options: IndexOptions) -> str:
 @contextlib.contextmanager
 def _operations(
     settings: Settings, source: moving.Numbered, layout: Layout, encoders: Encoders | None
-) -> Iterator[copying.Operations]:
+) -> Iterator[moving.Operations]:
     """Yields the function that writes documents of the source to an index of this layout."""
     if layout == source.index.layout:
-        yield copying.as_stored
+        yield moving.as_stored
         return
     assert encoders is not None
     with EntryMaker(encoders, settings.cache_dir, settings.cache_bytes) as maker:
@@ -204,7 +204,7 @@ def _operations(
             yield from (bulk.index_operation(entry, layout) for entry in entries)
             # What others wrote has nothing that a model made, or what nobody can make again.
             made = {*source.index.layout.dense, "sparse", "terms", "units"}
-            yield from copying.as_stored(
+            yield from moving.as_stored(
                 [
                     replace(one, source={name: value for name, value in held.items() if name not in made})
                     for one, held in stored

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
-from . import bound, bulk, changes, copying, mappings, schema
+from . import bound, bulk, changes, mappings, schema
 from .bound import Bound
+from .changes import Written
 from .client import Client
 from .fields import Index
 from .found import sampler
@@ -29,6 +31,8 @@ SAVED_SECONDS = 5.0
 LAST_ROUNDS = 100
 LEASE_SECONDS = 5.0
 """For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
+Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
+"""Makes the operations that write some documents to the other index."""
 _NUMBERED = re.compile(r"(.+)-(\d{6,})")
 
 
@@ -40,7 +44,7 @@ class Numbered:
     one: Bound
     index: Index
     in_use: bool
-    filled_from: str | None
+    filled_from: str | None = None
     copied: Mapping[str, int] = field(default_factory=dict)
     left: bool = False
     """The alias was here before it went to `filled_from`."""
@@ -63,14 +67,16 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
                 continue
             where = f"{client.connection.name}/{name}"
             index = schema.read_index(name, {name: one}, StoreProfile(), where, sampler(client, name))
-            own, move = bound.found(name, one), meta.get(MOVE)
+            found.append(Numbered(name, bound.found(name, one), index, in_use))
+            move = meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:
-                copied = {str(key): int(at) for key, at in move["copied"].items()}
-                wanted = mappings.IndexOptions(**move.get("wanted", {}))
-                left = bool(move.get("left"))
-                found.append(Numbered(name, own, index, in_use, str(move["from"]), copied, left, wanted))
-            else:
-                found.append(Numbered(name, own, index, in_use, None))
+                found[-1] = replace(
+                    found[-1],
+                    filled_from=str(move["from"]),
+                    copied={str(key): int(at) for key, at in move["copied"].items()},
+                    left=bool(move.get("left")),
+                    wanted=mappings.IndexOptions(**move.get("wanted", {})),
+                )
     return found
 
 
@@ -127,29 +133,25 @@ class Move:
         self._from, self._to = bound.bind(client, source.one), bound.bind(client, target.one)
         # Documents are copied with their vectors, unless the other index has others.
         self._as_stored = source.index.layout == target.index.layout
-        self._copied: changes.Checkpoints = target.copied
+        self._copied = dict(target.copied)
+        self._saved = time.monotonic()
         if target.filled_from != source.name:
             raise InvalidData(
                 f"{target.name} was filled from {target.filled_from or 'no index'}, but the alias {alias} is on "
-                f"{source.name}. Delete it (ccheck index delete --store {target.index.name}), then migrate again"
+                f"{source.name}. {self._again}"
             )
 
-    def catch_up(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
-        """Copy all that was written to the source since the last time, and remember how far that is."""
-        saved = time.monotonic()
+    @property
+    def _again(self) -> str:
+        return f"Delete {self.target.name} (ccheck index delete --store {self.target.index.name}), then migrate again"
 
-        def on_copied(copied: changes.Checkpoints, documents: int) -> None:
-            nonlocal saved
-            self._copied = copied
-            on_documents(documents)
-            if time.monotonic() - saved >= SAVED_SECONDS:
-                self._remember()
-                saved = time.monotonic()
+    def catch_up(self, operations: Operations, on_documents: Callable[[int], None]) -> None:
+        """Copy all that was written to the source since the last time, and remember how far that is.
 
+        Raises InvalidData for a document that the other index refuses, and Lost if one of the indices is gone.
+        """
         _block(self._client, self._to, False)
-        self._copied, _ = copying.copy_changes(
-            self._client, self._from, self._to, self._copied, operations, on_copied, self._as_stored
-        )
+        self._copy(operations, on_documents)
         self._remember()
 
     def remove_surplus(self) -> int:
@@ -158,15 +160,14 @@ class Move:
         if after <= before:
             return 0
         surplus = changes.lacking(self._client, self.target.name, self.source.name)
-        gone = (bulk.delete_operation(id_) for ids in surplus for id_ in ids)
-        return copying.write(self._client, self._to, gone).results.get("deleted", 0)
+        return self._write(bulk.delete_operation(id_) for ids in surplus for id_ in ids)["deleted"]
 
     def counts(self) -> tuple[int, int]:
         """The documents of both, as searches see them now."""
         changes.shards(self._client, [self.source.name, self.target.name])  # refreshes
         return self._client.count(self.source.name), self._client.count(self.target.name)
 
-    def switch(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
+    def switch(self, operations: Operations, on_documents: Callable[[int], None]) -> None:
         """Stop writes, copy the last of them, compare the counts, and put the alias on the target in one step.
 
         Writes are refused meanwhile; ccheck's own ingests wait. If the layout changes, writes to the target are
@@ -178,36 +179,26 @@ class Move:
         if current.name != source or current.index.layout != self.source.index.layout:
             raise InvalidData(
                 f"the store {self.alias} changed while it was copied: its index is {current.name}, made with "
-                f"{current.index.layout.describe()}. Delete {target} (ccheck index delete --store "
-                f"{self.target.index.name}), then migrate again"
+                f"{current.index.layout.describe()}. {self._again}"
             )
         moved = False
         # Whoever writes to the source then waits for the end of the move.
-        _remember(client, self._from, self.alias, target, {})
+        _remember(client, self._from, {"alias": self.alias, "from": target, "copied": {}, "left": False})
         _block(client, self._from, True)
         try:
             for _ in range(LAST_ROUNDS):
-                self._copied, under_way = copying.copy_changes(
-                    client,
-                    self._from,
-                    self._to,
-                    self._copied,
-                    operations,
-                    lambda _, documents: on_documents(documents),
-                    self._as_stored,
-                )
-                if not under_way:
+                if not self._copy(operations, on_documents):
                     break
             self.remove_surplus()
             before, after = self.counts()
             if before != after:
                 raise InvalidData(
                     f"{source} has {before:,} documents, but its copy {target} has {after:,}: the alias stays where it "
-                    f"is. Delete {target} (ccheck index delete --store {self.target.index.name}), then migrate again"
+                    f"is. {self._again}"
                 )
             has = {shard.key: shard.last for shard in changes.shards(client, [target])}
             # Before the alias goes, so that the way back is known whenever it has gone.
-            _remember(client, self._from, self.alias, target, has, left=True)
+            _remember(client, self._from, {"alias": self.alias, "from": target, "copied": has, "left": True})
             if not self._as_stored:
                 _block(client, self._to, True)
             actions = [
@@ -226,27 +217,74 @@ class Move:
             time.sleep(2 * LEASE_SECONDS)
             _block(client, self._to, False)
 
+    def _copy(self, operations: Operations, on_documents: Callable[[int], None]) -> bool:
+        """Copy what was written to the source since the last time. Returns whether writes were still under way."""
+        found = changes.shards(self._client, [self.source.name])
+        if any(shard.uuid != self._from.uuid for shard in found):
+            raise bound.Lost(f"the index {self.source.name} is not there any more, another one has its name")
+        read = self._with_vectors() if self._as_stored else True
+        for shard in found:
+            since = self._copied.get(shard.key, changes.NEVER)
+            for upto, written in changes.written_since(self._client, shard, since, read, self._from.name):
+                if written:
+                    self._write(operations(written))
+                self._copied[shard.key] = upto
+                on_documents(len(written))
+                if time.monotonic() - self._saved >= SAVED_SECONDS:
+                    self._remember()
+        return any(shard.newest > shard.last for shard in found)
+
+    def _with_vectors(self) -> Any:
+        """Returns the `_source` option with which this server sends the vectors too.
+
+        From 9.2 on vectors are kept beside `_source` and come on request; before, a server does not know the request.
+        """
+        try:
+            self._client.search(self.source.name, {"size": 0, "_source": {"exclude_vectors": False}})
+        except InvalidData:
+            return True
+        return {"exclude_vectors": False}
+
+    def _write(self, operations: Iterable[bulk.Operation]) -> Counter[str]:
+        """Raises InvalidData if a document is refused: a copy must have every one."""
+        outcome = bulk.write(self._client, self._to, operations)
+        if outcome.refused:
+            id_, reason = next(iter(outcome.refused.items()))
+            more = f", and {len(outcome.refused) - 1:,} more" if len(outcome.refused) > 1 else ""
+            raise InvalidData(f"{self.target.name} refuses the document {id_!r}{more}: {reason}")
+        return outcome.results
+
     def _remember(self) -> None:
-        _remember(self._client, self._to, self.alias, self.source.name, self._copied)
+        move = {"alias": self.alias, "from": self.source.name, "copied": self._copied, "left": False}
+        _remember(self._client, self._to, move)
+        self._saved = time.monotonic()
+
+
+def as_stored(written: Sequence[Written]) -> Iterator[bulk.Operation]:
+    """The same documents, with the vectors that they have."""
+    for one in written:
+        action = {"_id": one.id} | ({"routing": one.routing} if one.routing is not None else {})
+        yield bulk.operation(one.id, {"index": action}, one.source)
 
 
 def unfinished(client: Client, alias: str, source: Numbered) -> Numbered | None:
     """The copy that a migration from this source began and did not finish."""
-    return next(
-        (one for one in numbered(client, alias) if one.filled_from == source.name and not one.in_use and not one.left),
-        None,
-    )
+    return next(iter(_filled_from(client, alias, source, left=False)), None)
 
 
 def former(client: Client, alias: str, current: Numbered) -> Numbered:
     """The index that the alias was on before. Raises NotFound."""
-    found = [one for one in numbered(client, alias) if one.filled_from == current.name and one.left and not one.in_use]
-    if not found:
+    if not (found := _filled_from(client, alias, current, left=True)):
         raise NotFound(
             f"no index is left that {client.connection.name}/{alias} could go back to: {current.name} was not made by "
             "ccheck index migrate, or the index before it was deleted"
         )
     return found[-1]
+
+
+def _filled_from(client: Client, alias: str, source: Numbered, *, left: bool) -> list[Numbered]:
+    found = numbered(client, alias)
+    return [one for one in found if one.filled_from == source.name and one.left == left and not one.in_use]
 
 
 def release(client: Client, one: Numbered) -> None:
@@ -268,13 +306,9 @@ def point(client: Client, alias: str, name: str) -> None:
     client.request("POST", "/_aliases", {"actions": actions}, index=alias)
 
 
-def _remember(
-    client: Client, one: Bound, alias: str, source: str, copied: changes.Checkpoints, left: bool = False
-) -> None:
+def _remember(client: Client, one: Bound, move: Mapping[str, Any]) -> None:
     meta = bound.request(client, one, "GET", "_mapping")[one.index]["mappings"].get("_meta", {})
-    move = {"alias": alias, "from": source, "copied": dict(copied), "left": left}
-    kept = meta.get(MOVE, {}) | move
-    bound.request(client, one, "PUT", "_mapping", {"_meta": {**meta, MOVE: kept}})
+    bound.request(client, one, "PUT", "_mapping", {"_meta": {**meta, MOVE: {**meta.get(MOVE, {}), **move}}})
 
 
 def _block(client: Client, one: Bound, blocked: bool) -> None:

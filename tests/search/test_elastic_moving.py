@@ -26,7 +26,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Claim, Entry, Query
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
-from ccheck.search.elastic import Connection, ElasticStore, changes, copying, mappings, moving
+from ccheck.search.elastic import Connection, ElasticStore, changes, mappings, moving
 from ccheck.search.elastic.mappings import IndexOptions
 
 DOCUMENTS, PAUSE = 60, 0.05
@@ -160,8 +160,8 @@ def test_who_knows_another_model_neither_searches_nor_writes(
         source = moving.in_use(client, alias)
         target = moving.begin(client, alias, source, OTHER, IndexOptions())
         move = moving.Move(client, alias, source, target)
-        move.catch_up(copying.as_stored, lambda documents: None)
-        move.switch(copying.as_stored, lambda documents: None)
+        move.catch_up(moving.as_stored, lambda documents: None)
+        move.switch(moving.as_stored, lambda documents: None)
         with pytest.raises(StoreChanged, match="other-model"):
             answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, k=5)
         with pytest.raises(InvalidData, match=r"other-model.*This ingest would use test-model"):
