@@ -133,7 +133,7 @@ def enrich(url: str, ready: Ready, *, in_place: bool) -> enriching.EnrichReport:
     with JoinedStore(Connection(url), INDEX) as store:
         source = open_source(store)
         chunking = Chunking.whole(WINDOW) if in_place else default_chunking(ready.spec)
-        target = InPlace.of(source) if in_place else Beside(source, Companion(store))
+        target = InPlace(source) if in_place else Beside(source, Companion(store))
         report = Enricher(target, Encoders((DenseEncoder(ready, chunking),)), Settings(cache_bytes=0)).run()
         assert not report.failed and not report.changed
         return report

@@ -123,12 +123,8 @@ class Enricher:
         )
 
     def consequences(self) -> list[str]:
-        """The consequences of changing documents in place, in words; nothing for a companion."""
-        from ..search.elastic.inplace import InPlace, consequences
-
-        if not isinstance(self.target, InPlace) or self.layout.embedding is None:
-            return []
-        return list(consequences(self._source, self.layout.embedding, self._source.store.count()))
+        """What the user should know before the index is changed; nothing for a companion."""
+        return list(self.target.consequences(self.layout))
 
     def _all(self, maker: EntryMaker) -> None:
         with Pump("ccheck-enrich", 1, self._wrote, self._abandon) as pump:
@@ -245,7 +241,7 @@ def open_enricher(
         if in_place:
             if recipe is not None:
                 raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
-            target, encoders = InPlace.of(source), _one_vector(runtime)
+            target, encoders = InPlace(source), _one_vector(runtime)
         else:
             beside = Companion(source.store)
             info = beside.info()

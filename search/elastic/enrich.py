@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
@@ -79,47 +80,45 @@ class Wrote:
     changed: frozenset[str] = frozenset()
 
 
-class Target(Protocol):
-    """Where what is made of documents goes."""
+class Target(ABC):
+    """Where what is made of documents goes: a companion, or the documents themselves."""
 
-    source: Source
+    def __init__(self, source: Source, name: str) -> None:
+        """`name`: what messages call the index that is written to."""
+        self.source, self.name = source, name
 
-    @property
-    def name(self) -> str:
-        """The name of the index that is written to, for messages."""
-        ...
+    def consequences(self, layout: Layout) -> Iterator[str]:
+        """Yields the consequences that the user should know before the index is changed."""
+        yield from ()
 
+    @abstractmethod
     def prepare(self, layout: Layout) -> None:
         """Make it ready for what this layout needs, or raise InvalidData."""
-        ...
 
+    @abstractmethod
     def pages(self) -> Iterator[Page]:
         """The documents to look at."""
-        ...
 
+    @abstractmethod
     def digests(self, page: Page) -> Mapping[str, str]:
         """The digests of what it has for a page's documents, by id."""
-        ...
 
+    @abstractmethod
     def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
         """Store what was made."""
-        ...
 
-    def done(self, page: Page, failed: bool) -> None:
-        """All documents of the page were dealt with, those before it, too; some in vain where `failed`."""
-        ...
-
-    def remember(self) -> None:
-        """Write down how far it is, for a run after one that was killed."""
-        ...
-
+    @abstractmethod
     def finish(self, failures: int) -> int:
         """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
-        ...
 
-    def release(self) -> None:
+    def done(self, page: Page, failed: bool) -> None:  # noqa: B027 - documents can say for themselves
+        """All documents of the page were dealt with, those before it, too; some in vain where `failed`."""
+
+    def remember(self) -> None:  # noqa: B027
+        """Write down how far it is, for a run after one that was killed."""
+
+    def release(self) -> None:  # noqa: B027
         """End a run, also one that failed."""
-        ...
 
 
 def open_source(store: Any) -> Source:
@@ -143,22 +142,18 @@ def open_source(store: Any) -> Source:
     return Source(store, store._client, index, described)
 
 
-@dataclass(slots=True)
-class Beside:
-    """A companion as a target: `Target` has what the methods do."""
+class Beside(Target):
+    """A companion as a target."""
 
-    source: Source
-    store: Companion
-    checkpoints: dict[str, int] = field(default_factory=dict)
-    _shards: list[Shard] | None = None
-    _seen: Counter[str] = field(default_factory=Counter)
-    _stuck: set[str] = field(default_factory=set)
-    _was_empty: bool = False
-    _begun: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.store.name
+    def __init__(self, source: Source, store: Companion) -> None:
+        super().__init__(source, store.name)
+        self.store = store
+        self.checkpoints: dict[str, int] = {}
+        self._shards: list[Shard] | None = None
+        self._seen: Counter[str] = Counter()
+        self._stuck: set[str] = set()
+        self._was_empty = False
+        self._begun: dict[str, int] = {}
 
     def prepare(self, layout: Layout) -> None:
         self.store.prepare(layout)
@@ -208,9 +203,6 @@ class Beside:
                     self.checkpoints[shard.key] = shard.last
             self.remember()
         return removed
-
-    def release(self) -> None:
-        """Nothing: the companion is ccheck's own."""
 
     def _may_have_removed(self, failures: int) -> bool:
         """Whether documents may have gone. A removal is a write that left no document, as a replaced write is."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ...core.errors import InvalidData, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
@@ -13,7 +12,7 @@ from ...core.types import Entry
 from . import bound, bulk, changes, ingested
 from .bound import Bound
 from .changes import Written
-from .enrich import Page, Source, Wrote
+from .enrich import Page, Source, Target, Wrote
 from .schema import DIGEST_IN_PLACE
 
 OBJECT: Final = "ccheck"
@@ -23,34 +22,46 @@ _GRAPH_BYTES: Final = 150
 """About what the HNSW graph and the quantised vector's corrections take for each vector, beside the vector itself."""
 _LONGEST: Final = 50
 """Elasticsearch's own limit of a value in a field's `meta`."""
+_CHANGED: Final = ("version_conflict_engine_exception", "document_missing_exception")
+_PIPELINES: Final = ("default_pipeline", "final_pipeline")
 _BLOCKS: Final = ("read_only", "read_only_allow_delete", "write", "metadata")
 
 
-@dataclass(slots=True)
-class InPlace:
-    """The documents of the index as a target: `enrich.Target` has what the methods do."""
+class InPlace(Target):
+    """The documents of the index as a target."""
 
-    source: Source
-    _to: Bound | None = None
-    """The index while it is written to, with an alias of its own for that time."""
-
-    @classmethod
-    def of(cls, source: Source) -> Self:
+    def __init__(self, source: Source) -> None:
         """Raises InvalidData for an index whose documents can't be updated, or would lose something."""
+        super().__init__(source, source.store.name)
         refuse(source)
-        return cls(source)
+        self._to: Bound | None = None
+        """The index while it is written to, with an alias of its own for that time."""
 
-    @property
-    def name(self) -> str:
-        return self.source.store.name
+    def consequences(self, layout: Layout) -> Iterator[str]:
+        embedding = _embedding(layout)
+        (concrete,) = self.source.index.concrete
+        settings = self.source.described[concrete].get("settings", {}).get("index", {})
+        yield (
+            f"{concrete} gets the fields {VECTOR} ({embedding.dimensions} dimensions) and {DIGEST}. A field stays in "
+            "the mapping until the documents are reindexed into another index: there is no undo"
+        )
+        yield f"other applications may get the vectors with their hits, unless they exclude {OBJECT} from _source"
+        if pipelines := [f"{name} {settings[name]}" for name in _PIPELINES if settings.get(name, "_none") != "_none"]:
+            yield (
+                f"its ingest pipelines ({', '.join(pipelines)}) do not run on these updates. A document that its owner "
+                "writes again passes through them and loses its vector, until you run this command again"
+            )
+        replicas, documents = int(settings.get("number_of_replicas", 0)), self.source.store.count()
+        figures = ingested.figures(self.source.client, self.source.index)
+        gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
+        size = figures.bytes if figures is not None else 0
+        yield (
+            f"{documents:,} documents are written again, with {counted(replicas, 'replica')}: about "
+            f"{_bytes(gain)} for vectors, and up to {_bytes(size + gain)} more until old segments are merged"
+        )
 
     def prepare(self, layout: Layout) -> None:
-        embedding = layout.embedding
-        if embedding is None or set(layout.dense) != {MAIN_VECTORS} or layout != Layout(dense=layout.dense):
-            raise UsageError(
-                "--in-place adds the vectors of one embedding model and nothing else. Without --in-place, a companion "
-                "index takes everything that a recipe needs"
-            )
+        embedding = _embedding(layout)
         (concrete,) = self.source.index.concrete
         self._check_field(concrete, embedding)
         self._to = bound.bind(self.source.client, bound.found(concrete, self.source.described[concrete]))
@@ -76,12 +87,6 @@ class InPlace:
         refused = bulk.write(self.source.client, self._held, operations).refused
         changed = frozenset(id_ for id_, why in refused.items() if why.startswith(_CHANGED))
         return Wrote({id_: why for id_, why in refused.items() if id_ not in changed}, changed)
-
-    def done(self, page: Page, failed: bool) -> None:
-        """Nothing: each document says for itself what was made of it."""
-
-    def remember(self) -> None:
-        """Nothing, for the same reason."""
 
     def finish(self, failures: int) -> int:
         self._request("POST", "_refresh", slow=True)
@@ -115,9 +120,6 @@ class InPlace:
         )
 
 
-_CHANGED: Final = ("version_conflict_engine_exception", "document_missing_exception")
-
-
 def refuse(source: Source) -> None:
     """Raises InvalidData if updates would fail, or would lose something of a document."""
     instead = "Use a companion index (without --in-place)"
@@ -149,39 +151,19 @@ def refuse(source: Source) -> None:
         raise InvalidData(f"{concrete} does not accept changes ({said} is set). Remove the block, or: {instead}")
 
 
-def consequences(source: Source, embedding: Embedding, documents: int) -> Iterator[str]:
-    """Yields the consequences that the user should know before the index is changed."""
-    (concrete,) = source.index.concrete
-    settings = source.described[concrete].get("settings", {}).get("index", {})
-    yield (
-        f"{concrete} gets the fields {VECTOR} ({embedding.dimensions} dimensions) and {DIGEST}. A field stays in the "
-        "mapping until the documents are reindexed into another index: there is no undo"
-    )
-    yield f"other applications may get the vectors with their hits, unless they exclude {OBJECT} from _source"
-    if (
-        pipelines := [f"{name} {settings[name]}" for name in _PIPELINES if settings.get(name, "_none") != "_none"]
-    ) != []:
-        yield (
-            f"its ingest pipelines ({', '.join(pipelines)}) do not run on these updates. A document that its owner "
-            "writes again passes through them and loses its vector, until you run this command again"
-        )
-    if source.described[concrete].get("mappings", {}).get("_routing", {}).get("required"):
-        yield "each update carries the routing of its document"
-    replicas = int(settings.get("number_of_replicas", 0))
-    figures = ingested.figures(source.client, source.index)
-    size = figures.bytes if figures is not None else 0
-    gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
-    yield (
-        f"{documents:,} documents are written again, with {counted(replicas, 'replica')}: about "
-        f"{_bytes(gain)} for vectors, and up to {_bytes(size + gain)} more until old segments are merged"
-    )
-
-
 def _bytes(number: float) -> str:
     return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.1f} MB"
 
 
-_PIPELINES: Final = ("default_pipeline", "final_pipeline")
+def _embedding(layout: Layout) -> Embedding:
+    """The only thing that a document can get."""
+    embedding = layout.embedding
+    if embedding is None or set(layout.dense) != {MAIN_VECTORS} or layout != Layout(dense=layout.dense):
+        raise UsageError(
+            "--in-place adds the vectors of one embedding model and nothing else. Without --in-place, a companion "
+            "index takes everything that a recipe needs"
+        )
+    return embedding
 
 
 def _mapping(embedding: Embedding) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_transport import ApiError, TransportError
+from more_itertools import constrained_batches
 
 from ...core.errors import CcheckError, InvalidData, ServerError
 from ...core.stages import Bm25, Dense, Retriever
@@ -122,7 +123,8 @@ class Searcher:
     def run(self) -> list[Ranks | CcheckError]:
         """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
         answers: list[Ranks | CcheckError] = []
-        for chunk in _chunks([self._plan(query) for query in self.search.queries]):
+        plans = [self._plan(query) for query in self.search.queries]
+        for chunk in constrained_batches(plans, BYTES_AT_ONCE, get_len=_size, strict=False):
             answers += self._named(self._answer(chunk))
         return answers
 
@@ -198,29 +200,25 @@ class Searcher:
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
-        return [self._enough(plan, self._sparing(plan, one)) for plan, one in zip(plans, found, strict=True)]
+        return [self._settled(plan, one) for plan, one in zip(plans, found, strict=True)]
 
-    def _enough(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or that to a search for more chunks if they were of too few papers."""
-        least = min(map(self._depth, self.search.retrievers.values()))
-        if not isinstance(found, Found) or not found.crowded or least >= MAX_CANDIDATES:
-            return found
-        wider = replace(self, chunks=self.chunks * 5)
-        (answer,) = wider._answer([wider._plan(plan.query)])
-        return answer
+    def _settled(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
+        """The answer, or that to another search.
 
-    def _sparing(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or that to fewer clauses where fuzzy words became too many of them."""
-        fuzzy = any(
-            isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.search.retrievers.values()
-        )
-        if not isinstance(found, TooManyClauses) or not fuzzy or self.clauses == FUZZY_CLAUSES[-1]:
-            return found
-        fewer = FUZZY_CLAUSES[FUZZY_CLAUSES.index(self.clauses) + 1]
-        _log.info("%s; searching with at most %d clauses of fuzzy words", found, fewer)
-        sparing = replace(self, clauses=fewer)
-        (answer,) = sparing._answer([sparing._plan(plan.query)])
-        return answer
+        It asks for more chunks if they were of too few papers, and for fewer clauses if fuzzy words became too many.
+        """
+        retrievers = self.search.retrievers.values()
+        changed: Searcher | None = None
+        if isinstance(found, Found):
+            if found.crowded and min(map(self._depth, retrievers)) < MAX_CANDIDATES:
+                changed = replace(self, chunks=self.chunks * 5)
+        elif isinstance(found, TooManyClauses):
+            fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in retrievers)
+            if fuzzy and self.clauses != FUZZY_CLAUSES[-1]:
+                fewer = FUZZY_CLAUSES[FUZZY_CLAUSES.index(self.clauses) + 1]
+                _log.info("%s; searching with at most %d clauses of fuzzy words", found, fewer)
+                changed = replace(self, clauses=fewer)
+        return found if changed is None else changed._answer([changed._plan(plan.query)])[0]
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""
@@ -342,17 +340,7 @@ def _key(index: Index, hit: Mapping[str, Any]) -> Key:
     return key_of(index, hit)
 
 
-def _chunks(plans: Sequence[Searches]) -> Iterator[list[Searches]]:
-    chunk: list[Searches] = []
-    searches = size = hits = 0
-    for plan in plans:
-        full = searches + len(plan.searches) > SEARCHES_AT_ONCE or size + len(plan.lines) > BYTES_AT_ONCE
-        if chunk and (full or hits + plan.hits > HITS_AT_ONCE):
-            yield chunk
-            chunk, searches, size, hits = [], 0, 0, 0
-        chunk.append(plan)
-        searches += len(plan.searches)
-        size += len(plan.lines)
-        hits += plan.hits
-    if chunk:
-        yield chunk
+def _size(plan: Searches) -> int:
+    """The bytes of the query's part of a request; a search, and a hit that it asks for, count as some at least."""
+    by_count = len(plan.searches) * (BYTES_AT_ONCE // SEARCHES_AT_ONCE)
+    return max(len(plan.lines), by_count, plan.hits * (BYTES_AT_ONCE // HITS_AT_ONCE))

@@ -28,7 +28,7 @@ from ccheck.search.elastic import Connection, JoinedStore, inplace
 from ccheck.search.elastic.companion import PREFIX, Companion
 from ccheck.search.elastic.enrich import Beside, open_source
 from ccheck.search.elastic.errors import Denied
-from ccheck.search.elastic.inplace import InPlace, consequences, refuse
+from ccheck.search.elastic.inplace import InPlace, refuse
 
 TEXTS = {
     "a": "Sea level has risen since 1900.",
@@ -88,7 +88,7 @@ def beside(store: JoinedStore, embedder: TinyEmbedder | None = None, rate: float
 def in_place(store: JoinedStore, embedder: TinyEmbedder | None = None) -> Enricher:
     source = open_source(store)
     encoders = encoders_of(embedder or TinyEmbedder(), whole=True)
-    return Enricher(InPlace.of(source), encoders, Settings(cache_bytes=0))
+    return Enricher(InPlace(source), encoders, Settings(cache_bytes=0))
 
 
 def whole(client: httpx.Client, index: str) -> dict[str, Any]:
@@ -450,7 +450,7 @@ def test_what_in_place_means_is_said_beforehand(client: httpx.Client, theirs: Jo
     client.put(f"/_ingest/pipeline/{theirs.index}", json={"processors": [{"set": {"field": "by", "value": "x"}}]})
     try:
         client.put(f"/{theirs.index}/_settings", json={"index.default_pipeline": theirs.index}).raise_for_status()
-        said = "\n".join(consequences(open_source(theirs), TinyEmbedder().spec, 4))
+        said = "\n".join(in_place(theirs).consequences())
         wanted = ["there is no undo", "exclude ccheck", f"default_pipeline {theirs.index}", "4 documents"]
         for words in wanted:
             assert words in said, words

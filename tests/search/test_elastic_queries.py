@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from elastic_stub import WORDS, WRITES, Stub, mapping, searched
+from more_itertools import constrained_batches
 from searching import rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
@@ -29,7 +30,7 @@ from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
 from ccheck.search.elastic.queries import check, filter_bodies, retriever_body, rrf, score_reader, search_part
 from ccheck.search.elastic.schema import read_index
-from ccheck.search.elastic.search import Searches, _chunks
+from ccheck.search.elastic.search import BYTES_AT_ONCE, Searches, _size
 from ccheck.search.store import Search
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
@@ -245,7 +246,7 @@ def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
 def test_requests_have_limits() -> None:
     def sizes(*plans: tuple[int, int, int]) -> list[int]:
         made = [Searches(Query(""), ("a",) * many, b"x" * size, hits, False) for many, size, hits in plans]
-        return [len(chunk) for chunk in _chunks(made)]
+        return [len(chunk) for chunk in constrained_batches(made, BYTES_AT_ONCE, get_len=_size, strict=False)]
 
     assert sizes() == []
     assert sizes(*[(2, 1, 1)] * 51) == [50, 1]

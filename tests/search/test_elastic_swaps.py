@@ -304,9 +304,7 @@ def test_enriching_changes_no_other_index(
         settings = Settings(store=f"{elasticsearch_url}/{theirs}")
         with monkeypatch.context() as patching, JoinedStore(connection, theirs) as store:
             source = open_source(store)
-            enricher = Enricher(
-                InPlace.of(source) if in_place else Beside(source, Companion(store)), encoders, settings
-            )
+            enricher = Enricher(InPlace(source) if in_place else Beside(source, Companion(store)), encoders, settings)
             hook = Hook(patching, position, recreate)
             try:
                 enricher.run()
