@@ -81,18 +81,18 @@ def compare(
 def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, Any]]:
     """The requests that a search makes, as (path, body of Python objects, which part of the answer it wants)."""
     requests: list[tuple[str, Any, Any]] = []
-    send = store._client.send
+    send = store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         lines = [json.loads(line) for line in body.splitlines()] if isinstance(body, bytes) else body
         requests.append((path, lines, (params or {}).get("filter_path")))
         return send(method, path, body, params)
 
-    store._client.send = record  # type: ignore[method-assign]
+    store.client.send = record  # type: ignore[method-assign]
     try:
         search()
     finally:
-        store._client.send = send  # type: ignore[method-assign]
+        store.client.send = send  # type: ignore[method-assign]
     return requests
 
 

@@ -118,11 +118,6 @@ class Settings(BaseModel):
     elasticsearch_client_cert: Path | None = Field(None, description="PEM file of your certificate for the server")
     elasticsearch_client_key: Path | None = Field(None, description="PEM file of its private key")
     elasticsearch_compress: Annotated[bool, Here()] = Field(False, description="compress requests and answers")
-    elasticsearch_opaque_id: Annotated[str, Here()] = Field(
-        "ccheck",
-        pattern=r"^[\x21-\x7e]{1,100}$",
-        description="X-Opaque-Id of each request: it names ccheck in the server's logs and task lists",
-    )
     elasticsearch_verify_certs: bool = Field(True, description="false: accept any certificate, for tests only")
     elasticsearch_timeout: Annotated[float, Here()] = Field(30, gt=0, description="seconds for one request")
     elasticsearch_retry_seconds: Annotated[float, Here()] = Field(

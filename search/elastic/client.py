@@ -296,7 +296,7 @@ class Client:
                 "accept": _COMPATIBLE_WITH_8.format("json"),
                 "content-type": _COMPATIBLE_WITH_8.format(kind),
             }
-        headers["x-opaque-id"] = self.connection.opaque_id
+        headers["x-opaque-id"] = "ccheck"  # the server's slow logs and task lists show it
         if body is None:
             del headers["content-type"]
         try:

@@ -11,14 +11,15 @@ import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from more_itertools import chunked
+from more_itertools import chunked, map_reduce
 
 from ...core.errors import CcheckError, ServerError
+from ...core.fusion import Scored
 from ...core.layout import Layout
 from ...core.stages import Bm25, Retriever
-from ...core.types import Filter, Query
+from ...core.types import Query
 from ..answering import searched_units
 from ..store import Ranks, Search, StoreInfo
 from . import changes
@@ -40,8 +41,6 @@ SEVERAL: Final = (
 )
 """Advice for a list or a pattern, which can't have a companion."""
 
-Rankings: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
-
 
 def may_have_one(name: str) -> bool:
     """Whether an index or alias of this name can have a companion: it is one name, on the server itself."""
@@ -55,7 +54,7 @@ class Companion(ElasticStore):
 
     def __init__(self, theirs: JoinedStore) -> None:
         """The companion of an index, which need not exist yet. It uses the connection of `theirs`."""
-        super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs._client)
+        super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs.client)
         self._theirs = theirs
 
     def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
@@ -121,7 +120,7 @@ class Companion(ElasticStore):
         if not checkpoints:
             return None
         try:
-            shards = changes.shards(self._client, self._theirs._index().concrete, refresh=False)
+            shards = changes.shards(self.client, self._theirs._index().concrete, refresh=False)
         except ServerError:
             return None
         return changes.behind(shards, checkpoints)
@@ -131,27 +130,22 @@ class Companion(ElasticStore):
         beside = _served(self._index().layout, search.retrievers)
         rest = {name: one for name, one in search.retrievers.items() if name not in beside}
         search = replace(search, details=True, whole=True)
-        found: list[Rankings | CcheckError] = [{} for _ in search.queries]
+        queries, theirs = search.queries, self._theirs._index()
+        found: list[dict[str, Scored[str]] | CcheckError] = [{} for _ in queries]
 
-        def add(places: Sequence[int], answers: Sequence[Ranks | Rankings | CcheckError]) -> None:
+        def add(places: Sequence[int], answers: Sequence[Ranks | CcheckError]) -> None:
             for place, answer in zip(places, answers, strict=True):
                 before = found[place]
-                if isinstance(answer, Ranks):
-                    answer = answer.rankings
-                if not isinstance(before, CcheckError):
-                    found[place] = answer if isinstance(answer, CcheckError) else {**before, **answer}
+                if isinstance(before, dict):
+                    found[place] = {**before, **answer.rankings} if isinstance(answer, Ranks) else answer
 
         if rest:
-            add(range(len(search.queries)), self._theirs.rank(search.of(search.queries, rest)))
-        by_filters: dict[tuple[Filter, ...], list[int]] = {}
-        for place, query in enumerate(search.queries):
-            by_filters.setdefault((*search.filters, *query.filters), []).append(place)
-        for conditions, places in by_filters.items():
-            asked = [replace(search.queries[place], filters=()) for place in places]
-            add(places, self._rank(asked, beside, filter_bodies(self._theirs._index(), conditions)))
-        papers = None
-        if self._theirs._index().group is not None:
-            papers = self.passing(_ids(found))
+            add(range(len(queries)), self._theirs.rank(search.of(queries, rest)))
+        scopes = map_reduce(range(len(queries)), lambda place: (*search.filters, *queries[place].filters))
+        for conditions, places in scopes.items():
+            asked = [replace(queries[place], filters=()) for place in places]
+            add(places, self._rank(asked, beside, filter_bodies(theirs, conditions)))
+        papers = self.passing(_ids(found)) if theirs.group is not None else None
         depths = {name: one.depth for name, one in search.retrievers.items()}
         answers: list[Ranks | CcheckError] = []
         for one in found:
@@ -165,7 +159,7 @@ class Companion(ElasticStore):
 
     def _rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: list[Body]
-    ) -> list[Rankings | CcheckError]:
+    ) -> list[Ranks | CcheckError]:
         """Returns this index's rankings, without documents that the other index lacks or that its filters reject."""
         within: list[Body] = []
         index = self._theirs._index()
@@ -180,19 +174,19 @@ class Companion(ElasticStore):
             name: one.model_copy(update={"depth": max(one.depth, min(DEEPEST, one.depth * factor))})
             for name, one in retrievers.items()
         }
-        answers = [
-            one if isinstance(one, CcheckError) else one.rankings
-            for one in self._following(lambda: self._ranked(Search(queries, deeper, whole=True), within))
-        ]
-        alive = self.passing(_ids(answers), filters)
-        cut = None if index.group is not None else {name: one.depth for name, one in retrievers.items()}
+        answers = self._following(lambda: self._ranked(Search(queries, deeper, whole=True), within))
+        alive = self.passing(_ids([one.rankings if isinstance(one, Ranks) else one for one in answers]), filters)
+
+        def kept(name: str, ranked: Scored[str]) -> Scored[str]:
+            there = [(id_, score) for id_, score in ranked if id_ in alive]
+            return there if index.group is not None else there[: retrievers[name].depth]
+
         return [
-            one if isinstance(one, CcheckError) else {
-                name: [(id_, score) for id_, score in ranked if id_ in alive][: cut[name] if cut else None]
-                for name, ranked in one.items()
-            }
+            Ranks({name: kept(name, ranked) for name, ranked in one.rankings.items()})
+            if isinstance(one, Ranks)
+            else one
             for one in answers
-        ]  # fmt: skip
+        ]
 
     def _scope(self, filters: Sequence[Body]) -> tuple[list[str], int]:
         """The ids of the other index's documents that pass, if they are few, and how many pass."""
@@ -218,8 +212,8 @@ class Companion(ElasticStore):
     def _search_theirs(self, body: Body) -> dict[str, Any]:
         """The hits of a search in the other index, without their documents."""
         body |= {"_source": False, "sort": ["_doc"]}
-        answer = self._client.search(self._theirs.index, body)
-        with self._client.understanding():
+        answer = self.client.search(self._theirs.index, body)
+        with self.client.understanding():
             hits: dict[str, Any] = answer["hits"]
         return hits
 
@@ -263,7 +257,7 @@ class JoinedStore(ElasticStore):
         return beside.join_rankings(search)
 
 
-def _ids(answers: Iterable[Rankings | CcheckError]) -> set[str]:
+def _ids(answers: Iterable[Mapping[str, Scored[str]] | CcheckError]) -> set[str]:
     """All ids in rankings."""
     found = [one for one in answers if not isinstance(one, CcheckError)]
     return {id_ for one in found for ranked in one.values() for id_, _ in ranked}

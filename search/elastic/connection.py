@@ -38,7 +38,6 @@ class Connection:
     client_key: Path | None = None
     verify_certs: bool = True
     compress: bool = False
-    opaque_id: str = "ccheck"
     request_timeout: float = 30.0
     retry_seconds: float = 120.0
     concurrency: int = 8
@@ -109,7 +108,6 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
         client_key=settings.elasticsearch_client_key,
         verify_certs=settings.elasticsearch_verify_certs,
         compress=settings.elasticsearch_compress,
-        opaque_id=settings.elasticsearch_opaque_id,
         request_timeout=settings.elasticsearch_timeout,
         retry_seconds=settings.elasticsearch_retry_seconds,
         concurrency=settings.elasticsearch_concurrency,

@@ -1,19 +1,29 @@
-"""The findings of `ccheck doctor` about a server."""
+"""The findings of `ccheck doctor` about a server, and about what a key or user may do there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from ... import es_mappings
 from ...core.errors import CcheckError
 from .client import Client
-from .companion import may_have_one
+from .companion import PREFIX, may_have_one
 from .connection import Connection
 from .errors import Denied
 from .mappings import OURS
 from .ownership import policy_problem
-from .privileges import allowed
 
+WORK: Final = (
+    ("reader", False, "search"),
+    ("reader", True, "search a companion"),
+    ("enricher", False, "write to the store"),
+    ("enricher", True, "make a companion"),
+    ("administrator", False, "create, migrate or delete indices"),
+)
+"""The purposes that a key can have: the name of the role's file, whether it is about a companion, and in words."""
+STORE: Final = "papers"
+"""The store that the files name."""
 NATIVE_LICENCES = ("trial", "enterprise")
 OLDEST = (8, 19)
 
@@ -70,10 +80,22 @@ def _described(client: Client, index: str) -> dict[str, Any]:
 def _privileges(client: Client, index: str, described: dict[str, Any]) -> Finding:
     """A key that can search is fine. The detail says what else it can't do, and what to grant."""
     theirs = any(OURS not in one.get("mappings", {}).get("_meta", {}) for one in described.values())
-    found = allowed(client, index, companions=theirs and may_have_one(index))
-    if found is None:
+    companions = theirs and may_have_one(index)
+    wanted = [(role, work, _for(role, index, its)) for role, its, work in WORK if companions or not its]
+    body = {
+        "cluster": sorted({one for _, _, role in wanted for one in role["cluster"]}),
+        "index": [entry for _, _, role in wanted for entry in role["indices"]],
+    }
+    try:
+        answer = client.request("POST", "/_security/user/_has_privileges", body, patient=False)
+        lacking = [list(_lacks(needed, answer)) for _, _, needed in wanted]
+    except (CcheckError, KeyError, TypeError, AttributeError):
         return "privileges", True, "unknown: the server has no security, or does not say"
-    return "privileges", not found[0].lacks, "; ".join(one.said for one in found)
+    said = [
+        f"can't {work}: grant {'; '.join(lacks)} (es_mappings/roles/{role}.json)" if lacks else f"can {work}"
+        for (role, work, _), lacks in zip(wanted, lacking, strict=True)
+    ]
+    return "privileges", not lacking[0], "; ".join(said)
 
 
 def _version(answer: dict[str, Any], connection: Connection) -> Finding:
@@ -96,3 +118,29 @@ def _licence(answer: dict[str, Any]) -> tuple[bool, str]:
 def _health(answer: dict[str, Any]) -> tuple[bool, str]:
     status, nodes = answer["status"], answer["number_of_data_nodes"]
     return status != "red", f"{answer['cluster_name']} is {status}, {nodes} data node{'s' * (nodes != 1)}"
+
+
+def _for(role: str, index: str, companions: bool) -> dict[str, Any]:
+    """Returns a role's privileges on this store, or on its companion, with this store's names in place of papers."""
+    found = es_mappings.read(f"roles/{role}")
+    entries = [
+        {
+            "names": [name.replace(STORE, index, 1) for name in entry["names"]],
+            "privileges": entry["privileges"],
+        }
+        for entry in found["indices"]
+        if companions == entry["names"][0].startswith(PREFIX)
+    ]
+    return {"cluster": found["cluster"], "indices": entries}
+
+
+def _lacks(role: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the privileges that are lacking, in words, on the cluster and on the indices."""
+    if missing := [name for name in role["cluster"] if not answer["cluster"][name]]:
+        yield f"{', '.join(missing)} on the cluster"
+    for entry in role["indices"]:
+        lacking: dict[str, list[str]] = {}
+        for name in entry["names"]:
+            if missing := [one for one in entry["privileges"] if not answer["index"][name][one]]:
+                lacking.setdefault(", ".join(missing), []).append(name)
+        yield from (f"{privileges} on {' and '.join(names)}" for privileges, names in lacking.items())

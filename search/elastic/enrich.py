@@ -139,7 +139,7 @@ def open_source(store: Any) -> Source:
         )
     index, described = store._looked(fresh=True)
     ownership.refuse_enriching(store.index, index, described)
-    return Source(store, store._client, index, described)
+    return Source(store, store.client, index, described)
 
 
 class Beside(Target):

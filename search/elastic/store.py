@@ -75,7 +75,8 @@ class ElasticStore(Closing):
         self.name = f"{connection.name}/{index}"
         self._connection = connection
         self._named = profile or StoreProfile()
-        self._client = client or Client(connection)
+        self.client = client or Client(connection)
+        """For requests that only Elasticsearch can serve, too."""
         self._known: Known | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = True
@@ -85,11 +86,6 @@ class ElasticStore(Closing):
         self._going: ownership.Removal | None = None
         """What the user was last told would be removed."""
         self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
-
-    @property
-    def client(self) -> Client:
-        """The client that asks the server, for requests that only Elasticsearch can serve."""
-        return self._client
 
     # -- what is there
 
@@ -114,17 +110,17 @@ class ElasticStore(Closing):
                 said = [f"{name} ({why})" for name, why in index.left_out.items()]
                 more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
-        elif figures and index.id is not None and (strangers := self._client.count(self.index, _without(index.id))):
+        elif figures and index.id is not None and (strangers := self.client.count(self.index, _without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
         notices = (*index.notices, *unfinished(self.name, ingested.reading(index)))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
-        counted = ingested.figures(self._client, index) if figures else None
+        counted = ingested.figures(self.client, index) if figures else None
         return StoreInfo(
             name=self.name,
             documents=self.count(),
-            passages=reading.count_passages(self._client, self.index, index) if figures else 0,
+            passages=reading.count_passages(self.client, self.index, index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,
             bytes=counted.bytes if counted else None,
@@ -165,22 +161,22 @@ class ElasticStore(Closing):
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         check(self._index(), Bm25(units=granularity))
-        return units.got(self._client, self.index, granularity, keys)
+        return units.got(self.client, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
-        return self._client.count(
+        return self.client.count(
             self.index, {"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None
         )
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         index = self._index()
         query = {"bool": {"filter": filter_bodies(index, filters)}} if filters else {"match_all": {}}
-        return reading.scan(self._client, self._where, index, query)
+        return reading.scan(self.client, self._where, index, query)
 
     def with_vectors(self, count: int) -> list[tuple[Document, list[float]]]:
         """Some documents with their vectors, to learn which model made these; none where ccheck made the index."""
         index = self._index()
-        return [] if index.made_here else reading.with_vectors(self._client, self.index, index, count)
+        return [] if index.made_here else reading.with_vectors(self.client, self.index, index, count)
 
     def vectors_of(self) -> str:
         """Identifies the field of vectors, and the indices that it is in."""
@@ -188,12 +184,12 @@ class ElasticStore(Closing):
         return f"{self.name} {index.vector} {sorted(map(bound.uuid_of, described.values()))}"
 
     def fields(self) -> Mapping[str, Kind]:
-        return field_kinds(self._client, self.index, self._index())
+        return field_kinds(self.client, self.index, self._index())
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
             return {}
-        found = reading.stored(self._client, self._where, ids, {"includes": ["digest"]})
+        found = reading.stored(self.client, self._where, ids, {"includes": ["digest"]})
         # What somebody else wrote has none: it is as unknown as if it were not there.
         return {id_: digest for id_, source in found if isinstance(digest := source.get("digest"), str)}
 
@@ -201,7 +197,7 @@ class ElasticStore(Closing):
         index = self._index()
         if not index.made_here:
             return self.read(ids)
-        found = reading.stored(self._client, self._where, ids, index.source)
+        found = reading.stored(self.client, self._where, ids, index.source)
         return {id_: schema.document(index, id_, source) for id_, source in found}
 
     # -- writing
@@ -216,7 +212,7 @@ class ElasticStore(Closing):
         if not index.made_here:
             raise ownership.foreign(self.name)
         index.layout.check(layout, self.name)
-        ownership.refuse_writing(self._client, self.index, index, described)
+        ownership.refuse_writing(self.client, self.index, index, described)
         index = writer.index()
         meta, fields = index.meta, None
         if index.layout != layout:
@@ -227,7 +223,7 @@ class ElasticStore(Closing):
         if meta != index.meta or fields:
             writer.remember(meta, fields)
             index = writer.index(fresh=True)
-        writer.marks.begin(self._client, index)
+        writer.marks.begin(self.client, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
@@ -246,18 +242,18 @@ class ElasticStore(Closing):
         return self._writer.write(lambda _: map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
 
     def abandon(self) -> None:
-        self._client.abandon()
+        self.client.abandon()
 
     def publish(self) -> None:
         self._writer.index()
         self._writer.request("POST", "_refresh", slow=True)
 
     def is_ingested(self, source: str) -> bool:
-        return ingested.is_ingested(self._client, self._index(fresh=True), source)
+        return ingested.is_ingested(self.client, self._index(fresh=True), source)
 
     def mark_ingested(self, *sources: str) -> None:
         index = self._writer.index(fresh=True)
-        meta = self._writer.marks.marks(self._client, index, sources)
+        meta = self._writer.marks.marks(self.client, index, sources)
         if meta != index.meta:
             self._writer.remember(meta)
         self._writer = Writer(self)
@@ -273,13 +269,13 @@ class ElasticStore(Closing):
                 f"{self.name} changed: it was {self._going}, and is now {going}. Nothing was removed. Run the same "
                 "command again"
             )
-        bound.delete(self._client, going.one)
+        bound.delete(self.client, going.one)
         self._known, self._writer = None, Writer(self)
         return []
 
     def _removal(self) -> ownership.Removal:
         ownership.refuse_several(self.index)
-        return ownership.removal(self._client, self.index, *self._looked(fresh=True))
+        return ownership.removal(self.client, self.index, *self._looked(fresh=True))
 
     # -- searching
 
@@ -290,7 +286,7 @@ class ElasticStore(Closing):
         """See `Store.rank`. `within` are further queries that every document matches."""
         searched_units(search.retrievers)  # they rank the same things, or this says so
         index = self._index_for(search.retrievers)
-        searcher = Searcher(self._client, self.index, index, search, within, chunks=index.chunks_asked)
+        searcher = Searcher(self.client, self.index, index, search, within, chunks=index.chunks_asked)
         try:
             if self._native:
                 try:
@@ -305,11 +301,11 @@ class ElasticStore(Closing):
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
         if not index.made_here:
-            return reading.got(self._client, self.index, index, ids)
-        return {id_: one for (_, id_), one in reading.found_by_id(self._client, self.index, index, ids).items()}
+            return reading.got(self.client, self.index, index, ids)
+        return {id_: one for (_, id_), one in reading.found_by_id(self.client, self.index, index, ids).items()}
 
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
-        return nested.with_passages(self._client, self.index, self._index(), queries, hits)
+        return nested.with_passages(self.client, self.index, self._index(), queries, hits)
 
     # -- inside
 
@@ -317,11 +313,11 @@ class ElasticStore(Closing):
         """Ask for the current index; None if it does not exist."""
         described: Mapping[str, Any] = {}
         with contextlib.suppress(NotFound):
-            described = bound.described(self._client, self.index)
+            described = bound.described(self.client, self.index)
         if not described:  # a pattern that no index fits
             self._known = None
             return None
-        with self._client.understanding():
+        with self.client.understanding():
             found = {name: {"mappings": one["mappings"]} for name, one in described.items()}
         index = self._read[1] if self._read is not None and self._read[0] == found else self._understood(found)
         self._known = known = time.monotonic(), index, described
@@ -333,10 +329,10 @@ class ElasticStore(Closing):
         return self.index if self._writer.bound is None else self._writer.bound.name
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
-        with self._client.understanding():
-            index = schema.read_index(self.index, found, self._named, self.name, sampler(self._client, self.index))
+        with self.client.understanding():
+            index = schema.read_index(self.index, found, self._named, self.name, sampler(self.client, self.index))
             if not index.made_here:
-                index = with_ids(with_papers(self._client, self.index, index, self._named.group), self._named.id)
+                index = with_ids(with_papers(self.client, self.index, index, self._named.group), self._named.id)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index
@@ -384,7 +380,7 @@ class ElasticStore(Closing):
         tries = 1
         try:
             body = mappings.create_body(first, self.index, layout)
-            self._client.request("PUT", path_of(first), body, index=self.index)
+            self.client.request("PUT", path_of(first), body, index=self.index)
         except AlreadyExists:  # another process was faster, or the alias was taken away
             tries = CREATED_TRIES
         except Denied as error:
@@ -401,7 +397,7 @@ class ElasticStore(Closing):
         return known
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
 
 def _without(field: str) -> dict[str, Any]:

@@ -25,7 +25,6 @@ HARMLESS = {
     "elasticsearch_retry_seconds": 3,
     "elasticsearch_concurrency": 2,
     "elasticsearch_compress": True,
-    "elasticsearch_opaque_id": "us",
     "elasticsearch_title_field": "name",
     "elasticsearch_text_fields": "abstract",
     "elasticsearch_vector_field": "v",

@@ -143,7 +143,7 @@ def test_native_and_own_fusion_rank_alike(
     if what == "minmax":
         fusion = Fusion(method="minmax")
     sent: list[bytes] = []
-    send = scifact_store._client.send
+    send = scifact_store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         sent.append(body)
@@ -156,7 +156,7 @@ def test_native_and_own_fusion_rank_alike(
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
-    monkeypatch.setattr(scifact_store._client, "send", record)
+    monkeypatch.setattr(scifact_store.client, "send", record)
     native = rank(True)
     assert any(b'"rrf"' in body for body in sent if isinstance(body, bytes)) == (what != "minmax")
     own = rank(False)

@@ -35,13 +35,13 @@ def test_the_servers_fusion_and_our_own_rank_alike(store: ElasticStore, monkeypa
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
     retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=DEPTH), "dense": Dense(depth=DEPTH)}
     sent: list[bytes] = []
-    send = store._client.send
+    send = store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         sent.append(body if isinstance(body, bytes) else json.dumps(body).encode())
         return send(method, path, body, params)
 
-    monkeypatch.setattr(store._client, "send", record)
+    monkeypatch.setattr(store.client, "send", record)
 
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(store, "_native", native)

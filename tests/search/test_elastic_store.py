@@ -79,7 +79,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
 
     basic = request.node.callspec.params["scifact_store"] == "elasticsearch_basic_url"
     answered: list[tuple[bool, bool]] = []
-    send = scifact_store._client.send
+    send = scifact_store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         asked = isinstance(body, bytes) and b'"rrf"' in body
@@ -87,7 +87,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         answered.append((asked, not any("error" in one for one in answer.get("responses", ()))))
         return answer
 
-    monkeypatch.setattr(scifact_store._client, "send", record)
+    monkeypatch.setattr(scifact_store.client, "send", record)
 
     def rank(native: bool, **options: Any) -> list[Ranking]:
         monkeypatch.setattr(scifact_store, "_native", native)
