@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 from elasticsearch_nodes import START_SECONDS, Licence, Node, new_node
-from tcp_partition import Partition
 
 QUICK = {
     # A node that hangs is missed after some seconds; by default after half a minute.
@@ -75,24 +74,21 @@ class Cluster:
 
 
 @contextmanager
-def three_nodes(licence: Licence = "basic", partition: Partition | None = None) -> Iterator[Cluster]:
-    """A cluster that has met, with a network that can be cut on request; skips the test where the jars can't be run."""
+def three_nodes(licence: Licence = "basic") -> Iterator[Cluster]:
+    """A cluster that has met; skips the test where the jars can't be run."""
     names = ["one", "two", "three"]
     ports = _free_ports(len(names))
-    known = [partition.in_front_of(port) for port in ports] if partition is not None else ports
     common = {
         "cluster.name": "three",
-        "discovery.seed_hosts": [f"127.0.0.1:{port}" for port in known],
+        "discovery.seed_hosts": [f"127.0.0.1:{port}" for port in ports],
         "cluster.initial_master_nodes": names,
     }
     with ExitStack() as stack:
         nodes = []
-        for name, port, public in zip(names, ports, known, strict=True):
-            own = {**QUICK, **common, "node.name": name, "transport.port": port, "transport.publish_port": public}
+        for name, port in zip(names, ports, strict=True):
+            own = {**QUICK, **common, "node.name": name, "transport.port": port}
             nodes.append(stack.enter_context(new_node(licence, settings=own)))
             nodes[-1].launch()
-        if partition is not None:
-            partition.belong(ports, [node.process for node in nodes])
         for node in nodes:
             node.await_port()
         cluster = Cluster(nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from elastic_stub import WRITES, Answer, Stub, mapping, searched
 from searching import answer_all, rank_all
 
-from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense, Retriever
@@ -169,44 +168,10 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
 # -- errors
 
 
-@pytest.mark.parametrize(
-    ("status", "type_", "kind", "message"),
-    [
-        (401, "security_exception", ServerError, "ELASTICSEARCH_API_KEY"),
-        (403, "security_exception", ServerError, "ccheck doctor --store http"),
-        (404, "index_not_found_exception", NotFound, "ccheck ingest FILE --store http"),
-        (429, "circuit_breaking_exception", ServerError, r"try again"),
-        (403, "cluster_block_exception", ServerError, "read-only"),
-        (400, "parsing_exception", InvalidData, "parsing_exception.*outer: inner"),
-        (500, "null_pointer_exception", ServerError, r"papers failed \(500"),
-        (405, "method_not_allowed", ServerError, r"papers failed \(405"),
-    ],
-)
-def test_errors_say_where_and_what_to_do(
-    stub: Stub, store: ElasticStore, status: int, type_: str, kind: type[CcheckError], message: str
-) -> None:
-    error = {"type": type_, "reason": "outer", "caused_by": {"reason": "inner"}}
-    stub.answers["GET", "/papers/_count"] = [(status, {"error": error, "status": status})]
-    with pytest.raises(kind, match=message) as caught:
-        store.count()
-    assert (stub.url in str(caught.value) and "outer: inner" in str(caught.value)) or status == 404
-
-
 def test_what_is_not_elasticsearch(stub: Stub, store: ElasticStore) -> None:
     stub.product = "OpenSearch"
     with pytest.raises(ServerError, match="is not Elasticsearch"):
         store.count()
-
-
-def test_no_server() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with (
-            ElasticStore(Connection(url), "papers") as store,
-            pytest.raises(ServerError, match=f"{url} can't be reached"),
-        ):
-            store.count()
 
 
 def test_a_server_that_does_not_answer(stub: Stub) -> None:
@@ -331,13 +296,6 @@ def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: El
     assert found == [{"bm25": [("a", 2.5), ("b", 1.0)]}, {"bm25": []}]
     ((_, first, _, second),) = [searched(body) for body in stub.bodies("/papers/_msearch")]
     assert (first["docvalue_fields"], first["size"], second["size"]) == (["id"], 7, 7)
-
-
-def test_a_query_that_fails_has_its_error_among_rankings(stub: Stub, store: ElasticStore) -> None:
-    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "what is this"}}
-    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed, {"status": 200}]})]
-    bad, good = rank_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()})
-    assert isinstance(bad, InvalidData) and good == {"bm25": []}
 
 
 def test_thousands_of_candidates_are_asked_for_in_several_requests(stub: Stub, store: ElasticStore) -> None:

@@ -20,7 +20,6 @@ import pytest
 from cli_runs import BM25, Ran, ccheck, command, environment, jsonl
 from elasticsearch_clusters import Cluster, three_nodes
 from elasticsearch_nodes import new_node
-from tcp_partition import Partition
 
 on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
 
@@ -198,40 +197,6 @@ def test_a_node_that_is_cut_off_and_comes_back(cluster: Cluster, tmp_path: Path)
         frozen.thaw()
         cluster.await_health()
         traffic.assert_whole()
-
-
-@on_demand
-def test_a_partition_that_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node with the primary shard is reached by us, but not by the others, and reaches none of them."""
-    with Partition() as partition, three_nodes(partition=partition) as cluster:
-        monkeypatch.setenv("ELASTICSEARCH_HOSTS", cluster.hosts)
-        with Traffic(cluster, "split", tmp_path, CCHECK_ELASTICSEARCH_TIMEOUT="10") as traffic:
-            traffic.feed()
-            alone = cluster.primary("split")
-            others = Cluster([node for node in cluster.nodes if node is not alone])
-            with partition.around(alone.process):
-                traffic.feed()
-                others.await_health("yellow", nodes=2)
-                promoted = others.primary("split")
-                traffic.read()
-                traffic.feed()
-                traffic.read()
-            cluster.await_health()
-            traffic.assert_whole()
-            assert promoted is not alone
-
-
-@on_demand
-def test_a_host_that_is_gone_costs_no_claim(cluster: Cluster, tmp_path: Path) -> None:
-    jsonl(tmp_path / "papers.jsonl", *(paper(n) for n in range(50)))
-    jsonl(tmp_path / "claims.jsonl", *({"_id": f"c{n}", "text": f"{WORDS[n % 16]} {n}"} for n in range(200)))
-    store = f"{cluster.nodes[0].url}/gone"
-    assert ccheck("ingest", tmp_path / "papers.jsonl", "--store", store, "--no-dense").code == 0
-    cluster.await_health()
-    cluster.nodes[0].kill()
-    ran = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *OPTIONS)
-    tell("query", ran)
-    assert ran.code == 0 and len(ran.objects) == 200 and all(one["evidence"] for one in ran.objects)
 
 
 @on_demand

@@ -491,13 +491,3 @@ def test_another_model_is_refused(theirs: JoinedStore) -> None:
     in_place(theirs).run()
     with pytest.raises(InvalidData, match="vectors of tiny"):
         in_place(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
-
-
-def test_unit_vectors_are_stored(client: httpx.Client, theirs: JoinedStore) -> None:
-    embedder = TinyEmbedder()
-    beside(theirs, embedder).run()
-    body = {"_source": {"includes": ["passages"], "exclude_vectors": False}}
-    hit = client.post(f"/{PREFIX}{theirs.index}/_search", json=body | {"size": 1}).json()["hits"]["hits"][0]
-    assert set(hit["_source"]) == {"passages"}
-    (passage,) = hit["_source"]["passages"]
-    assert np.linalg.norm(passage["vector"]) == pytest.approx(1, abs=1e-5)

@@ -112,15 +112,6 @@ def test_a_file_of_certificates_that_is_not_there(tmp_path: Path) -> None:
         ElasticStore(Connection("https://127.0.0.1:1", ca_certs=missing), "papers")
 
 
-def test_a_wrong_key_and_a_missing_privilege_read_otherwise(stub: Stub) -> None:
-    said = []
-    for status in (401, 403):
-        stub.answers["GET", "/papers/_count"] = [(status, {"error": {"type": "security_exception", "reason": "why"}})]
-        said.append(failure(stub.url, api_key="k3y"))
-    assert "does not accept the credentials (why)" in said[0] and "denies access: why. To see which" in said[1]
-    assert len(stub.seen) == 2
-
-
 # -- what is answered
 
 

@@ -313,13 +313,6 @@ def test_reasons_of_strange_bodies(body: Any, expected: tuple[str, str] | None) 
     assert (kind, reason) == expected if expected else kind == "t" and reason.startswith("{'type'")
 
 
-def test_a_body_that_is_nested_without_end_is_read_as_far_as_it_helps() -> None:
-    error: dict[str, Any] = {"reason": "0"}
-    for number in range(1, 300):
-        error = {"reason": f"r{number}", "caused_by": error}
-    assert reason_of({"error": error})[1].startswith("r299: r298: ")
-
-
 @pytest.mark.parametrize("body", [[1], "words", None, 7])
 def test_an_answer_that_is_no_object(stub: Stub, store: ElasticStore, body: Any) -> None:
     stub.answers["GET", "/papers/_count"] = [(200, body)]

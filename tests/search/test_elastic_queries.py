@@ -12,25 +12,20 @@ import httpx
 import numpy as np
 import pytest
 from elastic_stub import WORDS, WRITES, Stub, mapping, searched
-from more_itertools import constrained_batches
 from searching import rank_all
 
-from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
+from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.layout import Chunking, Embedding, Layout
 from ccheck.core.profiles import StoreProfile
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.core.types import Document, Entry, Query, SparseVector
-from ccheck.search import parse_filter
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.elastic.bulk import index_operation
 from ccheck.search.elastic.client import Client
-from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import Index
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
-from ccheck.search.elastic.queries import check, filter_bodies, retriever_body, rrf, score_reader, search_part
+from ccheck.search.elastic.queries import retriever_body, rrf
 from ccheck.search.elastic.schema import read_index
-from ccheck.search.elastic.search import BYTES_AT_ONCE, Searches, _size
 from ccheck.search.store import Search
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
@@ -103,28 +98,6 @@ IN_ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 OF_2000 = [{"term": {"year": 2000}}]
 
 
-def test_units_of_words() -> None:
-    """Of documents with equal scores those that were written first are among the best."""
-    retriever = Bm25(units="sentence", depth=7)
-    asked = search_part(MINE, "one", Query("sea ice"), retriever, OF_2000)
-    assert asked is not None and asked["sort"] == IN_ORDER and asked["query"]["bool"]["filter"] == OF_2000
-    nested = asked["query"]["bool"]["must"][0]["nested"]
-    assert (nested["path"], nested["score_mode"], nested["inner_hits"]["size"]) == ("units.sentence", "max", 7)
-    assert nested["query"] == {"match": {"units.sentence.content": "sea ice"}}
-    assert search_part(MINE, "one", Query("the of"), retriever, OF_2000) is None
-
-
-def test_units_of_vectors() -> None:
-    sentences = {"sentence": {"type": "nested", "properties": {"vector": vector("dot_product")}}}
-    mine = index({"units": {"properties": sentences}}, OURS)
-    retriever = Dense(units="sentence", depth=7)
-    asked = search_part(mine, "one", Query("sea", np.array([1, 0], np.float32)), retriever, OF_2000)
-    assert asked is not None and asked["sort"] == IN_ORDER
-    assert (asked["knn"]["field"], asked["knn"]["filter"]) == ("units.sentence.vector", OF_2000)
-    assert asked["knn"]["inner_hits"]["size"] == asked["knn"]["k"] == 7
-    assert search_part(mine, "one", Query("sea"), retriever, OF_2000) is None
-
-
 # -- vectors
 
 
@@ -155,19 +128,6 @@ def test_how_far_a_knn_search_looks(dense: Dense, k: int, candidates: int) -> No
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
-def test_scores_become_cosines(similarity: str) -> None:
-    """By the formulas of Elasticsearch's documentation, of unit vectors."""
-    read = score_reader(index({"body": {"type": "text"}, "vector": vector(similarity)}), Dense())
-    for cosine in (-1.0, -0.5, 0.0, 0.25, 0.6, 1.0):
-        score = {
-            "l2_norm": 1 / (1 + (2 - 2 * cosine)),
-            "max_inner_product": 1 + cosine if cosine >= 0 else 1 / (1 - cosine),
-        }.get(similarity, (1 + cosine) / 2)
-        assert read(score) == pytest.approx(cosine, abs=1e-12)
-    assert score_reader(THEIRS, Bm25())(7.5) == 7.5
-
-
-@pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
 def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_index: str, similarity: str) -> None:
     angles = {"near": 0.1, "right": math.pi / 2, "far": 2.5}
     with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
@@ -185,21 +145,6 @@ def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_i
     assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
 
 
-def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
-    layout = Layout(sparse=SparseField("m", 5_000, "f", 8)).to_dict()
-    mine = index({"sparse": {"type": "sparse_vector"}}, {"ccheck": {"format": 1, "layout": layout}})
-    few = SparseVector(np.array([3, 5], np.int32), np.array([0.5, 2], np.float32))
-    asked = body(mine, Sparse(), Query("x", own={"one": few}))["standard"]["query"]["sparse_vector"]
-    assert asked == {"field": "sparse", "query_vector": {"5": 2.0, "3": 0.5}, "prune": False}
-    many = SparseVector(np.arange(1_100, dtype=np.int32), np.linspace(1, 2, 1_100, dtype=np.float32))
-    asked = body(mine, Sparse(), Query("x", own={"one": many}))["standard"]["query"]["sparse_vector"]
-    assert len(asked["query_vector"]) == 1_024 and min(map(int, asked["query_vector"])) == 1_100 - 1_024
-    none = SparseVector(np.array([], np.int32), np.array([], np.float32))
-    assert body(mine, Sparse(), Query("x", own={"one": none})) is None
-    with pytest.raises(NotFound, match="sparse vectors"):
-        check(THEIRS, Sparse())
-
-
 # -- the server's fusion
 
 
@@ -210,21 +155,6 @@ def test_the_servers_fusion_is_asked_for_with_its_window() -> None:
 
 
 # -- filters
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        ("year=2010", {"term": {"metadata.year.as_number": {"value": 2010.0}}}),
-        ("year>2010", {"range": {"metadata.year.as_number": {"gt": 2010.0}}}),
-        ("year<=2010", {"range": {"metadata.year.as_number": {"lte": 2010.0}}}),
-        ("name=x", {"term": {"metadata.name": {"value": "x"}}}),
-        ("name!=x", {"bool": {"must_not": [{"term": {"metadata.name": {"value": "x"}}}]}}),
-        ("published<2011-01-01", {"range": {"published.day": {"lt": "2011-01-01"}}}),
-    ],
-)  # fmt: skip
-def test_filters_of_our_own_index(condition: str, expected: dict[str, Any]) -> None:
-    assert filter_bodies(MINE, [parse_filter(condition)]) == [expected]
 
 
 # -- requests
@@ -241,20 +171,6 @@ def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
     said = [header["preference"] for header in first]
     assert said[0] == said[1] != said[2] == said[3] and said[0].startswith("ccheck-")
     assert all(header["allow_partial_search_results"] is False for header in first)
-
-
-def test_requests_have_limits() -> None:
-    def sizes(*plans: tuple[int, int, int]) -> list[int]:
-        made = [Searches(Query(""), ("a",) * many, b"x" * size, hits, False) for many, size, hits in plans]
-        return [len(chunk) for chunk in constrained_batches(made, BYTES_AT_ONCE, get_len=_size, strict=False)]
-
-    assert sizes() == []
-    assert sizes(*[(2, 1, 1)] * 51) == [50, 1]
-    assert sizes(*[(3, 1, 1)] * 34) == [33, 1]
-    half = 2 << 20
-    assert sizes((1, half, 1), (1, half, 1), (1, 1, 1)) == [2, 1]
-    assert sizes((1, 1, 10_000), (1, 1, 10_000), (1, 1, 1)) == [2, 1]
-    assert sizes((1, 9 << 20, 90_000), (1, 1, 1), (1, 1, 1)) == [1, 2]
 
 
 def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
@@ -277,13 +193,6 @@ def test_writing_never_makes_an_index(stub: Stub) -> None:
         with ElasticStore(Connection(stub.url), name) as store:
             store.upsert([Entry(Document("a", "", "x"), "1")])
         assert stub.seen[-1].path == f"/{WRITES}/_bulk" and "require_alias=true" in stub.seen[-1].query
-
-
-def test_an_id_of_as_many_bytes_as_a_server_takes() -> None:
-    for id_ in ("x" * 512, "é" * 256):
-        assert index_operation(Entry(Document(id_, "", "x"), "1"), Layout()).id == id_
-    with pytest.raises(InvalidData, match="513 bytes"):
-        index_operation(Entry(Document("x" * 513, "", "x"), "1"), Layout())
 
 
 # -- an index's figures
@@ -340,9 +249,3 @@ def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:
     assert (mine.vector, mine.dimensions) == ("passages.vector", 2)
     with pytest.raises(InvalidData, match=r"mapping of here has no passages\.vector"):
         index({}, {"ccheck": {"format": 1, "layout": layout}})
-
-
-def test_statuses_become_errors_of_their_kind() -> None:
-    connection = Connection("http://here:9200")
-    for status, kind in ((400, InvalidData), (404, ServerError), (409, InvalidData), (500, ServerError)):
-        assert isinstance(from_response(status, {"error": {"type": "x", "reason": "y"}}, connection, "i"), kind)

@@ -7,8 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,18 +24,17 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
     vector_of,
 )
 from elasticsearch_nodes import start_node
-from filling import fill, write
+from filling import write
 from searching import answer_all
 from stores import SERVERS
 
-from ccheck import es_mappings
 from ccheck.core.errors import InvalidData, ServerError, UsageError
-from ccheck.core.layout import MAIN_VECTORS, Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Query, Ranking
 from ccheck.search import Filter, before, parse_filter
-from ccheck.search.elastic import Connection, ElasticStore, bound
+from ccheck.search.elastic import Connection, ElasticStore
 
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
@@ -64,48 +61,6 @@ def scifact_entries() -> list[Entry]:
 def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
     with filled(request.getfixturevalue(request.param), LAYOUT, scifact_entries) as store:
         yield store
-
-
-def test_the_servers_fusion_and_our_own_rank_alike(
-    request: pytest.FixtureRequest,
-    scifact_store: ElasticStore,
-    scifact: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The test nodes' fusion is a stand-in for `rrf`; the one with a basic licence refuses it, as real ones do."""
-    lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:200]
-    queries = [Query(claim["text"], vector_of(claim["text"])) for claim in map(json.loads, lines)]
-    retrievers: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
-
-    basic = request.node.callspec.params["scifact_store"] == "elasticsearch_basic_url"
-    answered: list[tuple[bool, bool]] = []
-    send = scifact_store.client.send
-
-    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
-        asked = isinstance(body, bytes) and b'"rrf"' in body
-        answer = send(method, path, body, params)
-        answered.append((asked, not any("error" in one for one in answer.get("responses", ()))))
-        return answer
-
-    monkeypatch.setattr(scifact_store.client, "send", record)
-
-    def rank(native: bool, **options: Any) -> list[Ranking]:
-        monkeypatch.setattr(scifact_store, "_native", native)
-        answered.clear()
-        rankings = answer_all(scifact_store, queries, retrievers, k=25, **options)
-        # Who fused: the server in answers without an error, or ccheck after it refused.
-        assert ((True, True) in answered) is (native and not basic)
-        assert scifact_store._native is (native and not basic)
-        assert all(isinstance(ranking, Ranking) for ranking in rankings)
-        return rankings  # type: ignore[return-value]
-
-    own = rank(native=False)
-    for mine, theirs in zip(own, rank(native=True, details=False), strict=True):
-        assert_equal_but_for_ties(mine, theirs)
-    for ranking in own[:20]:
-        for hit in ranking.hits:
-            expected = sum(1 / (60 + rank) for rank in hit.ranks.values())
-            assert hit.score == pytest.approx(expected)
 
 
 def test_nested_vectors_give_each_document_once_by_its_best_passage(
@@ -136,55 +91,6 @@ def test_nested_vectors_give_each_document_once_by_its_best_passage(
 # -- the index
 
 
-def test_the_index_is_made_of_the_templates(store: ElasticStore, elasticsearch_url: str) -> None:
-    store.prepare(LAYOUT)
-    with httpx.Client(base_url=elasticsearch_url) as client:
-        made = client.get(f"/{store.index}").json()
-    assert list(made) == [f"{store.index}-000001"]
-    index = made[f"{store.index}-000001"]
-    (own,) = (alias for alias in index["aliases"] if bound.is_own(alias))  # ccheck's writes go to this one
-    assert index["aliases"] == {store.index: {"is_write_index": True}, own: {"is_hidden": True}}
-    assert index["mappings"]["dynamic"] == "strict"
-    assert index["mappings"]["_meta"]["ccheck"]["layout"] == LAYOUT.to_dict()
-    vector = index["mappings"]["properties"]["passages"]["properties"]["vector"]
-    assert (vector["dims"], vector["similarity"], vector["index_options"]["type"]) == (
-        DIMENSIONS,
-        "cosine",
-        "int8_hnsw",
-    )
-    assert vector["index_options"]["rescore_vector"] == {"oversample": 3.0}
-
-
-def test_templates_work_without_ccheck(store: ElasticStore, elasticsearch_url: str) -> None:
-    """As the README beside them says, under other names, so that no other index is touched."""
-    name = store.index
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        for component in es_mappings.COMPONENTS:
-            body = es_mappings.read(component)
-            client.put(f"/_component_template/{name}-{component}", json=body).raise_for_status()
-        template = es_mappings.read(es_mappings.INDEX_TEMPLATE)
-        template["index_patterns"] = [f"{name}-*"]
-        template["composed_of"] = [f"{name}-{component}" for component in template["composed_of"]]
-        client.put(f"/_index_template/{name}", json=template).raise_for_status()
-        aliases = {"aliases": {name: {"is_write_index": True}}}
-        client.put(f"/{name}-000001", json=aliases).raise_for_status()
-    fill(store, LAYOUT, [entry("a", "Sea level", year=2001)])
-    assert ids(search(store, Query("seas", vector_of("a 0")), BOTH, filters=[parse_filter("year>2000")])) == ["a"]
-    info = store.info()
-    assert info is not None and info.layout == LAYOUT
-
-
-def test_two_that_prepare_at_once(elasticsearch_url: str, elasticsearch_index: str) -> None:
-    stores = [ElasticStore(Connection(elasticsearch_url), elasticsearch_index) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda store: store.prepare(LAYOUT), stores))
-    other = Layout.with_vectors(Embedding("other", 8, "0" * 64, 128), CHUNKING)
-    with pytest.raises(InvalidData, match="test-model"):
-        stores[0].prepare(other)
-    for store in stores:
-        store.close()
-
-
 def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsearch_url: str) -> None:
     store.prepare(LAYOUT)
     with httpx.Client(base_url=elasticsearch_url) as client:
@@ -195,37 +101,6 @@ def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsear
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter("key0=0")])) == ["many"]
     refused = store.upsert([entry("good"), entry("bad", **{" ": "x"})])
     assert list(refused) == ["bad"] and "whitespace" in refused["bad"]
-
-
-def test_a_field_of_many_types(store: ElasticStore) -> None:
-    """No value can clash with the type that another's had: every metadata field is a keyword, with its number."""
-    store.prepare(LAYOUT)
-    values = {
-        "a": 2010,
-        "b": "2010",
-        "c": "late",
-        "d": [1999, "x"],
-        "e": True,
-        "f": 2010.5,
-        "g": None,
-        "h": [],
-        "i": 300,
-    }
-    write(store, [entry(id_, "Sea", value=value) for id_, value in values.items()])
-
-    def found(condition: str) -> str:
-        ranking = search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter(condition)], k=20)
-        return "".join(sorted(ids(ranking)))
-
-    assert found("value>=1999") == "abdf"
-    assert found("value=2010") == "ab"
-    assert found("value!=2010") == "cdefghi"
-    assert found("value<301") == "i"
-    assert found("value=late") == "c"
-    assert found("value>=late") == "ce"  # "true" comes after "late"
-    assert found("value=true") == "e"
-    assert found("value=x") == "d"
-    assert store.get(list(values)) == {id_: entry(id_, "Sea", value=value).document for id_, value in values.items()}
 
 
 def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, elasticsearch_url: str) -> None:
@@ -427,21 +302,3 @@ def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: http
     assert store.count() == 3
     assert store.digests(["p0"]) == {}
     assert not store.is_ingested("file")
-
-
-def test_an_old_server_end_to_end(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
-    """Version 8.19, which a client of version 9 must be told to speak to."""
-    with ElasticStore(Connection(elasticsearch_8_url), elasticsearch_index) as store:
-        store.prepare(Layout())
-        store.upsert([Entry(Document("a", "Sea", "Old.", {"year": 2001}), "0")])
-        fill(store, LAYOUT, [entry("a", "Sea level", mixed=[1, "z"]), entry("b", "Ice sheets", year=2019)])
-        store.mark_ingested("file")
-        assert store.is_ingested("file")
-        assert ids(search(store, Query("sea", vector_of("b 0")), BOTH, filters=[parse_filter("year>2000")])) == ["b"]
-        assert store.get(["a"])["a"].metadata == {"mixed": [1, "z"]}
-        assert store.digests(["a", "b"]) == {"a": "1", "b": "1"}
-        info = store.info()
-        assert info is not None and (info.documents, info.layout) == (2, LAYOUT)
-        assert store.delete(["a"]) == 1
-        store.drop()
-        assert store.info() is None

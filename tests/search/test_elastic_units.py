@@ -17,10 +17,9 @@ from filling import fill, write
 from searching import answer_all, rank_all
 from stores import SERVERS
 
-from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.layout import Embedding, Layout, UnitField
 from ccheck.core.stages import Bm25, Dense, Fusion
-from ccheck.core.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, document_of, unit_key
+from ccheck.core.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, unit_key
 from ccheck.ingest.units import cut_units
 from ccheck.search import Filter, Store
 from ccheck.search.elastic import Connection, ElasticStore
@@ -119,57 +118,6 @@ def test_words_count_as_in_the_local_store(make_store: Callable[..., Store], sci
                 assert other.get(key, last) == pytest.approx(score, rel=1e-4), "only a tie at the end may be left out"
 
 
-def test_hits_are_units_with_their_documents(filled: ElasticStore) -> None:
-    best = search(filled, Query("u7n3"), bm25=WORDS).hits[0]
-    sentence = entry(7).units["sentence"][3].unit
-    assert (best.unit, best.document, best.rank) == (sentence, entry(7).document, 1)
-    assert best.document.text[sentence.start : sentence.end] == sentence.text
-    whole = search(filled, Query("u7n3"), bm25=Bm25(units="long-window")).hits[0]
-    assert whole.unit == entry(7).units["long-window"][0].unit
-
-
-def test_both_kinds_of_units_are_fused(filled: ElasticStore) -> None:
-    wanted = entry(7).units["sentence"][3]
-    answer = search(filled, Query("u7n3 sea", wanted.vector), bm25=WORDS, dense=VECTORS)
-    best = answer.hits[0]
-    assert best.unit == wanted.unit and best.ranks == {"bm25": 1, "dense": 1}
-    assert best.scores["rrf"] == pytest.approx(2 / 61)
-    assert best.scores["dense"] == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("how", ["max", "sum", "first"])
-def test_documents_are_ranked_by_their_units(filled: ElasticStore, how: Any) -> None:
-    units, parents = WORDS, WORDS.model_copy(update={"parents": how})
-    (found,) = rank_all(filled, [Query("sea ice")], {"units": units})
-    assert isinstance(found, dict) and len(found["units"]) == units.depth
-    scores: dict[str, float] = {}
-    for rank, (key, score) in enumerate(found["units"], 1):
-        id_ = document_of(key)
-        if how == "sum":
-            scores[id_] = scores.get(id_, 0) + 1 / rank
-        else:
-            scores.setdefault(id_, score if how == "max" else 1 / rank)
-    hits = search(filled, Query("sea ice"), bm25=parents).hits
-    best = sorted(scores.items(), key=lambda item: -item[1])
-    assert [(hit.document.id, hit.unit) for hit in hits] == [(id_, None) for id_, _ in best[: len(hits)]]
-    assert [hit.score for hit in hits] == pytest.approx([score for _, score in best[: len(hits)]])
-    fused = search(filled, Query("sea ice"), units=parents, whole=Bm25())
-    assert {"units", "whole"} == set(fused.hits[0].scores) - {"rrf"}
-
-
-def test_each_query_has_its_scope(filled: ElasticStore) -> None:
-    scopes = ((Filter("_id", "=", "d#19"),), (Filter("group", "=", "g1"), Filter("_id", "!=", "d#1")), ())
-    queries = [Query("sea", filters=scope) for scope in scopes]
-    for retriever in (WORDS, Bm25()):
-        one, group, every = rank_all(filled, queries, {"bm25": retriever}, filters=[Filter("group", "!=", "g2")])
-        assert isinstance(one, dict) and isinstance(group, dict) and isinstance(every, dict)
-        name = document_of if retriever is WORDS else str
-        ids = [{name(key) for key, _ in some["bm25"]} for some in (one, group, every)]
-        assert ids[0] == {"d#19"}
-        assert ids[1] and all(id_.endswith("1") and id_ != "d#1" for id_ in ids[1])
-        assert ids[2] and not any(id_.endswith("2") for id_ in ids[2])
-
-
 def test_a_scope_holds_inside_the_fusion_of_the_server(filled: ElasticStore) -> None:
     for details in (True, False):
         (answer,) = answer_all(
@@ -183,44 +131,12 @@ def test_a_scope_holds_inside_the_fusion_of_the_server(filled: ElasticStore) -> 
         assert isinstance(answer, Ranking) and [hit.document.id for hit in answer.hits] == ["d#19"]
 
 
-def test_units_by_key(filled: ElasticStore) -> None:
-    keys = ["d#7#3", "d#7#99", "d#7#x", "nowhere#0", "d#8#0"]
-    assert filled.get_units("sentence", keys) == {
-        "d#7#3": entry(7).units["sentence"][3].unit,
-        "d#8#0": entry(8).units["sentence"][0].unit,
-    }
-    with pytest.raises(NotFound, match="paragraph"):
-        filled.get_units("paragraph", keys)
-
-
-def test_what_is_not_there_is_named(filled: ElasticStore) -> None:
-    for retriever, said in ((Bm25(units="paragraph"), "paragraph"), (Dense(units="long-window"), "vectors")):
-        with pytest.raises(NotFound, match=said):
-            answer_all(filled, [Query("sea")], {"one": retriever}, k=5)
-    with pytest.raises(UsageError, match="rank different things"):
-        rank_all(filled, [Query("sea")], {"units": WORDS, "whole": Bm25()})
-    with pytest.raises(InvalidData, match="3 dimensions"):
-        rank_all(filled, [Query("", vectors(1, 1)[0][:3])], {"dense": VECTORS})
-
-
 @pytest.mark.parametrize("server", SERVERS.values())
-def test_units_come_and_go_with_their_documents(
-    server: str, elasticsearch_index: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_book_of_many_units(server: str, elasticsearch_index: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(server)
     with ElasticStore(Connection(url), elasticsearch_index) as store:
         fill(store, Layout(), [Entry(entry(7).document, "0")])
-        with pytest.raises(NotFound):
-            rank_all(store, [Query("sea")], {"bm25": WORDS})
-        fill(store, LAYOUT, [entry(7), entry(8)])
-        assert [hit.document.id for hit in search(store, Query("u7n3"), bm25=WORDS).hits] == ["d#7"]
-        fewer = Entry(entry(7).document, "2", units={"sentence": entry(7).units["sentence"][:2]})
-        store.upsert([fewer])
-        assert store.delete(["d#8"]) == 1
-        store.publish()
-        assert search(store, Query("u7n3"), bm25=WORDS).hits == ()
-        assert search(store, Query("u8n0"), bm25=WORDS).hits == ()
-        assert search(store, Query("u7n1"), bm25=WORDS).hits[0].unit == entry(7).units["sentence"][1].unit
+        store.prepare(LAYOUT)
         many = tuple(UnitEntry(Unit("long-window", number, 0, 0, "reef")) for number in range(20_000))
         write(store, [Entry(Document("book", "", "A book"), "1", units={"long-window": many})])
         (found,) = rank_all(store, [Query("reef")], {"bm25": Bm25(units="long-window", depth=10_000)})
