@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -180,7 +179,11 @@ def _send(
         client.again(path, attempt, stopped, slow=True)
     except (ApiError, TransportError, Busy) as error:
         if isinstance(error, ApiError) and error.meta.status == 413:
-            _halve(left, outcome, functools.partial(_send, client, into, stopped, before))
+            if len(left) == 1:
+                outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes at once"
+                return
+            for half in (left[: len(left) // 2], left[len(left) // 2 :]):
+                _send(client, into, stopped, before, half, outcome)
         elif isinstance(error, ApiError) and is_type(error.body, "index_not_found_exception"):
             raise Lost(f"the index {into.index} is not there any more") from error
         else:
@@ -217,13 +220,3 @@ def _settle(
         else:
             raise from_response(status, error, client.connection, index)
     return again, busy
-
-
-def _halve(left: Sequence[Operation], outcome: Outcome, send: Callable[[Sequence[Operation], Outcome], None]) -> None:
-    """After an answer of 413: the request in two, down to single documents."""
-    if len(left) == 1:
-        outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes in one request"
-        return
-    middle = len(left) // 2
-    for half in (left[:middle], left[middle:]):
-        send(half, outcome)

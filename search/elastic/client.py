@@ -318,11 +318,11 @@ def _tls(connection: Connection) -> dict[str, Any]:
     Raises NotFound for a missing file, UsageError for one that can't be used.
     """
     files = {
-        CERTIFICATES: connection.ca_certs,
-        "ELASTICSEARCH_CLIENT_CERT": connection.client_cert,
-        "ELASTICSEARCH_CLIENT_KEY": connection.client_key,
+        "ca_certs": (CERTIFICATES, connection.ca_certs),
+        "client_cert": ("ELASTICSEARCH_CLIENT_CERT", connection.client_cert),
+        "client_key": ("ELASTICSEARCH_CLIENT_KEY", connection.client_key),
     }
-    for variable, file in files.items():
+    for variable, file in files.values():
         if file is not None and not file.is_file():
             raise NotFound(f"{variable} names {file}, which does not exist")
     context = ssl.create_default_context()
@@ -339,12 +339,7 @@ def _tls(connection: Connection) -> dict[str, Any]:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return {"ssl_assert_fingerprint": connection.ca_fingerprint, "ssl_context": context, "ssl_show_warn": False}
     options: dict[str, Any] = {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
-    named = {
-        "ca_certs": connection.ca_certs,
-        "client_cert": connection.client_cert,
-        "client_key": connection.client_key,
-    }
-    return options | {name: str(file) for name, file in named.items() if file is not None}
+    return options | {name: str(file) for name, (_, file) in files.items() if file is not None}
 
 
 def _error(state: tenacity.RetryCallState) -> BaseException | None:

@@ -176,15 +176,6 @@ def _block_remedy(reason: str, index: str | None) -> str:
     )
 
 
-def may_not_create(error: Denied, store: str, whole: bool) -> Denied:
-    """Whoever may write to a store need not be allowed to make it. `whole` is false of a companion."""
-    asked = f"ccheck index create --store {store}" if whole else "the same command"
-    return Denied(
-        f"there is no {store}, and this key or user lacks the privilege to create it. Ask an administrator to run "
-        f"{asked} ({error})"
-    )
-
-
 def part_error(part: Mapping[str, Any], connection: Connection, index: str | None) -> CcheckError:
     """The error of one part of an answer, which can be without a status."""
     kind, _ = reason_of(part)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from more_itertools import chunked
+
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile, profile_of
 from ...core.types import Scalar, Value
+from ..filters import PUBLISHED, Kind
+from .client import Client
 
 if TYPE_CHECKING:
     from ...core.settings import Settings
@@ -23,6 +28,16 @@ SEMANTIC: Final = "semantic_text"
 VECTOR_TYPES: Final = ("dense_vector", "sparse_vector", "rank_vectors")
 CONFLICT: Final = "conflict"
 """In place of a type: the indices behind an alias have several."""
+COUNTED_AT_ONCE = 200
+_METADATA: Final = "metadata."
+_AS_NUMBER: Final = ".as_number"
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(NUMBERS, "numbers"),
+    **dict.fromkeys(("keyword", "constant_keyword", "wildcard", "version", "ip"), "text"),
+    **dict.fromkeys(("text", "match_only_text"), "words"),
+    **dict.fromkeys(("date", "date_nanos"), "dates"),
+    "boolean": "booleans",
+}
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
 
@@ -192,3 +207,60 @@ def words_of(text: str) -> str:
 
 def text_of(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+# -- what filters can compare
+
+
+def field_kinds(client: Client, name: str, index: Index) -> dict[str, Kind]:
+    """See `Store.fields`. Which fields are empty the server knows without looking at documents."""
+    asked = {"fields": "*", "include_empty_fields": False, "filters": "-metadata"}
+    types: Mapping[str, Mapping[str, Any]] = client.on_index("GET", name, "_field_caps", params=asked)["fields"]
+    return dict(_made_here(client, name, types) if index.made_here else _found(index, types))
+
+
+def _made_here(client: Client, name: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Kind]]:
+    """Every field of metadata is a keyword, with its number beside it if it is one."""
+    if any(one == PUBLISHED or one.startswith(f"{PUBLISHED}.") for one in types):
+        yield PUBLISHED, "dates"
+    own = [one for one in types if one.startswith(_METADATA) and "keyword" in types[one]]
+    numeric = [one for one in own if "double" in types.get(one + _AS_NUMBER, {})]
+    with_text = _with_text(client, name, numeric)
+    for one in own:
+        if one == _METADATA + PUBLISHED:
+            continue  # filters mean the document's own date by this name
+        kind: Kind = "text" if one not in numeric else "either" if one in with_text else "numbers"
+        yield one.removeprefix(_METADATA), kind
+
+
+def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
+    """Those fields with numbers in which a document has something else."""
+    found: set[str] = set()
+    for some in chunked(fields, COUNTED_AT_ONCE):
+        others = {
+            str(place): {
+                "bool": {
+                    "filter": [{"exists": {"field": one}}],
+                    "must_not": [{"range": {one + _AS_NUMBER: {"gte": -sys.float_info.max}}}],
+                }
+            }
+            for place, one in enumerate(some)
+        }
+        body = {"size": 0, "track_total_hits": False, "aggs": {"others": {"filters": {"filters": others}}}}
+        answer = client.search(name, body)
+        buckets = answer["aggregations"]["others"]["buckets"]
+        found |= {some[int(place)] for place, bucket in buckets.items() if bucket["doc_count"]}
+    return found
+
+
+def _found(index: Index, types: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Kind]]:
+    if index.published in types:
+        yield PUBLISHED, "dates"
+    for one, known in index.fields.items():
+        if one == PUBLISHED == index.published or one not in types:
+            continue
+        kinds = {_KINDS.get(type_, "other") for type_ in types[one]}
+        kind: Kind = kinds.pop() if len(kinds) == 1 else "mixed"
+        if kind == "words" and known.keyword is not None:
+            kind = "text"
+        yield one, "nested" if known.nested else kind

@@ -24,12 +24,11 @@ from ..answering import searched_units
 from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..store import Ranks, Search, StoreInfo
-from . import bound, bulk, ingested, mappings, nested, ownership, reading, schema, units
+from . import bound, bulk, ingested, mappings, ownership, reading, schema, units
 from .client import Client, path_of
-from .comparable import field_kinds
 from .connection import Connection
-from .errors import AlreadyExists, Denied, may_not_create
-from .fields import Index
+from .errors import AlreadyExists, Denied
+from .fields import Index, field_kinds
 from .found import sampler
 from .papers import with_ids, with_papers
 from .queries import Body, check, filter_bodies
@@ -305,7 +304,7 @@ class ElasticStore(Closing):
         return {id_: one for (_, id_), one in reading.found_by_id(self.client, self.index, index, ids).items()}
 
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
-        return nested.with_passages(self.client, self.index, self._index(), queries, hits)
+        return units.with_passages(self.client, self.index, self._index(), queries, hits)
 
     # -- inside
 
@@ -384,7 +383,12 @@ class ElasticStore(Closing):
         except AlreadyExists:  # another process was faster, or the alias was taken away
             tries = CREATED_TRIES
         except Denied as error:
-            raise may_not_create(error, self.name, self._whole) from error
+            # Whoever may write to a store need not be allowed to make it.
+            asked = f"ccheck index create --store {self.name}" if self._whole else "the same command"
+            raise Denied(
+                f"there is no {self.name}, and this key or user lacks the privilege to create it. Ask an administrator "
+                f"to run {asked} ({error})"
+            ) from error
         known = self._load()
         while known is None and (tries := tries - 1):
             time.sleep(CREATED_PAUSE)

@@ -107,11 +107,6 @@ class Node:
             self._written_before = log.tell()
 
     @property
-    def process(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def runs(self) -> bool:
         return self._process is not None
 
