@@ -38,17 +38,12 @@ def sent_ids(body: bytes) -> list[str]:
 # -- writing
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_busy_server_is_asked_again(stub: Stub, store: ElasticStore, status: int) -> None:
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [(status, {"error": "busy"}), (status, {}), stored]
+@pytest.mark.parametrize("busy", [*[(status, {"error": "busy"}) for status in (429, 502, 503, 504)], None])
+def test_a_busy_server_is_asked_again(stub: Stub, store: ElasticStore, busy: Answer) -> None:
+    """Also after a lost connection."""
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [busy, busy, stored]
     assert store.upsert(entries(3)) == {}
     assert [sent_ids(body) for body in stub.bodies(f"/{WRITES}/_bulk")] == [["d0", "d1", "d2"]] * 3
-
-
-def test_a_lost_connection_is_made_again(stub: Stub, store: ElasticStore) -> None:
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [None, None, stored]
-    assert store.upsert(entries(2)) == {}
-    assert len(stub.bodies(f"/{WRITES}/_bulk")) == 3
 
 
 def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> None:

@@ -344,21 +344,9 @@ def test_what_cannot_have_a_companion_is_refused(client: httpx.Client, theirs: J
         open_source(store)
 
 
-def test_the_rate_is_an_upper_limit(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[int] = []
-    target_write = Beside.write
-    monkeypatch.setattr(
-        Beside, "write", lambda self, entries: written.append(len(entries)) or target_write(self, entries)
-    )
-    report = beside(theirs, rate=20).run()
-    assert sum(written) == report.made == 4 and report.seconds > 0
-    monkeypatch.setattr("ccheck.search.elastic.changes.AT_ONCE", 1)
-    Companion(theirs).drop()
-    written.clear()
-    slow = beside(theirs, rate=4)
-    report = slow.run()
-    # The first goes at once, each other a quarter of a second after the one before.
-    assert written == [4] or report.seconds >= 0.25 * (len(written) - 1)
+def test_the_rate_is_an_upper_limit(theirs: JoinedStore) -> None:
+    report = beside(theirs, rate=2).run()
+    assert report.made == 4 and report.seconds >= 1  # the first two at once, the others a second later
 
 
 # -- in place

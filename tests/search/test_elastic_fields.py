@@ -15,7 +15,17 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import DIMENSIONS, assert_equal_but_for_ties, filled, ids, node_store, vector_of  # noqa: F401
+from elastic_indices import (  # noqa: F401 (fixtures)
+    DIMENSIONS,
+    assert_equal_but_for_ties,
+    filled,
+    ids,
+    make,
+    node_client,
+    node_store,
+    put,
+    vector_of,
+)
 from filling import fill, write
 from searching import answer_all, rank_all
 from stores import SERVERS
@@ -360,7 +370,7 @@ def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) ->
 
 
 @pytest.fixture
-def foreign(elasticsearch_url: str, elasticsearch_index: str) -> ElasticStore:
+def foreign(client: httpx.Client, store: ElasticStore) -> ElasticStore:
     """Two indices of others behind one alias, both with a document p0."""
     vectors = {
         name: {"type": "dense_vector", "dims": dims, "similarity": "cosine"}
@@ -369,22 +379,19 @@ def foreign(elasticsearch_url: str, elasticsearch_index: str) -> ElasticStore:
     parts = {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4, "similarity": "cosine"}}}
     properties = {"headline": {"type": "text"}, "body": {"type": "text"}, **vectors, "parts": parts}
     papers = [("Sea level", "It rises."), ("Ice sheets", "They melt."), ("Tea", "A drink.")]
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        for number in (1, 2):
-            body = {"mappings": {"properties": properties}, "aliases": {elasticsearch_index: {}}}
-            client.put(f"/{elasticsearch_index}-{number}", json=body).raise_for_status()
-        for number, (title, text) in enumerate(papers):
-            paper = {
-                "headline": title,
-                "body": text,
-                "embedding": vector_of(title).tolist(),
-                "other": vector_of(text, 8).tolist(),
-                "parts": [{"vector": vector_of(f"{title} {part}", 4).tolist()} for part in range(2)],
-            }
-            for each in {1, 1 + (number == 0)}:
-                path = f"/{elasticsearch_index}-{each}/_doc/p{number}"
-                client.put(path, params={"refresh": "true"}, json=paper).raise_for_status()
-    return ElasticStore(Connection(elasticsearch_url), elasticsearch_index)
+    for number in (1, 2):
+        make(client, f"{store.index}-{number}", properties, aliases={store.index: {}})
+    for number, (title, text) in enumerate(papers):
+        paper = {
+            "headline": title,
+            "body": text,
+            "embedding": vector_of(title).tolist(),
+            "other": vector_of(text, 8).tolist(),
+            "parts": [{"vector": vector_of(f"{title} {part}", 4).tolist()} for part in range(2)],
+        }
+        for each in {1, 1 + (number == 0)}:
+            put(client, f"{store.index}-{each}", f"p{number}", paper)
+    return store
 
 
 def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -> None:
@@ -396,7 +403,6 @@ def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -
         rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
     with pytest.raises(InvalidData, match=r"16 dimensions.*have 8"):
         rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="other")})
-    foreign.close()
 
 
 @pytest.mark.parametrize(
@@ -406,4 +412,3 @@ def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -
 def test_what_an_index_of_others_does_not_have(foreign: ElasticStore, retriever: Retriever, said: str) -> None:
     with pytest.raises(NotFound, match=said):
         rank_all(foreign, [query_of("sea")], {retriever.kind: retriever})
-    foreign.close()

@@ -150,35 +150,35 @@ def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
 # -- several indices
 
 
-def test_indices_that_differ() -> None:
-    vector = {"v": Field("dense_vector", 3)}
-    same = unified({"a": {"t": TEXT, "n": Field("integer")}, "b": {"t": Field("match_only_text"), "n": Field("long")}})
-    assert (same["t"], same["n"]) == (TEXT, Field("integer"))
-    for one, other, said in (
-        ({"t": TEXT}, {"t": KEYWORD}, "t text in a, keyword in b"),
-        (vector, {"v": Field("dense_vector", 4)}, "v dense_vector of 3 dimensions in a, dense_vector of 4"),
-        (vector, {"v": Field("dense_vector", 3, "l2_norm")}, "(l2_norm) in b"),
-        ({"t": TEXT}, {"t": Field("text", nested=True)}, "nested text in b"),
-    ):
-        for first, second in ((one, other), (other, one)):
-            (found,) = unified({"a": first, "b": second}).values()
-            assert found.type == CONFLICT
-        (found,) = unified({"a": one, "b": other}).values()
-        assert all(word in f"{next(iter(one))} {found.why}" for word in said.split())
-    three = unified({"a": {"t": TEXT}, "b": {"t": KEYWORD}, "c": {"t": TEXT}})
-    assert three["t"].type == CONFLICT and "text in c" in three["t"].why
-    closed = unified({"a": {"t": TEXT}, "b": {"t": Field("text", indexed=False)}})
-    assert not closed["t"].indexed
-    for one, other in ((TEXT, Field("text", in_source=False)), (Field("text", in_source=False), TEXT)):
-        assert not unified({"a": {"t": one}, "b": {"t": other}})["t"].in_source
-    raw = Field("text", keyword="t.raw")
-    assert unified({"a": {"t": raw}, "b": {"t": Field("text", keyword="t.exact")}})["t"].keyword is None
-    assert unified({"a": {"t": raw}, "b": {"t": raw}})["t"].keyword == "t.raw"
+VECTOR, RAW = Field("dense_vector", 3), Field("text", keyword="t.raw")
 
 
-def test_a_field_that_no_document_has_needs_no_notice() -> None:
-    found = chosen({"abstract": TEXT, "body": TEXT}, {"body": [PROSE]})
-    assert found.left_out["abstract"] == "no document has it" and found.notices == ()
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (TEXT, KEYWORD, "it is text in a, keyword in b"),
+        (
+            VECTOR,
+            Field("dense_vector", 4),
+            "it is dense_vector of 3 dimensions in a, dense_vector of 4 dimensions in b",
+        ),
+        (VECTOR, Field("dense_vector", 3, "l2_norm"), "dense_vector of 3 dimensions (l2_norm) in b"),
+        (TEXT, Field("text", nested=True), "nested text in b"),
+        # What one of them lacks, both lack.
+        (TEXT, Field("match_only_text"), TEXT),
+        (Field("integer"), Field("long"), Field("integer")),
+        (TEXT, Field("text", indexed=False), Field("text", indexed=False)),
+        (TEXT, Field("text", in_source=False), Field("text", in_source=False)),
+        (RAW, Field("text", keyword="t.exact"), TEXT),
+        (RAW, RAW, RAW),
+    ],
+)
+def test_indices_that_differ(one: Field, other: Field, said: Any) -> None:
+    (found,) = unified({"a": {"t": one}, "b": {"t": other}, "c": {"t": one}}).values()
+    if isinstance(said, str):
+        assert found.type == CONFLICT and said in found.why and " in c" in found.why
+    else:
+        assert found == said
 
 
 def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore) -> None:
@@ -317,15 +317,6 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         info = store.info()
         assert info is not None and (info.semantic, info.words, info.dimensions) == (("content",), words, None)
         assert "content" in info.details["semantic fields"]
-
-
-def test_documents_are_looked_at_once_for_a_mapping(stub: Stub) -> None:
-    semantic(stub, {"body": {"type": "text"}}, {"body": PROSE})
-    with ElasticStore(Connection(stub.url), "papers") as store:
-        for _ in range(2):
-            store._known = None
-            store.get(["p"])
-    assert len(stub.bodies("/papers/_msearch")) == 1
 
 
 def test_an_error_while_looking_is_an_error(stub: Stub) -> None:

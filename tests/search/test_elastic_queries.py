@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from elastic_indices import make, put
 from elastic_stub import WORDS, WRITES, Stub, mapping, searched
 from searching import rank_all
 
@@ -130,14 +131,12 @@ def test_how_far_a_knn_search_looks(dense: Dense, k: int, candidates: int) -> No
 @pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
 def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_index: str, similarity: str) -> None:
     angles = {"near": 0.1, "right": math.pi / 2, "far": 2.5}
+    flat = vector(similarity) | {"index_options": {"type": "flat"}}
     with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        properties = {"body": {"type": "text"}, "vector": vector(similarity) | {"index_options": {"type": "flat"}}}
-        made = {"mappings": {"properties": properties}}
-        client.put(f"/{elasticsearch_index}", json=made).raise_for_status()
+        make(client, elasticsearch_index, {"body": {"type": "text"}, "vector": flat})
         for id_, angle in angles.items():
             source = {"body": PROSE, "vector": [math.cos(angle), math.sin(angle)]}
-            put = client.put(f"/{elasticsearch_index}/_doc/{id_}", params={"refresh": "true"}, json=source)
-            put.raise_for_status()
+            put(client, elasticsearch_index, id_, source)
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
         (found,) = rank_all(store, [Query("", np.array([1, 0], np.float32))], {"dense": Dense()})
     assert not isinstance(found, CcheckError)

@@ -264,16 +264,3 @@ def test_an_error_of_one_document_is_an_error(
             read(["a", "b"])
     stub.answers["POST", "/papers/_mget"] = [(200, {"docs": [there, {"_id": "b", "found": False}]})]
     assert asked.digests(["a", "b"]) == {"a": "1"} and asked.get(["a", "b"]).keys() == {"a"}
-
-
-def test_everything_is_asked_by_the_name_of_the_store(stub: Stub, asked: ElasticStore) -> None:
-    """A key can have its privileges on the alias alone."""
-    found = {"status": 200, "hits": {"hits": [hit("a")]}}
-    stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
-    stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a", _source={"text": "The sea."})]}})]
-    stub.answers["POST", "/papers/_mget"] = [(200, {"docs": []})]
-    (ranking,) = answer_all(asked, [Query("sea")], TWICE, OWN, k=3)
-    assert ids(ranking) == ["a"]
-    asked.get(["a"])
-    asked.digests(["a"])
-    assert {one.path.split("/")[1] for one in stub.seen} == {"papers"}

@@ -61,17 +61,6 @@ def started(claims: Path, store: str, **settings: str) -> subprocess.Popen[bytes
     return running
 
 
-def test_a_batch_waits_for_a_node_that_restarts(node: Node, store: str, claims: Path) -> None:
-    running = started(claims, store)
-    node.stop()
-    node.start()
-    out, err = running.communicate(timeout=300)
-    answers = [json.loads(line) for line in out.splitlines()]
-    assert running.returncode == 0, err
-    assert [one["claim"]["id"] for one in answers] == [f"c{n}" for n in range(1, COUNT)]
-    assert all(one["evidence"] and "error" not in one for one in answers)
-
-
 def test_what_could_not_be_asked_is_said_and_asked_later(node: Node, store: str, claims: Path, tmp_path: Path) -> None:
     running = started(claims, store, CCHECK_ELASTICSEARCH_RETRY_SECONDS="2")
     node.stop()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import (  # noqa: F401 (node_store is a fixture)
+from elastic_indices import (  # noqa: F401 (fixtures)
     CHUNKING,
     DIMENSIONS,
     LAYOUT,
@@ -20,7 +20,10 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
     entry,
     filled,
     ids,
+    make,
+    node_client,
     node_store,
+    put,
     vector_of,
 )
 from elasticsearch_nodes import start_node
@@ -30,7 +33,6 @@ from stores import SERVERS
 
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS
-from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Query, Ranking
 from ccheck.search import Filter, before, parse_filter
@@ -186,9 +188,8 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
 
 
 @pytest.fixture
-def foreign(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.Client]:
+def foreign(client: httpx.Client, store: ElasticStore) -> None:
     """An index as others make them: two shards, behind an alias with a second one."""
-    name = elasticsearch_index
     keyword = {"type": "text", "fields": {"raw": {"type": "keyword"}}}
     properties = {
         "headline": {"type": "text"},
@@ -208,23 +209,15 @@ def foreign(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.
          "authors": {"name": "C"}, "embedding": "ice"},
         {"headline": "Tea", "abstract": "A sea of tea.", "journal": "Science"},
     ]  # fmt: skip
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        for number in (1, 2):
-            body = {
-                "settings": {"number_of_shards": number},
-                "mappings": {"properties": properties},
-                "aliases": {name: {}},
-            }
-            client.put(f"/{name}-{number}", json=body).raise_for_status()
-        for number, paper in enumerate(papers):
-            if "embedding" in paper:
-                paper["embedding"] = vector_of(str(paper["embedding"])).tolist()
-            url = f"/{name}-{1 + number % 2}/_doc/p{number}"
-            client.put(url, params={"refresh": "true"}, json=paper).raise_for_status()
-        yield client
+    for number in (1, 2):
+        shards = {"number_of_shards": number}
+        make(client, f"{store.index}-{number}", properties, settings=shards, aliases={store.index: {}})
+    for number, paper in enumerate(papers):
+        vector = {"embedding": vector_of(str(paper["embedding"])).tolist()} if "embedding" in paper else {}
+        put(client, f"{store.index}-{1 + number % 2}", f"p{number}", paper | vector)
 
 
-def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: httpx.Client) -> None:
+def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: None) -> None:
     ranking = search(store, Query("rising sea", vector_of("sea")), BOTH)
     assert set(ids(ranking)) == {"p0", "p1", "p2"} and ids(ranking)[0] == "p0"
     first = ranking.hits[0]
@@ -263,34 +256,19 @@ def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: h
         ("nothing!=1", {"p0", "p1", "p2"}),
     ],
 )
-def test_filters_on_an_index_of_others(
-    store: ElasticStore, foreign: httpx.Client, condition: str, expected: set[str]
-) -> None:
+def test_filters_on_an_index_of_others(store: ElasticStore, foreign: None, condition: str, expected: set[str]) -> None:
     for retrievers in ({"bm25": Bm25()}, BOTH):
         ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
         assert set(ids(ranking)) == expected
 
 
-def test_dates_of_an_index_of_others(store: ElasticStore, foreign: httpx.Client) -> None:
+def test_dates_of_an_index_of_others(store: ElasticStore, foreign: None) -> None:
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[before("2012-01-01")])) == ["p0"]
     with pytest.raises(UsageError, match="which only = and != can compare"):
         answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
 
 
-def test_fields_of_an_index_of_others_can_be_named(
-    foreign: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
-    names = StoreProfile(title="journal", text=("abstract",))
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index, names) as store:
-        document = store.get(["p0"])["p0"]
-        assert (document.title, document.text) == ("Nature Food", "It rises.")
-        assert ids(search(store, Query("20 cm"), {"bm25": Bm25()})) == []
-    wrong = ElasticStore(Connection(elasticsearch_url), elasticsearch_index, StoreProfile(text=("txt",)))
-    with wrong as store, pytest.raises(InvalidData, match=r"no field 'txt'. Its text fields are .*abstract"):
-        store.get(["p0"])
-
-
-def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: httpx.Client) -> None:
+def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: None) -> None:
     for change in (
         lambda: store.prepare(LAYOUT),
         lambda: store.upsert([entry("a")]),
