@@ -50,13 +50,6 @@ class StoreProfile(BaseModel):
     def _weigh(cls, value: str | tuple[str, ...] | None) -> object:
         return check_weights(value)
 
-
-def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-    """The same field or fields. Raises ValueError for one with a weight that is not one."""
-    for one in (fields,) if isinstance(fields, str) else fields or ():
-        weighted(one)
-    return fields
-
     @property
     def weights(self) -> dict[str, float]:
         """The weights of the fields of words."""
@@ -66,6 +59,13 @@ def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...]
         """The same with the bare names of its fields."""
         text = None if self.text is None else tuple(weighted(name)[0] for name in self.text)
         return self.model_copy(update={"title": weighted(self.title)[0] if self.title else None, "text": text})
+
+
+def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    """The same field or fields. Raises ValueError for one with a weight that is not one."""
+    for one in (fields,) if isinstance(fields, str) else fields or ():
+        weighted(one)
+    return fields
 
 
 def weighted(field: str) -> tuple[str, float]:

@@ -19,7 +19,7 @@ from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import with_passages
 from ..ingest.entries import EntryMaker
 from ..search import open_elastic_store
-from ..search.elastic import ElasticStore, bulk, moving, schema
+from ..search.elastic import ElasticStore, bulk, fields, moving
 from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
 from .checker import Checker
@@ -196,7 +196,7 @@ def _operations(
         def remade(written: Sequence[Written]) -> Iterator[bulk.Operation]:
             stored = [(one, one.source or {}) for one in written]
             ours = [(one.id, held) for one, held in stored if "digest" in held]
-            documents = [schema.document(source.index, id_, held) for id_, held in ours]
+            documents = [fields.document(source.index, id_, held) for id_, held in ours]
             digests = [digest(document, key) for document in documents]
             kept = layout.additional is not None
             texts = [tuple(held.get("additional", ())) if kept else () for _, held in ours]

@@ -16,9 +16,8 @@ from .changes import Shard, Written
 from .client import Client
 from .companion import SEVERAL, Companion, JoinedStore, may_have_one
 from .errors import Denied
-from .fields import Index
+from .fields import Index, document
 from .reading import hits_by_id
-from .schema import document
 
 COPIES = 5
 """How many documents of one id are looked for, to name their indices."""

@@ -12,7 +12,7 @@ from more_itertools import chunked
 
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile, profile_of
-from ...core.types import Scalar, Value
+from ...core.types import Document, Scalar, Value
 from ..filters import PUBLISHED, Kind
 from .client import Client
 
@@ -38,6 +38,8 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("date", "date_nanos"), "dates"),
     "boolean": "booleans",
 }
+DIGEST_IN_PLACE = "ccheck.digest"
+"""What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
 
@@ -207,6 +209,40 @@ def words_of(text: str) -> str:
 
 def text_of(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
+    """A document from its `_source`."""
+    if index.made_here:
+        # Somebody else can have written it, with any value that the mapping takes.
+        metadata, published = source.get("metadata"), source.get("published")
+        return Document(
+            id_,
+            text_of(source.get("title")),
+            text_of(source.get("text")),
+            flatten(metadata) if isinstance(metadata, dict) else {},
+            published[:10] if isinstance(published, str) else None,
+        )
+    values = flatten(source)
+    title = text_of(values.pop(_path(index, index.title), None)) if index.title else ""
+    texts = [values.pop(_path(index, name), None) or values.pop(f"{name}.text", None) for name in index.text]
+    # A list is one text, except of nested documents, which are passages.
+    parts = [
+        "\n\n".join(map(str, value)) if isinstance(value, list) and index.fields[name].nested else text_of(value)
+        for name, value in zip(index.text, texts, strict=True)
+    ]
+    # A copy of a text, such as the one that the server itself embeds, is neither read twice nor metadata.
+    different = {words_of(part): part for part in reversed(parts) if part}
+    text = "\n\n".join(reversed(different.values()))
+    values = {name: value for name, value in values.items() if words_of(text_of(value)) not in different}
+    values.pop(DIGEST_IN_PLACE, None)
+    published = values.get(index.published) if index.published else None
+    return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
+
+
+def _path(index: Index, name: str) -> str:
+    """Where a field's value is in `_source`."""
+    return index.fields[name].of or name
 
 
 # -- what filters can compare

@@ -1,4 +1,4 @@
-"""An index that ccheck did not make: which of its fields are searched and shown, and why the others are not."""
+"""The structure of an index. If ccheck did not make it: which fields are searched and shown, and why others are not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...core.errors import InvalidData
+from ...core.layout import MAIN_VECTORS, Layout
 from ...core.profiles import StoreProfile
 from .client import Client
 from .fields import (
@@ -18,10 +19,12 @@ from .fields import (
     Field,
     Index,
     by_last_part,
+    fields_of,
     flatten,
     text_of,
     words_of,
 )
+from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
 TITLES = ("title", "headline", "name", "paper_title", "article_title", "doc_title", "subject")
 TEXTS = (
@@ -35,6 +38,8 @@ SAMPLED: Final = 10
 """How many documents of a field are read to learn what it holds."""
 MOST_SAMPLED: Final = 100
 """How many fields are sampled so."""
+WORDS = ("title", "text", "content")
+"""The fields of words of every index that ccheck made."""
 LEAST_WORDS, SHARE = 2.0, 0.25
 """A field that nobody named is a text where its values have more words than an identifier, on average, and at least a
 share of those that the wordiest field has."""
@@ -57,6 +62,70 @@ class Sample:
 
 
 Sampling = Callable[[Mapping[str, Field]], Mapping[str, Sample]]
+
+
+def read_index(name: str, mappings: Mapping[str, Any], names: StoreProfile, where: str, sampling: Sampling) -> Index:
+    """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
+
+    `sampling` looks at documents of an index that ccheck did not make. Raises InvalidData for an index of a later
+    ccheck, for an alias that mixes ccheck's indices with others, and if nothing can be searched.
+    """
+    concrete = tuple(sorted(mappings))
+    metas = [mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete]
+    is_alias = name not in mappings
+    fields = unified({index: fields_of(mappings[index]["mappings"]) for index in concrete})
+    ours = {
+        index: meta for index, meta in zip(concrete, metas, strict=True) if isinstance(meta, dict) and "format" in meta
+    }
+    if ours and len(concrete) > 1:
+        raise InvalidData(
+            f"{where} stands for {len(concrete)} indices ({', '.join(concrete)}), and ccheck made "
+            f"{', '.join(ours)}: a store is one index. A rollover adds an index, for example. Remove the others from "
+            "the alias (POST _aliases), or name one index with --store"
+        )
+    if ours:
+        return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)
+    return replace(choose(fields, names, sampling, where), concrete=concrete, is_alias=is_alias)
+
+
+def _made_here(
+    concrete: tuple[str, ...], is_alias: bool, meta: Mapping[str, Any], fields: Mapping[str, Field], where: str
+) -> Index:
+    try:
+        layout = Layout.from_dict(meta["layout"]) if meta.get("layout") else Layout()
+        readable = int(meta["format"]) <= FORMAT
+    except (AttributeError, KeyError, TypeError, ValueError):
+        readable = False
+    if not readable:
+        raise InvalidData(
+            f"{where} has a format that this version of ccheck can't read. ccheck {meta.get('version')} made it. "
+            "Upgrade ccheck"
+        )
+    vectors = {name: f"{name}.vector" for name in layout.dense}
+    named = [*vectors.values(), *(f"{UNITS}.{name}.vector" for name, one in layout.units.items() if one.embedding)]
+    if lacking := [name for name in (*WORDS, *named) if name not in fields]:
+        raise InvalidData(
+            f"the mapping of {where} has no {', '.join(lacking)}. If a role of your key hides fields (field_security), "
+            "let it show them. If the index was copied, copy its whole mapping. Otherwise, delete it and ingest again"
+        )
+    additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None else {}
+    return Index(
+        name=where,
+        concrete=concrete,
+        is_alias=is_alias,
+        made_here=True,
+        layout=layout,
+        meta=meta,
+        fields=fields,
+        title="title",
+        text=("text",),
+        searched={"content": ("content",), "title": ("title",), "text": ("text",)} | additional,
+        vector=vectors.get(MAIN_VECTORS),
+        published="published.day",
+        vectors=vectors,
+        id=ID,
+        source={"includes": ["title", "text", "metadata", "published"]},
+    )
 
 
 def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:

@@ -13,7 +13,7 @@ from . import bound, bulk, changes, ingested
 from .bound import Bound
 from .changes import Written
 from .enrich import Page, Source, Target, Wrote
-from .schema import DIGEST_IN_PLACE
+from .fields import DIGEST_IN_PLACE
 
 OBJECT: Final = "ccheck"
 """The object that a document gets."""

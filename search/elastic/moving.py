@@ -17,12 +17,12 @@ from urllib.parse import quote
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
-from . import bound, bulk, changes, mappings, schema
+from . import bound, bulk, changes, mappings
 from .bound import Bound
 from .changes import Written
 from .client import Client
 from .fields import Index
-from .found import sampler
+from .found import read_index, sampler
 
 MOVE = "ccheck_move"
 """The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
@@ -66,7 +66,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             if not ours or not (in_use or (match is not None and match[1] == alias)):
                 continue
             where = f"{client.connection.name}/{name}"
-            index = schema.read_index(name, {name: one}, StoreProfile(), where, sampler(client, name))
+            index = read_index(name, {name: one}, StoreProfile(), where, sampler(client, name))
             found.append(Numbered(name, bound.found(name, one), index, in_use))
             move = meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:

@@ -15,8 +15,7 @@ from more_itertools import chunked
 from ...core.types import Document
 from .client import Client
 from .errors import part_error
-from .fields import TEXT_TYPES, Index
-from .schema import document
+from .fields import TEXT_TYPES, Index, document
 
 DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
 """How many hits one request may ask for, with and without what is stored of them. The second is the server's limit."""

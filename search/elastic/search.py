@@ -28,11 +28,10 @@ from .errors import (
     refuse_parts,
     translate,
 )
-from .fields import Index
+from .fields import Index, document
 from .papers import by_paper
 from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
 from .reading import Key, ids_read, key_of, public_id, shared_ids
-from .schema import document
 from .units import EXPECTED, INNER_HITS, granularity_of
 from .units import ranked as ranked_units
 

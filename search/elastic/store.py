@@ -24,12 +24,12 @@ from ..answering import searched_units
 from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..store import Ranks, Search, StoreInfo
-from . import bound, bulk, ingested, mappings, ownership, reading, schema, units
+from . import bound, bulk, ingested, mappings, ownership, reading, units
 from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
-from .fields import Index, field_kinds
-from .found import sampler
+from .fields import Index, document, field_kinds
+from .found import read_index, sampler
 from .papers import with_ids, with_papers
 from .queries import Body, check, filter_bodies
 from .search import Moved, NotNative, Searcher
@@ -197,7 +197,7 @@ class ElasticStore(Closing):
         if not index.made_here:
             return self.read(ids)
         found = reading.stored(self.client, self._where, ids, index.source)
-        return {id_: schema.document(index, id_, source) for id_, source in found}
+        return {id_: document(index, id_, source) for id_, source in found}
 
     # -- writing
 
@@ -329,7 +329,7 @@ class ElasticStore(Closing):
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self.client.understanding():
-            index = schema.read_index(self.index, found, self._named, self.name, sampler(self.client, self.index))
+            index = read_index(self.index, found, self._named, self.name, sampler(self.client, self.index))
             if not index.made_here:
                 index = with_ids(with_papers(self.client, self.index, index, self._named.group), self._named.id)
         # As long as the mapping stays, the same fields are searched, whichever documents come.

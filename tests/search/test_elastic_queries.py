@@ -23,10 +23,9 @@ from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.fields import Index
-from ccheck.search.elastic.found import Sample
+from ccheck.search.elastic.found import Sample, read_index
 from ccheck.search.elastic.ingested import KEPT, figures
 from ccheck.search.elastic.queries import retriever_body, rrf
-from ccheck.search.elastic.schema import read_index
 from ccheck.search.store import Search
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
