@@ -232,7 +232,9 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     vectors.sort(key=lambda name: name != names.vector)
     semantic.sort(key=lambda name: name != names.vector)
     published = next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None)
-    searched = {name: (how,) for name, how in searchable.items() if name in texts or name in text}
+    searched: dict[str, tuple[str, ...]] = {
+        name: (how,) for name, how in searchable.items() if name in texts or name in text
+    }
     searched["content"] = tuple(searchable[name] for name in words)
     searched["title"] = tuple(searchable[name] for name in words if name == title)
     searched["text"] = tuple(searchable[name] for name in words if name in text)
