@@ -6,15 +6,15 @@ hypothetical documents, whose embeddings are searched with (Gao et al., ACL 2023
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.analysis import clean
 from ..core.errors import CcheckError
 from ..core.stages import QueryText, RewritingStage
 from ..core.types import Usage
-from ..llm import Answer, Failure, LanguageModel, Prompt, Question, Refused, Reply, load_prompt, quoted
+from ..llm import Answer, Failure, LanguageModel, Question, Refused, Reply, load_prompt, quoted
 
 PROMPTS: dict[QueryText, tuple[str, ...]] = {"rewrite": ("claim",), "expand": ("claim",), "hyde": ("claim", "count")}
 """The prompts of this room, by the kind of text that they ask for, and the placeholders that each must have."""
@@ -70,29 +70,41 @@ class Papers(Reply):
     papers: list[Paper]
 
 
+Made: TypeAlias = Rewrite | Expansion | CorrectedExpansion | Papers
+
+
 def rewrite(
     claims: Sequence[str], kinds: Collection[QueryText], stage: RewritingStage, llm: LanguageModel
 ) -> list[Rewritten]:
     """The texts of those kinds for each claim, or why they could not be made. `claim` is none of them.
 
     Each kind is one question a claim; all are asked together. `expand` gives the claim and the sentences after it
-    (with the paper's prompts the corrected claim),
-    `hyde` a title, a line end and an abstract for each paper.
+    (with the paper's prompts the corrected claim), `hyde` a title, a line end and an abstract for each paper.
 
     Raises InvalidData or NotFound for prompts that can't be used, and, of a stage that is required, Refused where the
     server answers no question at all.
     """
-    wanted = [kind for kind in PROMPTS if kind in kinds]
     paper = stage.prompts == "paper"
+    shapes = {"rewrite": Rewrite, "expand": CorrectedExpansion if paper else Expansion, "hyde": Papers}
+    wanted = [kind for kind in PROMPTS if kind in kinds]
     prompts = {
         kind: load_prompt(__package__, f"paper-{kind}" if paper else kind, PROMPTS[kind], llm.prompts_dir)
         for kind in wanted
     }
-    answers = llm.ask_many(_questions(claims, prompts, stage.papers, paper))
+
+    def questions() -> Iterator[Question[Any]]:
+        for claim in claims:
+            values = {"claim": quoted(claim[:LONGEST_CLAIM]), "count": str(stage.papers)}
+            for kind in wanted:
+                messages = prompts[kind].messages(**{name: values[name] for name in PROMPTS[kind]})
+                tokens = _PAPER_TOKENS * stage.papers if kind == "hyde" else 0
+                yield Question(messages, shapes[kind], lambda reply: _texts("", reply, stage.papers), tokens)
+
+    answers = llm.ask_many(questions())
     made: list[Rewritten] = []
     try:
         for claim in claims:
-            made.append(_rewritten(claim, {kind: next(answers) for kind in wanted}))
+            made.append(_rewritten(claim, {kind: next(answers) for kind in wanted}, stage.papers))
     except Refused as error:
         if stage.required:
             raise
@@ -100,64 +112,36 @@ def rewrite(
     return made
 
 
-def _questions(
-    claims: Sequence[str], prompts: Mapping[QueryText, Prompt], papers: int, paper: bool
-) -> Iterator[Question[Any]]:
-    for claim in claims:
-        shown = quoted(claim[:LONGEST_CLAIM])
-        for kind, prompt in prompts.items():
-            if kind == "rewrite":
-                yield Question(prompt.messages(claim=shown), Rewrite, lambda reply: _check(reply.rewritten))
-            elif kind == "expand" and paper:
-                yield Question(prompt.messages(claim=shown), CorrectedExpansion, _check_corrected)
-            elif kind == "expand":
-                yield Question(prompt.messages(claim=shown), Expansion, lambda reply: _check(reply.sentences))
-            else:
-                messages = prompt.messages(claim=shown, count=str(papers))
-                yield Question(messages, Papers, _check_papers(papers), _PAPER_TOKENS * papers)
-
-
-def _rewritten(claim: str, answers: Mapping[QueryText, Answer[Any] | Failure]) -> Rewritten:
+def _rewritten(claim: str, answers: Mapping[QueryText, Answer[Made] | Failure], papers: int) -> Rewritten:
     texts: dict[QueryText, tuple[str, ...]] = {}
     usage = sum((answer.usage for answer in answers.values()), Usage())
     for kind, answer in answers.items():
         if isinstance(answer, Failure):
             return Rewritten({}, usage, answer.error)
-        reply = answer.value
-        if isinstance(reply, Rewrite):
-            texts[kind] = (_plain(reply.rewritten),)
-        elif isinstance(reply, Expansion):
-            texts[kind] = (f"{claim} {_plain(reply.sentences)}",)
-        elif isinstance(reply, CorrectedExpansion):
-            texts[kind] = (f"{_plain(reply.corrected)} {_plain(reply.sentences)}",)
-        else:
-            texts[kind] = tuple(f"{_plain(paper.title)}\n{_plain(paper.abstract)}" for paper in reply.papers)
+        texts[kind] = _texts(claim, answer.value, papers)
     return Rewritten(texts, usage)
 
 
-def _check_corrected(reply: CorrectedExpansion) -> None:
-    _check(reply.corrected, "corrected")
-    _check(reply.sentences, "sentences")
+def _texts(claim: str, reply: Made, papers: int) -> tuple[str, ...]:
+    """The texts that a reply has. Raises ValueError, in words for the model, for one that can't be used."""
+    if isinstance(reply, Rewrite):
+        return (_plain(reply.rewritten),)
+    if isinstance(reply, Expansion):
+        return (f"{claim} {_plain(reply.sentences)}",)
+    if isinstance(reply, CorrectedExpansion):
+        return (f"{_plain(reply.corrected, 'corrected')} {_plain(reply.sentences, 'sentences')}",)
+    if len(reply.papers) != papers:
+        raise ValueError(f"there are {len(reply.papers)} papers, but {papers} were asked for")
+    titles = [_plain(one.title, f"the title of paper {number}") for number, one in enumerate(reply.papers, 1)]
+    abstracts = [_plain(one.abstract, f"the abstract of paper {number}") for number, one in enumerate(reply.papers, 1)]
+    return tuple(map("\n".join, zip(titles, abstracts, strict=True)))
 
 
-def _check(text: str, what: str = "the text") -> None:
-    if not _plain(text):
+def _plain(text: str, what: str = "the text") -> str:
+    """On one line, without what no index takes. Raises ValueError if nothing is left, or if it is too long."""
+    plain = " ".join(clean(text).split())
+    if not plain:
         raise ValueError(f"{what} is empty")
     if len(text) > LONGEST:
         raise ValueError(f"{what} has {len(text):,} characters; the limit is {LONGEST:,}")
-
-
-def _check_papers(count: int) -> Callable[[Papers], None]:
-    def check(reply: Papers) -> None:
-        if len(reply.papers) != count:
-            raise ValueError(f"there are {len(reply.papers)} papers, but {count} were asked for")
-        for number, paper in enumerate(reply.papers, 1):
-            _check(paper.title, f"the title of paper {number}")
-            _check(paper.abstract, f"the abstract of paper {number}")
-
-    return check
-
-
-def _plain(text: str) -> str:
-    """On one line, without what no index takes."""
-    return " ".join(clean(text).split())
+    return plain

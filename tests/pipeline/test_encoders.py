@@ -190,13 +190,6 @@ def test_what_the_store_has_can_not_be_left_out(loaded: Runtime, splade: str, tm
         open_encoders(loaded, store(layout), gone)
 
 
-def test_stand_ins_are_named(loaded: Runtime, splade: str, tmp_path: Path) -> None:
-    wanted = recipe(tmp_path, MISSING.format(kind="sparse", required="true"), **{"nobody/tuned": splade})
-    encoders = open_encoders(loaded, None, wanted)
-    assert encoders.sparse is not None and encoders.sparse.spec.model == splade
-    assert encoders.notices == (f"{splade} stands in for nobody/tuned",)
-
-
 def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Runtime, tmp_path: Path) -> None:
     text = '[retrievers.a]\nkind = "bm25"\n[retrievers.bm25]\nrequired = {}\n'
     text += 'analysis = {{ subwords = "nobody/tokenizer" }}\n'

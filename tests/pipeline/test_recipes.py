@@ -360,14 +360,3 @@ def test_a_claim_that_nobody_rewrote_is_encoded_as_a_claim(recipe, llm_settings,
     assert not first.warnings and any("the search used the claim itself" in one for one in second.warnings)
     assert "Tide gauges\nSea level by tide gauges." in encoded["documents"]
     assert CLAIMS[1].text in encoded["queries"] and CLAIMS[1].text not in encoded["documents"]
-
-
-def test_stand_ins_are_named_in_every_result(settings: Settings, tmp_path: Path, splade: Path) -> None:
-    file = tmp_path / "sparse.toml"
-    file.write_text("[retrievers.bm25]\n[retrievers.sparse]\n[verdict]\nmethod = 'none'\n")
-    with Checker(settings, recipe=load_recipe(str(file), {"naver/splade-v3": str(splade)})) as checker:
-        result = checker.check(CLAIMS[0])
-    assert f"{splade} stands in for naver/splade-v3" in result.warnings
-    with Checker(settings, recipe=load_recipe(str(file))) as checker, pytest.raises(NotFound) as caught:
-        checker.plan()
-    assert "--replace naver/splade-v3=OTHER" in str(caught.value)

@@ -55,49 +55,59 @@ def test_what_occurs_is_the_verdict_where_stances_are_certain():
                 assert verdict.confidence is not None and 0 <= verdict.confidence <= 1
 
 
-def test_one_document_is_as_sure_as_itself():
-    assert said(Stance(S, DECISIVE)) == S
-    assert said(Stance(S, DECISIVE - 0.01)) == N
-    assert conclude(evidence(Stance(S, 0.7)), "test").confidence == 0.7
-    assert conclude(evidence(Stance(N, 0.7)), "test").confidence == 0.7
-    # The other side takes away.
-    alone, against = (conclude(evidence(Stance(S, 0.9), *more), "test") for more in ((), (Stance(R, 0.3),)))
-    assert against.label == S and against.confidence < alone.confidence
-    assert conclude(evidence(Stance(S, 0.9), Stance(R, 0.7)), "test").confidence == 0.7
+SECOND, THIRD = 0.5 ** (1 / HALF_LIFE), 0.5 ** (2 / HALF_LIFE)
+GUESS = DECISIVE - 0.01
 
 
-def test_guesses_do_not_add_up_to_a_side():
-    for label in (S, R):
-        assert said(*[Stance(label, DECISIVE - 0.01)] * 10) == N
-        assert said(*[Stance(label, DECISIVE - 0.01)] * 10, Stance(label, 0.9)) == label
-    assert said(Stance(S, 0.9), *[Stance(R, DECISIVE - 0.01)] * 10) == S
-    assert said(Stance(S, 0.9), Stance(R, DECISIVE)) == "CONFLICTING"
-    # They do make the verdict less sure, whichever it is.
+@pytest.mark.parametrize(
+    ("stances", "label", "confidence"),
+    [
+        # One document is as sure as itself, if it is sure enough to decide; without a confidence it counts .8.
+        ([(S, DECISIVE)], S, DECISIVE),
+        ([(S, GUESS)], N, 1 - GUESS),
+        ([(N, 0.7)], N, 0.7),
+        ([(S, 0.3)], N, 0.7),
+        ([(S, None)], S, ASSUMED_CONFIDENCE),
+        ([(R, None)], R, ASSUMED_CONFIDENCE),
+        ([(N, None)], N, ASSUMED_CONFIDENCE),
+        ([("CONFLICTING", 0.9)], "CONFLICTING", 0.9),
+        # The mean by rank, times what the other side leaves.
+        ([(S, 0.9), (S, 0.7)], S, (0.9 + 0.7 * SECOND) / (1 + SECOND)),
+        ([(S, None), (S, 0.6)], S, 0.8),
+        ([(S, 0.9), (R, 0.3)], S, 0.9 * (1 - 0.3 * SECOND)),
+        ([(R, 0.9), (S, 0.3)], R, 0.9 * (1 - 0.3 * SECOND)),
+        ([(N, 0.9), (S, 0.2), (R, 0.1)], N, 0.9 * (1 - 0.2 * SECOND) * (1 - 0.1 * THIRD)),
+        ([(S, 0.9), (R, 0.8)], "CONFLICTING", 0.8),
+        ([(S, 0.9), (R, DECISIVE)], "CONFLICTING", DECISIVE),
+        # The document that is least sure says how sure an open verdict is.
+        ([(N, 0.6)], N, 0.6),
+        ([(N, 0.6), (N, 0.99), (N, 0.99)], N, 0.6),
+        ([(N, 0.9), (N, 0.6)], N, 1 - 0.4 * SECOND),
+        # Guesses don't add up to a side.
+        ([(S, GUESS)] * 10, N, None),
+        ([(R, GUESS)] * 10 + [(R, 0.9)], R, None),
+        ([(S, 0.9)] + [(R, GUESS)] * 10, S, None),
+        ([("CONFLICTING", 0.4), (S, 0.9)], S, None),
+        # A side is strong above one half and not at it; far down, one document does not do, and several do.
+        ([(N, 0.9)] * (HALF_LIFE - 1) + [(S, 1.0)], S, None),
+        ([(N, 0.9)] * HALF_LIFE + [(S, 1.0)], N, None),
+        ([(N, 0.9)] * 40 + [(S, 0.7)], N, None),
+        ([(N, 0.9)] * 20 + [(R, 0.8), (R, 0.8)], R, None),
+        # Confidences out of range do no harm.
+        ([(S, -1.0)], N, 1.0),
+        ([(S, 2.0)], S, 1.0),
+    ],
+)
+def test_the_rule(stances, label, confidence):
+    verdict = conclude(evidence(*(Stance(*one) for one in stances)), "test")
+    assert verdict.label == label and 0 <= verdict.confidence <= 1
+    assert confidence is None or verdict.confidence == pytest.approx(confidence, abs=1e-6)
+
+
+def test_guesses_make_a_verdict_less_sure():
     for one in (Stance(S, 0.9), Stance(N, 0.9)):
         alone, among = (conclude(evidence(one, *[Stance(R, 0.4)] * n), "test") for n in (0, 2))
         assert among.label == alone.label and among.confidence < alone.confidence
-
-
-def test_a_side_is_strong_above_one_half_and_not_at_it():
-    # Far down, one document does not do, and several do.
-    rank = next(rank for rank in range(1, 99) if 0.7 * 0.5 ** ((rank - 1) / HALF_LIFE) <= 0.5)
-    before = [Stance(N, 0.9)] * (rank - 1)
-    for label in (S, R):
-        assert said(*before[:-1], Stance(label, 0.7)) == label
-        assert said(*before, Stance(label, 0.7)) == N
-        assert said(*before, Stance(label, 0.7), Stance(label, 0.7)) == label
-        # A certain document at this rank has exactly one half.
-        assert said(*[Stance(N, 0.9)] * HALF_LIFE, Stance(label, 1.0)) == N
-
-
-def test_a_stance_without_a_confidence_counts_eight_tenths():
-    assert ASSUMED_CONFIDENCE == 0.8
-    for label in (S, R, N):
-        assert conclude(evidence(Stance(label)), "test").confidence == 0.8
-    assert side_probability(evidence(Stance(S), Stance(R, 0.9)), S) == pytest.approx(0.8)
-    assert conclude(evidence(Stance(S), Stance(S, 0.6)), "test") == conclude(
-        evidence(Stance(S, 0.8), Stance(S, 0.6)), "test"
-    )
 
 
 def test_a_verdict_that_is_as_likely_to_stay_as_not_is_kept(monkeypatch):
@@ -105,32 +115,6 @@ def test_a_verdict_that_is_as_likely_to_stay_as_not_is_kept(monkeypatch):
     edge = [Stance(S, 1.0), *[Stance(N, 1.0)] * (HALF_LIFE - 1), FAILED]
     assert conclude(evidence(*edge), "test").label == S
     assert conclude(evidence(*edge[:1], *edge[2:]), "test").label is None
-
-
-def test_the_confidence_is_the_mean_by_rank_times_what_the_other_sides_leave():
-    second = 0.5 ** (1 / 20)
-    mean = (0.9 + 0.7 * second) / (1 + second)
-    assert conclude(evidence(Stance(S, 0.9), Stance(S, 0.7)), "test").confidence == pytest.approx(mean, abs=1e-6)
-    weak = conclude(evidence(Stance(S, 0.9), Stance(R, 0.3)), "test")
-    assert weak.confidence == pytest.approx(0.9 * (1 - 0.3 * second), abs=1e-6)
-    weak = conclude(evidence(Stance(R, 0.9), Stance(S, 0.3)), "test")
-    assert weak.confidence == pytest.approx(0.9 * (1 - 0.3 * second), abs=1e-6)
-    left = conclude(evidence(Stance(N, 0.9), Stance(S, 0.2), Stance(R, 0.1)), "test")
-    assert left.confidence == pytest.approx(0.9 * (1 - 0.2 * second) * (1 - 0.1 * second**2), abs=1e-6)
-    # Nobody leaves it open, and no side is strong: only the sides count.
-    unsure = conclude(evidence(Stance(S, 0.3)), "test")
-    assert (unsure.label, unsure.confidence) == (N, pytest.approx(0.7))
-    both = conclude(evidence(Stance(S, 0.9), Stance(R, 0.8)), "test")
-    assert (both.label, both.confidence) == ("CONFLICTING", 0.8)
-    torn = conclude(evidence(Stance("CONFLICTING", 0.9)), "test")
-    assert (torn.label, torn.confidence) == ("CONFLICTING", 0.9)
-    assert conclude(evidence(Stance("CONFLICTING", 0.4), Stance(S, 0.9)), "test").label == S
-
-
-def test_the_rank_counts():
-    open_ones = [Stance(N, 0.9)] * 40
-    assert said(Stance(S, 0.7), *open_ones) == S
-    assert said(*open_ones, Stance(S, 0.7)) == N
 
 
 @settings(deadline=None)  # on a busy machine, an example can take as long as it likes
@@ -146,13 +130,6 @@ def test_papers_that_leave_a_claim_open_change_no_verdict_and_make_none_surer(st
     assert many.confidence <= few.confidence
     if few.label != N:
         assert many.confidence == few.confidence
-
-
-def test_the_least_sure_document_says_how_sure_an_open_verdict_is():
-    one, three = (conclude(evidence(Stance(N, 0.6), *more), "test") for more in ((), (Stance(N, 0.99),) * 2))
-    assert one.confidence == three.confidence == 0.6
-    later = conclude(evidence(Stance(N, 0.9), Stance(N, 0.6)), "test")
-    assert later.confidence == pytest.approx(1 - 0.4 * 0.5 ** (1 / HALF_LIFE), abs=1e-6)
 
 
 def test_a_failure_is_never_a_label():
@@ -290,12 +267,6 @@ def test_properties_of_the_rule():
         # A label that no document gave, other than open, is none.
         given = {stance.label for stance in stances}
         assert verdict.label in (N, *given) or (verdict.label == "CONFLICTING" and {S, R} <= given)
-
-
-def test_confidences_out_of_range_do_no_harm():
-    for confidence in (-1.0, 2.0):
-        verdict = conclude(evidence(Stance(S, confidence)), "test")
-        assert 0 <= verdict.confidence <= 1
 
 
 def test_climate_fevers_claims_follow_from_their_evidence(climate_fever):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ccheck.core.errors import InvalidData
-from ccheck.verdict.labels import _LABELS, LABELS, SPELLINGS, STANCES, parse_label, parse_stance
+from ccheck.verdict.labels import _LABELS, LABELS, SPELLINGS, STANCES, parse_label
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,6 @@ def test_a_misspelling_gets_a_hint_and_a_long_one_is_cut():
     with pytest.raises(InvalidData) as caught:
         parse_label("x" * 100_000)
     assert len(str(caught.value)) < 600
-
-
-def test_a_document_conflicts_with_nobody():
-    assert [parse_stance(label) for label in STANCES] == list(STANCES)
-    with pytest.raises(InvalidData, match="single document can have"):
-        parse_stance("DISPUTED")
 
 
 def test_the_labels_of_the_evaluation_data_are_known(scifact):

@@ -18,7 +18,6 @@ from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Stance, Usage
 from ccheck.llm import Refused
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
-from ccheck.verdict.judge import Judged
 from ccheck.verdict.llm import LlmStances
 
 # -- one-step
@@ -108,11 +107,6 @@ def test_a_budget_that_is_spent_is_an_error_of_the_pairs_that_were_not_asked(jud
 def test_a_wrong_key_fails_for_all(judge):
     with pytest.raises(Refused, match="OPENAI_API_KEY"):
         judge([error(401, "no")], case(document(1)))
-
-
-def test_no_cases_and_no_evidence_ask_nothing(judge):
-    assert judge([say(reply())]) == []
-    assert judge([say(reply())], case()) == [Judged((), ())] and judge.requests == []
 
 
 # -- two-step
@@ -243,12 +237,6 @@ def test_a_batch_holds_pairs_of_several_claims_and_is_answered_by_number(judge):
     assert [[stance.label for stance in item.stances] for item in judged] == [["SUPPORTS"] * 3, ["REFUTES"] * 4, [None]]
     assert sorted(len(pairs_of(request)) for request in judge.requests) == [2, 5]
     assert [item.usage.llm_calls for item in judged] == [1, 1, 0]
-
-
-def test_a_large_batch_has_room_for_its_answers(judge):
-    judge(lambda request: say(batch_reply(request)), case(*map(document, range(200))), strategy="batch", batch=200)
-    (request,) = judge.requests
-    assert request["max_tokens"] > 200 * 80
 
 
 def test_a_batch_says_which_share_of_open_pairs_to_expect(judge):

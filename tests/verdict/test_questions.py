@@ -22,7 +22,6 @@ from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.verdict import questions
 from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
-from ccheck.verdict.quotes import find_quote
 
 # -- hostile documents
 
@@ -136,27 +135,3 @@ def test_the_prompts_are_documented_with_their_placeholders():
 
 
 # -- quotes
-
-
-@pytest.mark.parametrize(
-    ("quote", "field", "text"),
-    [
-        ("Tide gauges show", "text", "Tide gauges show"),
-        (" rate  is growing - fast. ", "text", "rate is\u00a0growing – fast."),
-        ("1900. The rate", "text", "1900.\nThe rate"),
-        ('CO2 and "heat" in water', "title", "CO₂ and “heat” in wa\u00adter"),
-    ],
-)
-def test_a_quote_is_found_at_its_own_offsets(quote, field, text):
-    paper = document(1, title="On CO₂ and “heat” in wa\u00adter")
-    found = find_quote(paper, quote, 0.5)
-    assert (found.field, found.text, found.score) == (field, text, 0.5)
-    assert getattr(paper, field)[found.start : found.end] == text
-
-
-@pytest.mark.parametrize(
-    "quote", ["tide gauges show", "Tide gauges showed", "Tide ... 1900", "of the", "   ", "\u200b"]
-)
-def test_what_is_not_in_the_paper_is_no_quote(quote):
-    with pytest.raises(ValueError, match="quote is"):
-        find_quote(document(1), quote, 0.5)
