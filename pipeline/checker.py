@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from more_itertools import chunked
 
@@ -40,8 +40,10 @@ from .steps import (
 if TYPE_CHECKING:
     from ..ingest import IngestOptions, Progress, Report
     from ..verdict.llm import PlannedPrompt
+    from ..verdict.questions import Asking
 
-T = TypeVar("T")
+Filters: TypeAlias = str | Filter | Sequence[str | Filter]
+"""Conditions as on the command line ("year>=2010"), or as values."""
 MOST_HITS = 10_000
 """The largest `k`: no retriever returns more, and no server."""
 BATCH = 64
@@ -88,7 +90,7 @@ class Checker(Closing):
 
     # -- checking
 
-    def check(self, claim: str | Claim, *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()) -> Result:
+    def check(self, claim: str | Claim, *, k: int = 10, filters: Filters = ()) -> Result:
         """Check one claim against the `k` documents that bear on it most. Raises CcheckError."""
         result = next(self.check_many([claim], k=k, filters=filters))
         if result.error is not None:
@@ -100,7 +102,7 @@ class Checker(Closing):
         claims: Iterable[str | Claim],
         *,
         k: int = 10,
-        filters: str | Filter | Sequence[str | Filter] = (),
+        filters: Filters = (),
         details: bool = True,
         trace: bool = False,
     ) -> Iterator[Result]:
@@ -117,30 +119,26 @@ class Checker(Closing):
         run = self._run(k, filters, details=details, trace=trace)
         asked = _claims(claims)
         if run.plan.asking is not None:
-            yield from self._questioned(run, asked)
+            yield from self._questioned(run, run.plan.asking, asked)
             return
         for current, states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
             if self.recipe.verdict.method != "none":
                 judge = self._judge
                 done = judged(current, states) if judge is None else (judge_with(judge, state) for state in states)
-            for state in done:
-                yield self._grounded(state.result(current))
+            for result in (state.result(current) for state in done):
+                if self._deep:
+                    from .grounding import ground
 
-    def _grounded(self, result: Result) -> Result:
-        """With `deep`, the result with the figures and passages of its full texts."""
-        if not self._deep:
-            return result
-        from .grounding import ground
-
-        return ground(result, self.recipe, self.runtime)
+                    result = ground(result, self.recipe, self.runtime)
+                yield result
 
     def prompts(
         self,
         claims: Iterable[Claim],
         *,
         k: int = 10,
-        filters: str | Filter | Sequence[str | Filter] = (),
+        filters: Filters = (),
         skipped: Callable[[str], None] = lambda reason: None,
     ) -> Iterator[PlannedPrompt]:
         """The prompts that a language model would get to judge these claims. Asks it nothing.
@@ -179,14 +177,8 @@ class Checker(Closing):
         """
         if self._plan is None:
             info = self.store.info(figures=self.memory is not None)  # a memory asks whether the store is the same
-            self._plan = make_plan(
-                self.recipe,
-                info,
-                self.store.name,
-                self.runtime,
-                strict=self._strict,
-                judges=self._judge is None,
-            )
+            judges = self._judge is None
+            self._plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
             if compared and info is not None and info.layout.embedding is None:
                 self._plan = self._compared(self._plan)
@@ -203,7 +195,7 @@ class Checker(Closing):
             return plan
         return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
 
-    def _run(self, k: int, given: str | Filter | Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
+    def _run(self, k: int, given: Filters, *, details: bool, trace: bool = False) -> Run:
         if not 1 <= k <= MOST_HITS:
             raise UsageError(f"k is {k}. It must be from 1 to {MOST_HITS:,}")
         plan = self.plan()
@@ -215,14 +207,13 @@ class Checker(Closing):
             refuse_unfit(filters, fields, self.store.name)
         return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
 
-    def _questioned(self, run: Run, claims: Iterable[Claim]) -> Iterator[Result]:
+    def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:
         """The results of a recipe that checks with questions."""
         from .questioning import check_with_questions
 
-        assert run.plan.asking is not None
         if self._judge is not None:
             raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
-        for state in check_with_questions(run, run.plan.asking, iter(claims)):
+        for state in check_with_questions(run, asking, iter(claims)):
             yield state.result(run)
 
     def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[tuple[Run, list[ClaimState]]]:
@@ -258,9 +249,8 @@ class Checker(Closing):
                 yield run, states
                 continue
             answered = answered or bool(going(states))
-            for some in chunked(
-                states, at_once(self.recipe.verdict, MEASURED_AT_ONCE if run.trace else ANSWERED_AT_ONCE)
-            ):
+            at_a_time = at_once(self.recipe.verdict, MEASURED_AT_ONCE if run.trace else ANSWERED_AT_ONCE)
+            for some in chunked(states, at_a_time):
                 rerank(run, some)
                 choose_evidence(run, some, documents)
                 yield run, some
@@ -317,13 +307,10 @@ def _claims(given: Iterable[str | Claim]) -> Iterator[Claim]:
         raise UsageError(f"check_many takes several claims, not {what}. Use check(claim), or check_many([claim])")
     if hasattr(given, "columns"):
         raise UsageError("check_many takes claims, not a data frame. Name its column: check_many(frame['claim'])")
-    return (_claim(one) for one in given)
-
-
-def _claim(given: str | Claim) -> Claim:
-    if not isinstance(given, str | Claim):
-        raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(given).__name__} ({given!r:.80})")
-    return Claim(given) if isinstance(given, str) else given
+    for one in given:
+        if not isinstance(one, str | Claim):
+            raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(one).__name__} ({one!r:.80})")
+        yield Claim(one) if isinstance(one, str) else one
 
 
 def at_once(verdict: VerdictStage, claims: int) -> int:

@@ -19,40 +19,37 @@ MOST_WORDS = 8
 
 def why_nothing(run: Run) -> Callable[[str], str]:
     """Says why no stage found anything for a claim's text. The store is asked once, when it is first needed."""
-    counted = functools.cache(lambda: _passing(run.store, run.filters))
+    store, filters = run.store, run.filters
+    said = " and ".join(map(str, filters))
+
+    @functools.cache
+    def counted() -> tuple[int, int]:
+        total = store.count()
+        return total, store.count(filters) if filters else total
 
     def why(text: str) -> str:
-        said = found_nothing(text)
-        return f"{DEGRADED}, and what could be searched has nothing: {said}" if run.plan.degraded else said
-
-    def found_nothing(text: str) -> str:
         total, passing = counted()
-        if not passing:
-            return _filtered_out(run.store, run.filters, total)
+        found = _filtered_out(store, filters, total) if not passing else found_nothing(text, total, passing)
+        return f"{DEGRADED}, and what could be searched has nothing: {found}" if run.plan.degraded else found
+
+    def found_nothing(text: str, total: int, passing: int) -> str:
         words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
         only_words = all(stage.by_words for stage in run.plan.retrievers.values())
         if only_words and not words:
             return "the claim has only words that are too common to search for"
-        of = f"the {total:,} documents"
-        said = ""
-        if run.filters:
-            of = f"these {passing:,}"
-            said = f"{passing:,} of {total:,} documents pass {_said(run.filters)}, but "
+        of, before = f"the {total:,} documents", ""
+        if filters:
+            of, before = f"these {passing:,}", f"{passing:,} of {total:,} documents pass {said}, but "
         if only_words:
             named = ", ".join(words[:MOST_WORDS]) + (" …" if len(words) > MOST_WORDS else "")
-            return f"{said}none of {of} has a word of the claim ({named})"
-        return f"{said}{' and '.join(run.plan.retrievers)} found none of {of}"
+            return f"{before}none of {of} has a word of the claim ({named})"
+        return f"{before}{' and '.join(run.plan.retrievers)} found none of {of}"
 
     return why
 
 
-def _passing(store: Store, filters: Sequence[Filter]) -> tuple[int, int]:
-    total = store.count()
-    return total, store.count(filters) if filters else total
-
-
 def _filtered_out(store: Store, filters: Sequence[Filter], total: int) -> str:
-    said = f"none of {total:,} documents passes {_said(filters)}"
+    said = f"none of {total:,} documents passes {' and '.join(map(str, filters))}"
     if len(filters) > 1:
         said += ": " + ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
     if any(one.field == PUBLISHED for one in filters):
@@ -60,7 +57,3 @@ def _filtered_out(store: Store, filters: Sequence[Filter], total: int) -> str:
         undated = total - store.count([Filter(PUBLISHED, ">", "0000-01-01")])
         said += f". {undated:,} of them have no date" if undated else ""
     return said
-
-
-def _said(filters: Sequence[Filter]) -> str:
-    return " and ".join(map(str, filters))

@@ -7,13 +7,14 @@ store are used by the calling thread alone, for all questions that wait at a tim
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from ..core import event_loop
 from ..core.errors import CcheckError, Incomplete
@@ -44,17 +45,6 @@ class _Search:
     texts: tuple[str, ...]
     filters: tuple[Filter, ...]
     found: Future[tuple[Hit, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A claim whose work has ended; `error` would stop every other claim too."""
-
-    place: int
-    error: BaseException | None
-
-
-_Event: TypeAlias = _Search | _Done
 
 
 @dataclass(slots=True)
@@ -101,7 +91,8 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
     So many claims are worked on at a time that their questions rarely wait for each other. Raises what would fail for
     every claim: Refused where the server answers no question, and what the store raises before it answered any.
     """
-    events: SimpleQueue[_Event] = SimpleQueue()
+    events: SimpleQueue[_Search | int] = SimpleQueue()
+    """What the event loop has to say: searches that questions wait for, and numbers of claims whose work has ended."""
     at_once = max(1, asking.llm.most_at_once // min(asking.stage.count, asking.stage.parallel))
     fields = set(run.store.fields()) if asking.stage.collection or asking.stage.until_claim else set()
     if any(one.field == PUBLISHED for one in run.filters):
@@ -109,13 +100,14 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
     waiting: deque[ClaimState] = deque()
     finished: set[int] = set()
     working: dict[int, Future[None]] = {}
-    first = number = 0
+    first = 0
     searched = False
+    todo = enumerate(claims)
     more = True
     try:
-        while True:
+        while more or waiting:
             while more and len(working) < at_once and len(waiting) < AHEAD:
-                claim = next(claims, None)
+                number, claim = next(todo, (0, None))
                 if claim is None:
                     more = False
                     break
@@ -123,49 +115,42 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
                 waiting.append(state)
                 if state.error is not None:
                     finished.add(number)
-                else:
-                    scope = _scope(claim, asking.stage, fields)
-                    one = _Claim(run, asking, state, scope, events, number)
-                    working[number] = event_loop.submit(one.work())
-                number += 1
+                    continue
+                one = _Claim(run, asking, state, _scope(claim, asking.stage, fields), events.put)
+                working[number] = event_loop.submit(one.work())
+                working[number].add_done_callback(functools.partial(lambda number, _: events.put(number), number))
             while first in finished:
                 finished.remove(first)
                 first += 1
                 yield waiting.popleft()
-            if not waiting:
-                if not more:
-                    return
-                continue
             if not working:
                 continue
-            searches, done = _taken(events)
-            for one_done in done:
-                del working[one_done.place]
-                if one_done.error is not None:
-                    raise one_done.error.error if isinstance(one_done.error, _Fatal) else one_done.error
-                finished.add(one_done.place)
-                choose_evidence(run, [state for state in [waiting[one_done.place - first]] if state.hits], None)
-            if searches:
-                try:
-                    _serve(run, searches)
-                    searched = True
-                except CcheckError as error:
-                    if not searched:
-                        raise
-                    for search in searches:
-                        search.found.set_exception(error)
+            searches, ended = _taken(events)
+            for number in ended:
+                if (error := working.pop(number).exception()) is not None:
+                    raise error.error if isinstance(error, _Fatal) else error
+                finished.add(number)
+                choose_evidence(run, [state for state in [waiting[number - first]] if state.hits], None)
+            try:
+                _serve(run, searches)
+                searched = searched or bool(searches)
+            except CcheckError as error:
+                if not searched:
+                    raise
+                for search in searches:
+                    search.found.set_exception(error)
     finally:
         for future in working.values():
             future.cancel()
 
 
-def _taken(events: SimpleQueue[_Event]) -> tuple[list[_Search], list[_Done]]:
+def _taken(events: SimpleQueue[_Search | int]) -> tuple[list[_Search], list[int]]:
     """Returns the new events, and waits for the first one. Searches that nobody waits for any more are left out."""
     taken = [events.get()]
     while not events.empty():
         taken.append(events.get())
     searches = [one for one in taken if isinstance(one, _Search) and one.found.set_running_or_notify_cancel()]
-    return searches, [one for one in taken if isinstance(one, _Done)]
+    return searches, [one for one in taken if isinstance(one, int)]
 
 
 def _scope(claim: Claim, stage: QuestionsStage, fields: set[str]) -> tuple[Filter, ...]:
@@ -181,7 +166,8 @@ def _scope(claim: Claim, stage: QuestionsStage, fields: set[str]) -> tuple[Filte
 def _serve(run: Run, searches: Sequence[_Search]) -> None:
     """Give each search its hits, or its error."""
     stage = run.recipe.questions
-    assert stage is not None
+    if stage is None or not searches:
+        return
     texts = list(dict.fromkeys(text for search in searches for text in search.texts))
     states = run.states([Claim(text) for text in texts])
     encode_claims(run, states, [{"claim": (state.text,)} for state in states])
@@ -198,34 +184,20 @@ def _serve(run: Run, searches: Sequence[_Search]) -> None:
 
 
 class _Claim:
-    """One claim's work, in the event loop. It fills in the claim's state and says when it is done."""
+    """One claim's work, in the event loop. It fills in the claim's state."""
 
     def __init__(
-        self,
-        run: Run,
-        asking: Asking,
-        state: ClaimState,
-        scope: tuple[Filter, ...],
-        events: SimpleQueue[_Event],
-        place: int,
+        self, run: Run, asking: Asking, state: ClaimState, scope: tuple[Filter, ...], search: Callable[[_Search], None]
     ) -> None:
         self._run, self._asking, self._state, self._scope = run, asking, state, scope
-        self._events, self._place = events, place
+        self._search_for = search
         self._turns = asyncio.Semaphore(asking.stage.parallel)
 
     async def work(self) -> None:
-        error: BaseException | None = None
         clock = _Clock(self._asking.stage.deadline)
-        try:
-            await self._check(clock)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as raised:  # noqa: BLE001 - it is raised in the thread that waits
-            error = raised
-        total = (time.monotonic() - clock.started) * 1000
+        await self._check(clock)
+        self._spent("total", clock.started)
         self._state.timings_ms = {name: round(spent, 3) for name, spent in self._state.timings_ms.items()}
-        self._state.timings_ms["total"] = round(total, 3)
-        self._events.put(_Done(self._place, error))
 
     async def _check(self, clock: _Clock) -> None:
         state, asking = self._state, self._asking
@@ -300,7 +272,7 @@ class _Claim:
     async def _search(self, texts: tuple[str, ...]) -> tuple[Hit, ...]:
         started = time.monotonic()
         found: Future[tuple[Hit, ...]] = Future()
-        self._events.put(_Search(tuple(dict.fromkeys(texts)), self._scope, found))
+        self._search_for(_Search(tuple(dict.fromkeys(texts)), self._scope, found))
         try:
             return await asyncio.wrap_future(found)
         finally:
