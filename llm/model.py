@@ -88,7 +88,7 @@ class LanguageModel(Connection):
         return "; ".join(filter(None, (self._client.notice, self._cache.notice))) or None
 
     def ask(
-        self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], None] | None = None
+        self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], object] | None = None
     ) -> Answer[T]:
         """Ask one question.
 

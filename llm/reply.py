@@ -18,7 +18,7 @@ _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"```[A-Za-z]*(.*)```", re.DOTALL)
 
 
-def parse_reply(text: str, shape: type[T], check: Callable[[T], None] | None = None) -> T:
+def parse_reply(text: str, shape: type[T], check: Callable[[T], object] | None = None) -> T:
     """A reply as a value of `shape`: one JSON object with nothing around it but white space or one code fence.
 
     Raises BadReply, whose message is written for the model: what is wrong, in a few words.

@@ -39,7 +39,7 @@ class Question(Generic[T]):
 
     messages: tuple[Message, ...]
     reply: type[T]
-    check: Callable[[T], None] | None = None
+    check: Callable[[T], object] | None = None
     tokens: int = 0
     most: int | None = None
 
