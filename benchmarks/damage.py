@@ -50,7 +50,7 @@ from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 from ccheck.search import Ranks, Search, answer
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, sparse
+from ccheck.search.local import LocalStore
 
 BAD = ("silently wrong", "missed by check", "a bug")
 KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
@@ -123,7 +123,6 @@ def units(granularity: str, text: str, words: int, vectors: Sequence[Vector]) ->
 
 
 def build(folder: Path) -> None:
-    sparse.SEGMENT_FROM, sparse.SEGMENT_DOCUMENTS, sparse.FAN = 20, 60, 4
     with LocalStore(folder) as store:
         store.prepare(LAYOUT)
         for first in range(0, DOCUMENTS, 40):
@@ -308,12 +307,12 @@ def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]
         while done < count:
             shutil.rmtree(copy)
             shutil.copytree(whole, copy)
-            # The database, the words, the vectors and the sparse lists in equal parts.
+            # The database, the words and the vectors in equal parts.
             file, kind = draw.choice(groups[draw.choice(sorted(groups))]), draw.choice(KINDS)
             if not damage(copy / file, kind, draw):
                 continue
             done += 1
-            derived = _kind(file).partition(" ")[0] in ("bm25", "vectors", "sparse")
+            derived = _kind(file).partition(" ")[0] in ("bm25", "vectors")
             result, where = outcome(in_child(lambda: everything(copy)), expected, derived)
             counts[result, _kind(file)] += 1
             if show or result in BAD:
@@ -324,7 +323,7 @@ def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]
 def _kind(file: Path) -> str:
     if file.parts[0].startswith("bm25"):
         return f"bm25 {file.suffix}"
-    return "sparse" if file.parts[0] == "sparse" else file.parts[0].partition("-")[0]
+    return file.parts[0].partition("-")[0]
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from damage import FIRST, LAYOUT, RETRIEVERS, SECOND, entry
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Document, Entry, Query
 from ccheck.search import Ranks, Search
-from ccheck.search.local import LocalStore, sparse
+from ccheck.search.local import LocalStore
 from ccheck.search.local import store as local_store
 
 LONGEST_INGEST_S = 3.0
@@ -48,7 +48,7 @@ def ingest(folder: Path) -> None:
 
     `20`: so many documents are there. `r40`: the `AT_ONCE` from there on are replaced. `-60`: x60 is removed.
     """
-    local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.SEGMENT_DOCUMENTS, sparse.FAN = 60, 20, 60, 4
+    local_store.COMMIT_EVERY = 60
     store = LocalStore(folder)
     store.prepare(LAYOUT)
     print("ready", flush=True)

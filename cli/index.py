@@ -100,7 +100,7 @@ def list_(
     On a server, lists the index that the alias stands for, unfinished copies of a migration, and earlier indices that
     you can return to.
     """
-    from ..search.local.listing import local_stores
+    from ..search.open import local_stores
 
     if store is not None:
         from .index_servers import list_indices

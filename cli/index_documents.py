@@ -155,7 +155,7 @@ def exported(document: Document) -> dict[str, Any]:
 def opened_store(store: str | None) -> Iterator[Store]:
     """The store that is named, or the settings'. Raises NotFound if there is none."""
     from ..search import open_store
-    from ..search.missing import no_store
+    from ..search.store import no_store
 
     with open_store(settings_from(store=store)) as opened:
         if opened.info() is None:

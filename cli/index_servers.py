@@ -183,7 +183,7 @@ def list_indices(store: str, as_json: bool) -> None:
     """Print the numbered indices of a store, with what each is to it."""
     from ..search import open_elastic_store
     from ..search.elastic import moving
-    from ..search.missing import no_store
+    from ..search.store import no_store
 
     with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
         found = moving.numbered(opened.client, opened.index)

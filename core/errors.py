@@ -14,6 +14,7 @@ anything else that escapes is one (exit code 1).
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 
 from .redaction import redact
@@ -44,6 +45,12 @@ class MissingExtra(CcheckError):
 
         super().__init__(f"{purpose} needs an optional part that is not installed: {install_command(extra)}")
         self.extra = extra
+
+
+def require(purpose: str, extra: str, *modules: str) -> None:
+    """Raises MissingExtra unless these modules, which the extra brings, are installed. Imports none of them."""
+    if not all(importlib.util.find_spec(name) for name in modules):
+        raise MissingExtra(purpose, extra)
 
 
 class NotFound(CcheckError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -59,8 +60,6 @@ def _kind(origin: dict[str, Any]) -> str:
 
 def _installer() -> str:
     """`pip` of this Python; uv's if it is installed, since environments that uv makes have no pip."""
-    import importlib.util
-
     python = shlex.quote(_near(Path(sys.executable), within=True))
     return f"{python} -m uv pip" if importlib.util.find_spec("uv") else f"{python} -m pip"
 

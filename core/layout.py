@@ -6,10 +6,30 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
 
 from .errors import InvalidData
-from .stages import Analysis
+
+
+class Analysis(BaseModel, extra="forbid", frozen=True, defer_build=True):
+    """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
+
+    In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
+    except those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords from the
+    tokenizer of a model. Both kinds of store keep the resulting terms, so both rank alike.
+    """
+
+    lowercase: bool = True
+    hashtags: Literal["keep", "remove"] = Field(default="keep", description="remove: drop hashtags with their word")
+    punctuation: Literal["keep", "remove"] = "remove"
+    keep: str = Field(default="", max_length=100, description="punctuation to keep")
+    stopwords: Literal["none", "lucene", "nltk"] = "none"
+    stemming: bool = False
+    subwords: str | None = Field(
+        default=None, description="the model whose tokenizer cuts words into subwords; default: words stay whole"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +275,66 @@ def _cut(name: str, units: UnitField) -> str:
     size = f" of {units.characters:,} characters" if units.cut == "chunk" else size
     vectors = f" with vectors made with {units.embedding.model}" if units.embedding is not None else ""
     return f"units {name} ({units.cut}s{size}{vectors})"
+
+
+# -- kinds of fields. A retriever names the one that it searches (`searches`), and `missing` says in words what a store
+# with a layout lacks of it; None if it has everything.
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The documents' own words; `additional`: also those that a language model wrote about them."""
+
+    additional: bool = False
+
+    def missing(self, layout: Layout) -> str | None:
+        return "additional texts" if self.additional and layout.additional is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    analysis: Analysis
+
+    def missing(self, layout: Layout) -> str | None:
+        return "terms of this analysis" if self.analysis not in layout.analyses else None
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """`model` makes them (None: the store's own, else the default), of `passages` or of whole documents. `field` is a
+    store's name for them."""
+
+    model: str | None = None
+    passages: bool = True
+    field: str | None = None
+
+    def missing(self, layout: Layout) -> str | None:
+        if self.field is not None:
+            return f"field of vectors {self.field!r}" if self.field not in layout.dense else None
+        return "vectors" if not layout.dense else None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    model: str
+
+    def missing(self, layout: Layout) -> str | None:
+        return "sparse vectors" if layout.sparse is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Parts of one granularity; `dense`: their vectors, which `model` makes (None: the store's main one)."""
+
+    granularity: str
+    dense: bool = False
+    model: str | None = None
+
+    def missing(self, layout: Layout) -> str | None:
+        there = layout.units.get(self.granularity)
+        if there is None:
+            return f"units {self.granularity!r}"
+        return f"vectors of units {self.granularity!r}" if self.dense and there.embedding is None else None
+
+
+FieldKind: TypeAlias = Words | Terms | Vectors | Weights | Units

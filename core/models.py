@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import InvalidData, MissingExtra, NotFound, UsageError
-from .extras import require
+from .errors import InvalidData, MissingExtra, NotFound, UsageError, require
 from .fingerprints import check_modules, file_hash
 from .fingerprints import fingerprint as fingerprint
 from .install import install_weights

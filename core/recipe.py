@@ -7,25 +7,24 @@ known one.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .ablations import Ablation
 from .errors import CcheckError, InvalidData, NotFound, UsageError
 from .grounding_stages import FiguresStage, PassagesStage
-from .kinds import ModelKind
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
     FineTuned,
     Fusion,
     IngestStage,
+    ModelKind,
     QuestionsStage,
     RerankerStage,
     Retriever,
@@ -40,14 +39,35 @@ _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
 _NO_STAGES = ("fine_tuned", "replace", "ablations")
 """The tables of a recipe that name models and yet load none."""
-_SENT_KEYS = ("examples",)
-"""The keys of stages that name files whose content is sent to language models."""
+_SENT_KEY = "examples"
+"""The key of stages that names a file whose content is sent to language models."""
 _FILE_KEYS = ("calibration", "model", "models", "expressions")
 """The keys of stages that name files or folders, looked for beside the recipe first. A model's name is none where there
 is nothing of that name."""
 
 
 _FUSIONS = get_args(Fusion.model_fields["method"].annotation)
+
+
+class Ablation(BaseModel):
+    """A change of a recipe that its source, or somebody else, measured: all but the description is laid over it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+    description: str
+
+    @model_validator(mode="after")
+    def _only_stages(self) -> Ablation:
+        if not self.changes:
+            raise ValueError("an ablation changes at least one stage, for example with retrievers.dense = false")
+        if other := sorted({"name", "extends", "source", "fine_tuned", "replace", "ablations"} & self.changes.keys()):
+            raise ValueError(f"an ablation changes stages, not {', '.join(other)}")
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The tables that are laid over the recipe."""
+        return dict(self.model_extra or {})
 
 
 class Recipe(Stage):
@@ -116,9 +136,12 @@ class Recipe(Stage):
             yield self.passages
 
     def model_post_init(self, context: Any) -> None:
-        for values in _naming(self.model_dump()):
-            for value in values:
-                keep_secrets_of(value)
+        def keep(key: str, value: Any) -> None:
+            if key in _MODEL_KEYS:
+                for one in value if isinstance(value, list) else [value]:
+                    keep_secrets_of(str(one))
+
+        _each(self.model_dump(), keep, _NO_STAGES)
 
 
 def name_clash(retrievers: Iterable[str], rerankers: Iterable[str]) -> str | None:
@@ -232,7 +255,15 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
             raise UsageError(f"the recipe {recipe.name} has no model {old!r} to replace: {hint}")
     if not replace:
         return recipe
-    return Recipe.model_validate(_swap(data, replace) | {"replace": dict(replace)})
+
+    def swapped(key: str, value: Any) -> Any:
+        if key not in _MODEL_KEYS or value is None:
+            return value
+        if isinstance(value, list):
+            return [replace.get(name, name) for name in value]
+        return replace.get(str(value), value)
+
+    return Recipe.model_validate(_each(data, swapped, _NO_STAGES) | {"replace": dict(replace)})
 
 
 def ways_to_get(recipe: Recipe, model: str | None) -> str:
@@ -365,7 +396,7 @@ def _without_files(data: dict[str, Any]) -> dict[str, Any]:
     return {
         key: _without_files(value) if isinstance(value, dict) and key != "ablations" else value
         for key, value in data.items()
-        if value is not False or key not in (*_SENT_KEYS, "calibration")
+        if value is not False or key not in (_SENT_KEY, "calibration")
     }
 
 
@@ -375,27 +406,23 @@ def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[st
     Raises InvalidData for examples from elsewhere: what they say is sent to language models, and a recipe can come
     from a stranger, who would choose which of the user's files go there.
     """
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, dict):
-            found[key] = _beside(name, value, folders)
-        elif key in _SENT_KEYS:
-            found[key] = _place(value, folders)
-            if isinstance(value, str) and not any(
-                Path(found[key]).is_absolute() and Path(found[key]).is_relative_to(folder.resolve())
-                for folder in folders
-            ):
-                raise InvalidData(
-                    f"the recipe {name} names {key} = {value!r}, but the recipe's folder has no such file. Copy it "
-                    "there (a recipe may send only files of its own folder to a language model)"
-                )
-        elif key not in _FILE_KEYS:
-            found[key] = value
-        elif isinstance(value, list):
-            found[key] = [_place(one, folders) for one in value]
-        else:
-            found[key] = _place(value, folders)
-    return found
+
+    def placed(key: str, value: Any) -> Any:
+        if key in _FILE_KEYS and isinstance(value, list):
+            return [_place(one, folders) for one in value]
+        if key not in (_SENT_KEY, *_FILE_KEYS) or not isinstance(value, str):
+            return value
+        found = _place(value, folders)
+        if key == _SENT_KEY and not any(
+            Path(found).is_absolute() and Path(found).is_relative_to(folder.resolve()) for folder in folders
+        ):
+            raise InvalidData(
+                f"the recipe {name} names {key} = {value!r}, but the recipe's folder has no such file. Copy it "
+                "there (a recipe may send only files of its own folder to a language model)"
+            )
+        return found
+
+    return _each(data, placed)
 
 
 def _place(value: Any, folders: Sequence[Path]) -> Any:
@@ -406,31 +433,12 @@ def _place(value: Any, folders: Sequence[Path]) -> Any:
     return next((str(one.resolve()) for one in there if one.exists()), value)
 
 
-def _naming(data: Any) -> Iterable[list[str]]:
-    """The values of all keys that name models."""
-    if not isinstance(data, dict):
-        return
-    for key, value in data.items():
-        if key in _MODEL_KEYS and isinstance(value, str):
-            yield [value]
-        elif key in _MODEL_KEYS and isinstance(value, list):
-            yield value
-        elif key not in _NO_STAGES:
-            yield from _naming(value)
-
-
-def _swap(data: Any, replace: Mapping[str, str]) -> Any:
-    if not isinstance(data, dict):
-        return data
-    swapped: dict[str, Any] = {}
-    for key, value in data.items():
-        if key in _MODEL_KEYS and isinstance(value, list):
-            swapped[key] = [replace.get(name, name) for name in value]
-        elif key in _MODEL_KEYS and value is not None:
-            swapped[key] = replace.get(str(value), value)
-        else:
-            swapped[key] = value if key in _NO_STAGES else _swap(value, replace)
-    return swapped
+def _each(data: Mapping[str, Any], change: Callable[[str, Any], Any], skip: Sequence[str] = ()) -> dict[str, Any]:
+    """The tables with what `change` makes of each key and its value; the tables of `skip` stay as they are."""
+    return {
+        key: value if key in skip else _each(value, change, skip) if isinstance(value, dict) else change(key, value)
+        for key, value in data.items()
+    }
 
 
 def _folder() -> Traversable:
@@ -454,9 +462,9 @@ def _explain(error: ValidationError) -> Iterable[str]:
 
 def _known_keys(path: tuple[int | str, ...]) -> list[str]:
     """The keys of the stage that an error's path leads to."""
-    models: list[type[Stage]] = [Recipe]
+    models: list[type[BaseModel]] = [Recipe]
     for part in path[:-1]:
-        found: list[type[Stage]] = []
+        found: list[type[BaseModel]] = []
         for model in models:
             if part in model.model_fields:
                 found += _stages(model.model_fields[str(part)].annotation)
@@ -467,8 +475,8 @@ def _known_keys(path: tuple[int | str, ...]) -> list[str]:
     return sorted({name for model in models for name in model.model_fields})
 
 
-def _stages(annotation: Any) -> list[type[Stage]]:
-    if isinstance(annotation, type) and issubclass(annotation, Stage):
+def _stages(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (dict, list, Union, UnionType, Annotated):
         return [stage for part in get_args(annotation) for stage in _stages(part)]

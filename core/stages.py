@@ -8,8 +8,11 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from .kinds import ModelKind, Terms, Units, Vectors, Weights, Words
+from .layout import Analysis as Analysis
+from .layout import Terms, Units, Vectors, Weights, Words
 
+ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "images", "reranker", "language model", "stance"]
+"""What a model is used as."""
 Uses: TypeAlias = tuple[tuple[str | None, ModelKind], ...]
 
 
@@ -31,25 +34,6 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Outside these, sums of weighted scores overflow, or Elasticsearch's floats make a weight 0."""
 Weight: TypeAlias = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 RankConstant: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class Analysis(Stage, frozen=True):  # said again for pyright, which then knows that it is hashable
-    """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
-
-    In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
-    except those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords from the
-    tokenizer of a model. Both kinds of store keep the resulting terms, so both rank alike.
-    """
-
-    lowercase: bool = True
-    hashtags: Literal["keep", "remove"] = Field(default="keep", description="remove: drop hashtags with their word")
-    punctuation: Literal["keep", "remove"] = "remove"
-    keep: str = Field(default="", max_length=100, description="punctuation to keep")
-    stopwords: Literal["none", "lucene", "nltk"] = "none"
-    stemming: bool = False
-    subwords: str | None = Field(
-        default=None, description="the model whose tokenizer cuts words into subwords; default: words stay whole"
-    )
 
 
 _UNITS = "search units of this granularity instead of whole documents; depth then counts units"

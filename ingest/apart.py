@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.child import ANSWER_BYTES, Child, Ended
-from ..core.errors import InvalidData, why_unread
-from ..core.extras import require
+from ..core.errors import InvalidData, require, why_unread
 from .lines import CHUNK, decompressed, read_lines
 from .office import DOCUMENTS
 from .records import LINE_BYTES, Record, Reject

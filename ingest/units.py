@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..core.analysis import count_words, sentence_spans
 from ..core.cutting import pieces, windows
-from ..core.extras import require
+from ..core.errors import require
 from ..core.layout import UnitField
 from ..core.types import Unit
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..core.install import DISTRIBUTION, install_command
 from ..core.keys import key_for
-from ..core.kinds import Vectors
+from ..core.layout import Vectors
 from ..core.models import (
     FoundModel,
     check_device,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..core.adjust import resolved
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
-from ..core.kinds import Field, Terms, Units, Vectors, Weights, Words
-from ..core.layout import Chunking, Embedding, Layout, UnitField
+from ..core.layout import Chunking, Embedding, FieldKind, Layout, Terms, UnitField, Units, Vectors, Weights, Words
 from ..core.recipe import Recipe, load_recipe, ways_to_get
 from ..core.runtime import Runtime
 from ..core.settings import Settings
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def needs_of(recipe: Recipe) -> dict[Field, bool]:
+def needs_of(recipe: Recipe) -> dict[FieldKind, bool]:
     """The fields that a recipe's retrievers search, each with whether some retriever can't go on without it."""
-    needs: dict[Field, bool] = {}
+    needs: dict[FieldKind, bool] = {}
     for stage in recipe.retrievers.values():
         kind = stage.searches
         if not isinstance(kind, Vectors) or kind.field is None:  # else the store's own field

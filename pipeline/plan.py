@@ -14,7 +14,7 @@ from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.answering import searched_units
-from ..search.missing import no_store, not_held, refuse_missing
+from ..search.store import no_store, not_held, refuse_missing
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.analysis import sentence_spans, terms
-from ..core.language import MADE_FOR
+from ..core.analysis import MADE_FOR, sentence_spans, terms
 from ..core.stages import Bm25, Dense, Retriever
 from ..core.types import Hit
 

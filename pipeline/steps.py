@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..core.analysis import foreign_language
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
-from ..core.language import foreign_language
 from ..core.memory import Memory, memory_key, recall
 from ..core.stages import ListwiseStage, QueryText, Retriever
 from ..core.types import (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ..core.errors import UsageError
+from ..core.errors import CcheckError, UsageError
 from ..core.settings import Settings
 from ..core.text import is_unicode
 from .store import Store
@@ -109,3 +111,26 @@ def _elastic(settings: Settings, url: str | None, index: str) -> Store:
 
     connection = connection_from(settings, url)
     return JoinedStore(connection, index, profile_from(settings, f"{connection.name}/{index}", index))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStore:
+    """A local store with the number of its documents, or the problem that keeps it from being opened."""
+
+    name: str
+    folder: Path
+    documents: int | None
+    problem: str = ""
+
+
+def local_stores(data_dir: Path) -> Iterator[ListedStore]:
+    """The stores of a data folder, by name: what `ccheck index list` prints. Raises nothing on purpose."""
+    from .local import DATABASE, LocalStore
+
+    for name in sorted(file.parent.name for file in data_dir.glob(f"*/{DATABASE}")):
+        folder = data_dir / name
+        try:
+            with LocalStore(folder, name) as store:
+                yield ListedStore(f"local:{name}", folder, store.count())
+        except CcheckError as error:
+            yield ListedStore(f"local:{name}", folder, None, str(error))

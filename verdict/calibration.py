@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.errors import InvalidData, NotFound, UsageError
-from ..core.extras import require
+from ..core.errors import InvalidData, NotFound, UsageError, require
 from ..core.files import write_text
 from ..core.types import Label, Stance
 from .judge import Case, Judged, StanceMethod

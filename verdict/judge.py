@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from ..core.analysis import MADE_FOR, foreign_language
 from ..core.errors import CcheckError
-from ..core.language import MADE_FOR, foreign_language
 from ..core.types import Claim, Evidence, Sentence, Stance, Usage, Verdict, document_text
 from .labels import STANCES
 

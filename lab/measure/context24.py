@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InvalidData
-from ...core.extras import require
+from ...core.errors import InvalidData, require
 from ...core.files import read_text
 
 ROUGE = ("rouge1", "rouge2", "rougeL")

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import NotFound
-from ...core.extras import require
+from ...core.errors import NotFound, require
 from .averitec import Meteor
 
 _PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}

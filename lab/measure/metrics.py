@@ -27,8 +27,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from ...core.errors import InvalidData, UsageError
-from ...core.extras import require
+from ...core.errors import InvalidData, UsageError, require
 from ...core.text import counted, did_you_mean, first_line
 from ...core.types import Claim
 from .runs import ranked

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.extras import require
+from ...core.errors import require
 from ...core.page import inert
 from ...core.text import shortened
 

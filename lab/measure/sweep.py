@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InvalidData, UsageError
-from ...core.extras import require
+from ...core.errors import InvalidData, UsageError, require
 from ...core.recipe import changed
 from .metrics import bootstrap
 from .types import Interval

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.errors import InvalidData
-from ...core.extras import require
+from ...core.errors import InvalidData, require
 from ...core.types import Label, Stance, Verdict
 from ...verdict.labels import LABELS
 from .metrics import RESAMPLES, SEED

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+from pydantic import BaseModel
+
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
 from ...core.recipe import Recipe, load_recipe, recipe_names
 from ...core.stages import (
@@ -31,7 +33,6 @@ from ...core.stages import (
     QuestionsStage,
     RewritingStage,
     Sparse,
-    Stage,
     UnitsStage,
     VerdictStage,
 )
@@ -57,7 +58,7 @@ too, the result is an error, never a label.
 
 | source | piece of the paper's prompt | ccheck's prompt | its words |
 | --- | --- | --- | --- |"""
-_STAGES: dict[str, type[Stage]] = {
+_STAGES: dict[str, type[BaseModel]] = {
     "[retrievers.bm25]": Bm25,
     "[retrievers.bm25.analysis]": Analysis,
     "[retrievers.dense]": Dense,
@@ -121,7 +122,7 @@ def pieces() -> Iterator[Piece]:
             yield Piece(source["name"], piece, source["prompt"], words)
 
 
-def _keys(title: str, stage: type[Stage]) -> list[str]:
+def _keys(title: str, stage: type[BaseModel]) -> list[str]:
     """A stage's docstring and its keys with their defaults."""
     lines = [f"### {title}", "", inspect.cleandoc(stage.__doc__ or ""), ""]
     lines += ["| key | default | |", "| --- | --- | --- |"]
@@ -143,7 +144,7 @@ def _choices(annotation: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    if isinstance(value, Stage):
+    if isinstance(value, BaseModel):
         return "as below"
     return "–" if value in (None, "", {}, []) else f"`{_value(value)}`"
 

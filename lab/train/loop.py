@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import UsageError
-from ...core.extras import require
+from ...core.errors import UsageError, require
 from ...core.files import write_text
 from ...core.models import best_device, check_device, cpu_has_bfloat16, loading_quietly
 from ...core.runtime import OnProgress, Runtime

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import ServerError, UsageError
-from ...core.extras import require
+from ...core.errors import ServerError, UsageError, require
 
 if TYPE_CHECKING:
     import uvicorn

@@ -12,8 +12,7 @@ from ...core.layout import analysis_key
 from ...core.stages import Bm25, Dense, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
-from ..missing import not_held
-from ..store import Search
+from ..store import Search, not_held
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC, Index
 from .mappings import SPARSE, TERMS

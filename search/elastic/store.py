@@ -22,8 +22,7 @@ from ...core.stages import Bm25, Retriever
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..answering import searched_units
 from ..filters import Kind
-from ..missing import no_store, unfinished
-from ..store import Ranks, Search, StoreInfo
+from ..store import Ranks, Search, StoreInfo, no_store, unfinished
 from . import bound, bulk, ingested, mappings, ownership, reading, units
 from .client import Client, path_of
 from .connection import Connection

@@ -1,5 +1,6 @@
 """The store in a folder."""
 
+from .files import DATABASE
 from .store import LocalStore
 
-__all__ = ["LocalStore"]
+__all__ = ["DATABASE", "LocalStore"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.errors import InvalidData
 from ...core.layout import Layout
 from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
-from .entries import id_sum, packed_units, unpacked_units
-from .files import Damaged, mark
+from .files import Damaged, mark, new_vector_file
 from .filtering import add_functions, condition, kinds
-from .opening import connect_to_read, format_without_checksums, identity, is_damage, new_vector_file, other_version
-from .records import Counts, SparseState, VectorBlock, VectorFile, Words, unit_id, vector_fields, vectors_of
-from .sparse import Batch, Named
+from .records import (
+    Counts,
+    VectorBlock,
+    VectorFile,
+    Words,
+    id_sum,
+    packed_units,
+    unit_id,
+    unpacked_units,
+    vector_fields,
+    vectors_of,
+)
 
+FORMAT = "2"
 _HEAD = "seq, id, digest, published, metadata, head"
-_BODY = "seq, title, text, additional, body"
-_UNITS = "units, cut"
+_BODY = "seq, title, text, additional, units, body"
 _INTS = np.dtype("<i8")
 _TO_64_BITS = 2**64 - 1
 
@@ -51,7 +60,7 @@ class Database:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            found = format_without_checksums(self._connection) or self.meta("format")
+            found = self.meta("format")
         except (sqlite3.Error, Damaged) as error:
             if hasattr(self, "_connection"):
                 self._connection.close()
@@ -59,9 +68,13 @@ class Database:
                 raise
             said = error.problem if isinstance(error, Damaged) else str(error)
             raise Damaged(path, f"can't be read as a store: {said}") from error
-        if (problem := other_version(path.parent, found)) is not None:
+        if found != FORMAT:
             self._connection.close()
-            raise problem
+            raise InvalidData(
+                f"the store {path.parent} was made by another version of ccheck (format {found}; this one reads "
+                f"{FORMAT}). Ingest into another store, or delete this one (ccheck index delete --store {path.parent}) "
+                "and ingest again"
+            )
 
     def close(self) -> None:
         self._connection.close()
@@ -157,14 +170,6 @@ class Database:
         """Each field's file of vectors."""
         return {name: VectorFile(**one) for name, one in self._get("vectors").items()}
 
-    @property
-    def sparse(self) -> SparseState:
-        found = self._get("sparse")
-        return SparseState(found["batches"], tuple(Named(**one) for one in found["segments"]))
-
-    def set_segments(self, segments: Sequence[Named]) -> None:
-        self._set("sparse", SparseState(self.sparse.batches, tuple(segments)))
-
     def named_files(self) -> list[str]:
         """The files and folders that belong to the store, beside the database."""
         return [one.folder for one in self.words.values()] + [one.file for one in self.vector_files().values()]
@@ -206,18 +211,11 @@ class Database:
         rows = self._select(f"SELECT {_HEAD}, {_BODY} FROM documents WHERE seq IN", seqs)
         return {row[0]: self._document(row) for row in rows}
 
-    def units_by_seq(self, granularity: str, seqs: Sequence[int]) -> dict[int, tuple[Document, tuple[Unit, ...]]]:
-        """Documents with their units of one granularity."""
-        found = {}
-        for row in self._select(f"SELECT {_HEAD}, {_BODY}, {_UNITS} FROM documents WHERE seq IN", seqs):
-            document = self._document(row)
-            found[row[0]] = document, unpacked_units(granularity, document.text, self._units(row[0], row[-2:]))
-        return found
-
     def units(self, granularity: str, ids: Sequence[str]) -> dict[str, tuple[Unit, ...]]:
         """The units of documents, by id."""
-        by_seq = self.units_by_seq(granularity, [row[0] for row in self._heads(ids)])
-        return {document.id: units for document, units in by_seq.values()}
+        seqs = {row[0]: row[1] for row in self._heads(ids)}
+        rows = map(self._body, self._select(f"SELECT {_BODY} FROM documents WHERE seq IN", list(seqs)))
+        return {seqs[seq]: unpacked_units(granularity, text, units) for seq, _, text, _, units in rows}
 
     def ids_by_seq(self, seqs: Sequence[int]) -> dict[int, str]:
         rows = self._select(f"SELECT {_HEAD} FROM documents WHERE seq IN", seqs)
@@ -240,10 +238,9 @@ class Database:
     def texts_after(self, seq: int) -> Iterator[tuple[int, str, str, str, str]]:
         """(seq, title, text, additional texts, units) of all documents above `seq`, in order; the last two as JSON."""
         expected, found = self.count_after(seq), 0
-        query = f"SELECT {_BODY}, {_UNITS} FROM documents WHERE seq > ? ORDER BY seq"
-        for row in self._connection.execute(query, (seq,)):
+        for row in self._connection.execute(f"SELECT {_BODY} FROM documents WHERE seq > ? ORDER BY seq", (seq,)):
             found += 1
-            yield (*self._body(row[:5]), self._units(row[0], row[5:]))
+            yield self._body(row)
         if found != expected:
             raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
@@ -259,26 +256,20 @@ class Database:
             metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
             additional = json.dumps(list(entry.additional), ensure_ascii=False)
             head = (seq, document.id, entry.digest, document.published, metadata)
-            body = (document.title, document.text, additional)
-            units = json.dumps(packed_units(entry))
+            body = (document.title, document.text, additional, json.dumps(packed_units(entry)))
             self._connection.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*head, mark(*head), *body, mark(seq, *body), units, mark(seq, units)),
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*head, mark(*head), *body, mark(seq, *body)),
             )
             ids_sum += id_sum(seq, document.id)
-            for name, rows in vectors_of(entry).items():
-                owners[name] += [unit_id(seq, number) if fields[name][1] else seq for number, _ in rows]
+            for name, (numbers, _) in vectors_of(entry).items():
+                owners[name] += [unit_id(seq, number) if fields[name][1] else seq for number in numbers]
         for name, places in blocks.items():
             begin = places[0][0] if places else 0
             whose = np.array(owners[name], _INTS)
             self._add_blocks(name, [VectorBlock(at, whose[at - begin :][:count], made) for at, count, made in places])
         highest = counts.highest + len(entries)
         self._set("counts", Counts(highest, counts.gone, counts.rows, ids_sum & _TO_64_BITS))
-        batch = Batch.of(
-            [(seq, entry.sparse) for seq, entry in enumerate(entries, counts.highest + 1) if entry.sparse is not None]
-        )
-        if batch is not None:
-            self._add_sparse(batch)
         self.touch()
 
     def remove(self, ids: Sequence[str]) -> int:
@@ -329,21 +320,16 @@ class Database:
         self._compare(row[-1], *row[:-1], what=f"the document {row[0]}")
         return row
 
-    def _body(self, row: tuple[Any, ...]) -> tuple[int, str, str, str]:
-        seq, title, text, additional, made = row
-        self._compare(made, seq, title, text, additional, what=f"the text of the document {seq}")
-        return seq, title, text, additional
+    def _body(self, row: tuple[Any, ...]) -> tuple[int, str, str, str, str]:
+        self._compare(row[-1], *row[:-1], what=f"the text of the document {row[0]}")
+        seq, title, text, additional, units = row[:-1]
+        return seq, title, text, additional, units
 
     def _document(self, row: tuple[Any, ...]) -> Document:
         """The document in the columns of the head and the body."""
         _, id_, _, published, metadata = self._head(row[:6])[:5]
-        _, title, text, _ = self._body(row[6:11])
+        _, title, text, *_ = self._body(row[6:])
         return Document(id_, title, text, json.loads(metadata), published)
-
-    def _units(self, seq: int, row: tuple[Any, ...]) -> str:
-        units, made = row
-        self._compare(made, seq, units, what=f"the units of the document {seq}")
-        return str(units)
 
     # -- vectors
 
@@ -353,7 +339,8 @@ class Database:
         file, blocks, row_count = self.vector_files()[name], [], 0
         for number, first, owners, made, own in self._rows(query, 0, file.blocks, name):
             self._compare(own, name, number, first, owners, made, what="a note of vectors")
-            blocks.append(VectorBlock(first, np.frombuffer(owners, _INTS), made))
+            whose, rows = np.frombuffer(owners, _INTS).reshape(2, -1)
+            blocks.append(VectorBlock(first, np.repeat(whose, rows), made))
             row_count += len(blocks[-1].owners)
         if row_count != file.rows:
             raise self._damaged("has lost notes of vectors")
@@ -369,39 +356,12 @@ class Database:
         files = self.vector_files()
         before = files[name]
         for number, block in enumerate(blocks, before.blocks):
-            row = (name, number, block.first, block.owners.astype(_INTS).tobytes(), block.digest)
+            runs = np.flatnonzero(np.r_[True, block.owners[1:] != block.owners[:-1]])
+            owners = np.stack([block.owners[runs], np.diff(np.r_[runs, len(block.owners)])]).astype(_INTS)
+            row = (name, number, block.first, owners.tobytes(), block.digest)
             self._connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
         rows = before.rows + sum(len(block.owners) for block in blocks)
         self._set("vectors", files | {name: VectorFile(before.file, rows, before.blocks + len(blocks))})
-
-    # -- sparse vectors
-
-    def sparse_after(self, first: int) -> Iterator[Batch]:
-        """The sparse vectors from the row `first` on."""
-        query = "SELECT number, seqs, lengths, ids, weights, mark FROM sparse WHERE number >= ?"
-        for *row, made in self._rows(query, first, self.sparse.batches - first):
-            self._compare(made, *row, what="some sparse vectors")
-            yield Batch.unpacked(*row)
-
-    def replace_sparse(self, batches: Iterable[Batch]) -> None:
-        """Replace the rows of sparse vectors. There are no segments of the new ones yet."""
-        self._connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM sparse WHERE 0")
-        for number, batch in enumerate(batches):
-            self._insert_sparse("kept", number, batch)
-        self._connection.execute("DELETE FROM sparse")
-        self._connection.execute("INSERT INTO sparse SELECT * FROM kept")
-        count = self._connection.execute("SELECT count(*) FROM kept").fetchone()[0]
-        self._connection.execute("DROP TABLE kept")
-        self._set("sparse", SparseState(count))
-
-    def _add_sparse(self, batch: Batch) -> None:
-        state = self.sparse
-        self._insert_sparse("sparse", state.batches, batch)
-        self._set("sparse", SparseState(state.batches + 1, state.segments))
-
-    def _insert_sparse(self, table: str, number: int, batch: Batch) -> None:
-        row = (number, *batch.packed())
-        self._connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
 
     # -- files
 
@@ -452,7 +412,7 @@ class Database:
     def check_all(self) -> None:
         """Compare everything with its checksum, even if that was done before."""
         self._checked.clear()
-        for key in ("format", "id", "generation", "layout", "counts", "words", "vectors", "sparse"):
+        for key in ("format", "id", "generation", "layout", "counts", "words", "vectors"):
             self.meta(key)
         self.check_heads()
         self.ids()
@@ -460,8 +420,6 @@ class Database:
             pass
         for name in self.vector_files():
             self.vector_blocks(name)
-        for _ in self.sparse_after(0):
-            pass
 
     def _damaged(self, problem: str) -> Damaged:
         return Damaged(self.path, problem)
@@ -488,3 +446,53 @@ class Database:
         return self._connection.execute(
             f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         ).fetchall()
+
+
+# -- opening
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is broken, and not just unusable now (no space, no permission, another writer)."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return True
+    others = "BUSY LOCKED NOMEM READONLY INTERRUPT IOERR FULL CANTOPEN PROTOCOL PERM AUTH".split()
+    return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in {
+        getattr(sqlite3, f"SQLITE_{name}") for name in others
+    }
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
+    )
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open the database, even in a read-only folder, where SQLite can't create the files that readers share."""
+    wal = path.with_name(f"{path.name}-wal")
+    modes = ["mode=rw", "mode=ro"]
+    if not wal.exists() or wal.stat().st_size == 0:
+        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
+    for mode in modes:
+        connection = connect(path, mode)
+        try:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if mode == modes[-1] or is_damage(error):
+                raise
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise AssertionError("unreachable")

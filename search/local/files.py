@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -21,19 +21,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...core.errors import InvalidData
 
-DATABASE, UNBORN, LOCK, SPARSE = "documents.sqlite", "documents.sqlite.new", "write.lock", "sparse"
+DATABASE, UNBORN, LOCK = "documents.sqlite", "documents.sqlite.new", "write.lock"
 """`UNBORN` is the name of the database until it is complete."""
 
 _BESIDE = r"(-wal|-shm|-journal)?"
-_CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|bm25-[0-9a-f]{{8}}")
+_WORDS = re.compile(r"bm25-[0-9a-f]{8}")
+_WORDS_FILES = re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+")
+_CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|{_WORDS.pattern}")
 _VECTORS = re.compile(r"vectors-[0-9a-f]{8}\.f32")
 _DATABASE = re.compile(re.escape(DATABASE) + _BESIDE)
-_FOLDERS = {
-    re.compile(r"bm25-[0-9a-f]{8}"): re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+"),
-    re.compile(SPARSE): re.compile(r"\d+-\d+-[0-9a-f]{8}\.(lists|unfinished)"),
-}
-"""The folders in a store, with the files that each can contain."""
-
 _READ_AT_ONCE = 1 << 22
 
 
@@ -65,6 +61,10 @@ def new_name(what: str) -> str:
     return f"{what}-{uuid4().hex[:8]}"
 
 
+def new_vector_file() -> str:
+    return f"{new_name('vectors')}.f32"
+
+
 # -- which files are ccheck's, and who may read them
 
 
@@ -92,9 +92,8 @@ def remove_store(folder: Path) -> list[Path]:
     left, last = [], []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
-        inner = next((files for form, files in _FOLDERS.items() if form.fullmatch(entry.name)), None)
-        if inner is not None and entry.is_dir(follow_symlinks=False):
-            left += remove_folder(path, inner)
+        if _WORDS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            left += _remove_words(path)
         elif not entry.is_file(follow_symlinks=False):
             left.append(path)
         elif _DATABASE.fullmatch(entry.name) or entry.name == LOCK:
@@ -110,11 +109,11 @@ def remove_store(folder: Path) -> list[Path]:
     return left
 
 
-def remove_folder(folder: Path, files: re.Pattern[str]) -> list[Path]:
-    """Remove a folder with the files of these names. Other files in it stay and are returned."""
+def _remove_words(folder: Path) -> list[Path]:
+    """Remove a BM25 index. Files in it that are not its own stay and are returned."""
     left = []
     for entry in list(os.scandir(folder)):
-        if entry.is_file(follow_symlinks=False) and files.fullmatch(entry.name):
+        if entry.is_file(follow_symlinks=False) and _WORDS_FILES.fullmatch(entry.name):
             Path(entry.path).unlink(missing_ok=True)
         else:
             left.append(Path(entry.path))
@@ -268,9 +267,3 @@ class Blocks:
 
     def check_all(self) -> None:
         self.check([self.edges[0]], [self.edges[-1]])
-
-
-def digests_of(data: NDArray[np.uint8], size: int) -> Iterator[bytes]:
-    """The checksums of data in blocks of this size."""
-    for first in range(0, len(data), size):
-        yield digest(data[first : first + size])

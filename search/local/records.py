@@ -1,19 +1,24 @@
-"""The database records of a local store about the store's other files."""
+"""Documents as a local store keeps them, and its records about its other files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
+from ...core.errors import InvalidData
 from ...core.layout import Embedding, Layout
-from ...core.types import Entry, Vector
-from .sparse import Named
+from ...core.types import Entry, SparseVector, Unit, Vector
 
 DOCUMENTS = ""
 """The name of the BM25 index of whole documents. Those of units have the names of their granularities."""
+SPARSE = "sparse"
+"""The name of the field of sparse vectors."""
 UNIT_BITS = 24
 """A unit's id is the seq of its document followed by the unit's number in so many bits."""
 
@@ -32,19 +37,28 @@ def unit_vectors(granularity: str) -> str:
     return f"units {granularity}"
 
 
-def vector_fields(layout: Layout) -> dict[str, tuple[Embedding, int]]:
-    """All fields of vectors: their models, with `UNIT_BITS` for vectors of units and 0 for others."""
-    fields = {name: (one.embedding, 0) for name, one in layout.dense.items()}
-    units = {unit_vectors(name): one.embedding for name, one in layout.units.items()}
-    return fields | {name: (embedding, UNIT_BITS) for name, embedding in units.items() if embedding is not None}
+def vector_fields(layout: Layout) -> dict[str, tuple[int, int]]:
+    """All fields of vectors: how many values a row has, and `UNIT_BITS` for vectors of units or 0 for others."""
+    fields = {name: (one.embedding.dimensions, 0) for name, one in layout.dense.items()}
+    for name, units in layout.units.items():
+        if units.embedding is not None:
+            fields[unit_vectors(name)] = units.embedding.dimensions, UNIT_BITS
+    return fields | ({SPARSE: (2, 0)} if layout.sparse is not None else {})
 
 
-def vectors_of(entry: Entry) -> dict[str, list[tuple[int, Vector]]]:
-    """A document's vectors by field, each with the number of its unit or 0."""
-    found = {name: [(0, passage.vector) for passage in passages] for name, passages in entry.passages.items()}
+def vectors_of(entry: Entry) -> dict[str, tuple[Sequence[int], NDArray[np.float32]]]:
+    """A document's rows by field: the number of the unit of each, or 0, and their values."""
+    found: dict[str, tuple[Sequence[int], list[Vector]]] = {}
+    for name, passages in entry.passages.items():
+        found[name] = [0] * len(passages), [passage.vector for passage in passages]
     for name, units in entry.units.items():
-        found[unit_vectors(name)] = [(one.unit.number, one.vector) for one in units if one.vector is not None]
-    return {name: rows for name, rows in found.items() if rows}
+        rows = {one.unit.number: one.vector for one in units if one.vector is not None}
+        found[unit_vectors(name)] = list(rows), list(rows.values())
+    made = {name: (numbers, np.stack(rows)) for name, (numbers, rows) in found.items() if rows}
+    if entry.sparse is not None and len(entry.sparse.ids):
+        tokens = np.stack([entry.sparse.ids, entry.sparse.weights], axis=1).astype(np.float32)
+        made[SPARSE] = [0] * len(tokens), tokens
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +84,6 @@ class VectorFile:
 
 
 @dataclass(frozen=True, slots=True)
-class SparseState:
-    """How many rows the table of sparse vectors has, and the segments made from the first of them."""
-
-    batches: int = 0
-    segments: tuple[Named, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class VectorBlock:
     """A block of a file of vectors: its first row, the owner of each row (a seq or a unit's id), its checksum."""
 
@@ -97,3 +103,84 @@ class Counts:
     gone: int = 0
     rows: int = 0
     ids: int = 0
+
+
+# -- documents
+
+
+def check_entry(entry: Entry, layout: Layout) -> None:
+    """Raise InvalidData for anything that the layout has no place for, and for vectors of the wrong size."""
+    whose = f"the document {entry.document.id}"
+    for name, passages in entry.passages.items():
+        if passages and name not in layout.dense:
+            raise InvalidData(f"{whose} comes with vectors {name!r}, for which the store was not prepared")
+        for passage in passages:
+            _check_vector(passage.vector, layout.dense[name].embedding, f"{whose} comes with", repr(name))
+    if entry.sparse is not None:
+        if layout.sparse is None:
+            raise InvalidData(f"{whose} comes with a sparse vector, for which the store was not prepared")
+        check_sparse(entry.sparse, layout.sparse.vocabulary, whose)
+    for name, units in entry.units.items():
+        if units and name not in layout.units:
+            raise InvalidData(f"{whose} comes with units {name!r}, for which the store was not prepared")
+        numbers = [one.unit.number for one in units]
+        if numbers != list(range(len(units))) or len(units) >= 1 << UNIT_BITS:
+            raise InvalidData(f"{whose} comes with units {name!r} that are not numbered 0, 1, 2 and so on")
+        for one in units:
+            if one.unit.granularity != name:
+                raise InvalidData(f"{whose} comes with a unit {one.unit.granularity!r} among its units {name!r}")
+            _check_vector(one.vector, layout.units[name].embedding, f"{whose} comes with", f"a unit {name!r}")
+
+
+def _check_vector(vector: Vector | None, model: Embedding | None, comes: str, what: str) -> None:
+    if (vector is None) != (model is None):
+        raise InvalidData(f"{comes} {'no' if vector is None else 'a'} vector for {what}, unlike the store's layout")
+    if vector is not None and model is not None and vector.shape != (model.dimensions,):
+        raise InvalidData(
+            f"{comes} a vector of shape {vector.shape} for {what}, whose vectors have {model.dimensions} dimensions"
+        )
+
+
+def id_sum(seq: int, id_: str) -> int:
+    """Returns the value that a document adds to the checksum over all ids."""
+    return xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq)
+
+
+def packed_units(entry: Entry) -> Mapping[str, Sequence[Sequence[Any]]]:
+    """The units of a document as JSON values: [start, end], and the text if it is not in the document."""
+    text = entry.document.text
+    return {
+        name: [[one.unit.start, one.unit.end, *([] if _stands(one.unit, text) else [one.unit.text])] for one in units]
+        for name, units in entry.units.items()
+        if units
+    }
+
+
+def unpacked_units(granularity: str, text: str, packed: str) -> tuple[Unit, ...]:
+    """One granularity of a document with this text, from the JSON of `packed_units`."""
+    return tuple(
+        Unit(granularity, number, start, end, other[0] if other else text[start:end])
+        for number, (start, end, *other) in enumerate(json.loads(packed).get(granularity, ()))
+    )
+
+
+def _stands(unit: Unit, text: str) -> bool:
+    return text[unit.start : unit.end] == unit.text
+
+
+def check_sparse(vector: SparseVector, vocabulary: int, whose: str) -> None:
+    """Raise InvalidData unless this is a `SparseVector` over a vocabulary of this size."""
+    ids, weights = np.asarray(vector.ids), np.asarray(vector.weights)
+    if ids.shape != weights.shape or ids.ndim != 1:
+        raise InvalidData(
+            f"the sparse vector of {whose} has token ids of shape {ids.shape}, but weights of {weights.shape}"
+        )
+    if not len(ids):
+        return
+    if ids[0] < 0 or ids[-1] >= vocabulary or not np.all(np.diff(ids) > 0):
+        raise InvalidData(
+            f"the sparse vector of {whose} has tokens that are not in ascending order, or not in the vocabulary of "
+            f"{vocabulary} tokens. Use the model that made the store's sparse vectors"
+        )
+    if not (np.all(np.isfinite(weights)) and np.all(weights > 0)):
+        raise InvalidData(f"the sparse vector of {whose} has weights that are not greater than 0")

@@ -10,17 +10,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.errors import InvalidData
 from ...core.fusion import projected
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Bm25, Dense, Retriever, Sparse
-from ...core.types import Filter, Query
-from . import sparse
+from ...core.types import Filter, Query, Vector
 from .bm25 import Bm25Index, Bm25View, TextFields
 from .database import Database
-from .files import SPARSE, Verified
-from .records import DOCUMENTS, UNIT_BITS, unit_vectors, vector_fields
-from .sparse import SparseIndex
-from .vectors import VectorIndex
+from .files import Verified
+from .records import DOCUMENTS, SPARSE, UNIT_BITS, check_sparse, unit_vectors, vector_fields
+from .vectors import SparseIndex, VectorIndex
 
 Ranked: TypeAlias = list[tuple[int, float]]
 """(seq of a document or id of a unit, score), best first."""
@@ -40,33 +39,20 @@ class Snapshot:
     verified: Verified
     words: dict[str, Bm25View] = field(default_factory=dict)
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
-    weights: dict[str, SparseIndex] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
 
-    def lacks(self, retrievers: Mapping[str, Retriever]) -> bool:
-        """Whether an index that these retrievers search is not open yet."""
-        return any(_index_of(one) not in self._indices(one) for one in retrievers.values())
-
-    def _indices(self, retriever: Retriever) -> Mapping[str, Bm25View | VectorIndex | SparseIndex]:
-        if isinstance(retriever, Bm25):
-            return self.words
-        return self.vectors if isinstance(retriever, Dense) else self.weights
+    def lacks(self, retriever: Retriever) -> bool:
+        """Whether the index that it searches is not open yet."""
+        return _index_of(retriever) not in (self.words if isinstance(retriever, Bm25) else self.vectors)
 
     def read(self, database: Database, folder: Path, retrievers: Mapping[str, Retriever]) -> None:
         """Open the indices that these search, in a transaction of this generation. Raises Damaged."""
-        for retriever in retrievers.values():
+        for retriever in filter(self.lacks, retrievers.values()):
             name = _index_of(retriever)
-            if name in self._indices(retriever):
-                continue
             if isinstance(retriever, Bm25):
                 self.words[name] = open_words(database, folder, name, self.verified).view
-            elif isinstance(retriever, Dense):
+            else:
                 self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
-            elif self.layout.sparse is not None:
-                vocabulary, named = self.layout.sparse.vocabulary, database.sparse.segments
-                chain = [sparse.open_segment(folder, one, vocabulary, self.verified) for one in named]
-                rest = list(database.sparse_after(named[-1].upto if named else 0))
-                self.weights[name] = SparseIndex.open(chain, vocabulary, self.alive, rest)
 
     def rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], allowed: NDArray[np.bool_] | None
@@ -75,45 +61,52 @@ class Snapshot:
         found: dict[str, list[Ranked]] = {}
         for name, retriever in retrievers.items():
             if isinstance(retriever, Bm25):
-                rankings = self._by_words(queries, name, retriever, allowed)
-            elif isinstance(retriever, Dense):
-                rankings = self._by_vectors(queries, name, retriever, allowed)
+                rankings = self._by_words([query.words(name) for query in queries], retriever, allowed)
             else:
-                rankings = self._by_weights(queries, name, retriever, allowed)
-            if not isinstance(retriever, Sparse) and retriever.units is not None and retriever.parents is not None:
-                how = retriever.parents
+                rankings = self._by_vectors(
+                    [self._vector(query, name, retriever) for query in queries], retriever, allowed
+                )
+            if retriever.units is not None and (how := retriever.parents) is not None:
                 rankings = [projected(ranking, lambda unit: (unit >> UNIT_BITS,), how) for ranking in rankings]
             found[name] = rankings
         return [{name: found[name][i] for name in found} for i in range(len(queries))]
 
-    def _by_words(
-        self, queries: Sequence[Query], name: str, retriever: Bm25, allowed: NDArray[np.bool_] | None
-    ) -> list[Ranked]:
+    def _by_words(self, texts: Sequence[str], retriever: Bm25, allowed: NDArray[np.bool_] | None) -> list[Ranked]:
         index = _index_of(retriever)
         view = self.words[index]
         view.check(retriever)
         if allowed is None and index in self.behind:
             allowed = self.alive
-        return [view.search(query.words(name), retriever, allowed) for query in queries]
+        return [view.search(text, retriever, allowed) for text in texts]
 
     def _by_vectors(
-        self, queries: Sequence[Query], name: str, retriever: Dense, allowed: NDArray[np.bool_] | None
+        self, vectors: Sequence[Vector | None], retriever: Dense | Sparse, allowed: NDArray[np.bool_] | None
     ) -> list[Ranked]:
-        rankings: list[Ranked] = [[] for _ in queries]
-        vectors = {i: vector for i, query in enumerate(queries) if (vector := query.embedding(name)) is not None}
-        if vectors:
-            matrix = np.stack(list(vectors.values())).astype(np.float32, copy=False)
-            found = self.vectors[_index_of(retriever)].search(matrix, retriever.depth, allowed)
-            for i, ranking in zip(vectors, found, strict=True):
-                rankings[i] = ranking
-        return rankings
+        asked = {i: vector for i, vector in enumerate(vectors) if vector is not None}
+        if not asked:
+            return [[] for _ in vectors]
+        matrix = np.stack(list(asked.values())).astype(np.float32, copy=False)
+        found = self.vectors[_index_of(retriever)].search(matrix, retriever.depth, allowed)
+        rankings = dict(zip(asked, found, strict=True))
+        return [rankings.get(i, []) for i in range(len(vectors))]
 
-    def _by_weights(
-        self, queries: Sequence[Query], name: str, retriever: Sparse, allowed: NDArray[np.bool_] | None
-    ) -> list[Ranked]:
-        asked = [query.weights(name) for query in queries]
-        index = self.weights[_index_of(retriever)]
-        return [[] if weights is None else index.search(weights, retriever.depth, allowed) for weights in asked]
+    def _vector(self, query: Query, name: str, retriever: Dense | Sparse) -> Vector | None:
+        """What a query asks the index of this retriever for: its embedding, or a weight for each token."""
+        if isinstance(retriever, Dense):
+            vector, index = query.embedding(name), self.vectors[_index_of(retriever)]
+            if vector is not None and len(vector) != index.rows.shape[1]:
+                raise InvalidData(
+                    f"the claim's embedding has {len(vector)} dimensions, but the store's vectors have "
+                    f"{index.rows.shape[1]}. Use the model that made the store"
+                )
+            return vector
+        asked, sparse = query.weights(name), self.layout.sparse
+        if asked is None or sparse is None:
+            return None
+        check_sparse(asked, sparse.vocabulary, "the claim")
+        weights = np.zeros(sparse.vocabulary, np.float32)
+        weights[asked.ids] = asked.weights
+        return weights
 
 
 def open_words(database: Database, folder: Path, name: str, verified: Verified) -> Bm25Index:
@@ -128,12 +121,13 @@ def open_vectors(
 ) -> VectorIndex:
     """A field's vectors. Raises Damaged."""
     path = folder / database.vector_files()[name].file
-    embedding, bits = vector_fields(database.layout)[name]
-    return VectorIndex.open(path, embedding.dimensions, database.vector_blocks(name), alive, verified, bits)
+    kind = SparseIndex if name == SPARSE else VectorIndex
+    width, bits = vector_fields(database.layout)[name]
+    return kind.open(path, width, database.vector_blocks(name), alive, verified, bits)
 
 
 def _index_of(retriever: Retriever) -> str:
-    """The name of the index that a retriever searches, among the indices of its kind."""
+    """The name of the index that a retriever searches, among those of words or of vectors."""
     if isinstance(retriever, Bm25):
         return retriever.units or DOCUMENTS
     if isinstance(retriever, Dense):

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -23,20 +23,18 @@ from more_itertools import chunked
 
 from ...core.analysis import open_analysis
 from ...core.closing import Closing
-from ...core.errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
+from ...core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Retriever
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit, document_of, unit_key
 from ..answering import searched_units
 from ..filters import Kind
-from ..missing import no_store, not_held, refuse_missing, unfinished
-from ..store import Ranks, Search, StoreInfo
+from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, unfinished
 from . import upkeep, vectors
-from .database import Database
-from .entries import check_entry
+from .bm25 import is_panic
+from .database import Database, is_damage
 from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, make_folder, remove_store
-from .records import UNIT_BITS, unit_number, vectors_of
-from .reported import reported
+from .records import UNIT_BITS, check_entry, unit_number, vectors_of
 from .snapshot import Changed, Masks, Ranked, Snapshot, ids_of, scopes
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
@@ -47,7 +45,39 @@ SCANNED_AT_ONCE = 500
 RACES = 5
 """How often a search is repeated because a writer replaced a document between ranking and reading it."""
 
+P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def reported(
+    method: Callable[Concatenate[LocalStore, P], R],
+) -> Callable[Concatenate[LocalStore, P], R]:
+    """Turn what SQLite, tantivy and the disk raise into errors that say what to do."""
+
+    @wraps(method)
+    def call(self: LocalStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except Damaged as error:
+            raise error.in_store(self.name) from error
+        except PermissionError as error:
+            raise NotFound(
+                f"the store {self.name} can't be used: {error.strerror} ({error.filename}). Fix the permissions of its "
+                "folder, or choose another store with --store"
+            ) from error
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error) and is_damage(error):
+                raise Damaged(self.path / DATABASE, f"is broken: {error}").in_store(self.name) from error
+            raise Incomplete(
+                f"the store {self.name} failed: {error}. What was stored so far is safe. Free some disk space or fix "
+                "the permissions of its folder, then run the same command again"
+            ) from error
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise Damaged(self.path, f"made tantivy fail: {error}", derived=True).in_store(self.name) from error
+
+    return call
 
 
 class LocalStore(Closing):
@@ -183,9 +213,9 @@ class LocalStore(Closing):
             blocks: dict[str, list[tuple[int, int, bytes]]] = {}
             rows_of = [vectors_of(entry) for entry in entries]
             for field, file in database.vector_files().items():
-                rows = [vector for own in rows_of for _, vector in own.get(field, ())]
+                rows = [own[field][1] for own in rows_of if field in own]
                 if rows:
-                    blocks[field] = vectors.write_rows(self.path / file.file, file.rows, np.stack(rows))
+                    blocks[field] = vectors.write_rows(self.path / file.file, file.rows, np.concatenate(rows))
             with database.writing():
                 database.add(entries, blocks)
             self._waiting += len(entries)
@@ -354,7 +384,7 @@ class LocalStore(Closing):
                 if self._writer is None:
                     self._catch_up_if_alone(database)
                 self._snapshot = self._taken(retrievers)
-            elif self._snapshot.lacks(retrievers):
+            elif any(map(self._snapshot.lacks, retrievers.values())):
                 with database.reading():
                     if database.generation == self._snapshot.generation:
                         with suppress(Damaged):  # below this is tried again
@@ -433,7 +463,7 @@ class LocalStore(Closing):
     def _mended(self) -> bool:
         """Rebuild damaged derived files, which only the one writer can do. Returns whether that was possible."""
         self._verified = Verified()
-        return self._if_alone(lambda writer: upkeep.mend(writer, self.path, self._verified, wholly=True))
+        return self._if_alone(lambda writer: upkeep.mend(writer, self.path, self._verified))
 
     def _if_alone(self, work: Callable[[Database], None]) -> bool:
         """Do a writer's work, unless another writer is busy or the folder is read-only. Returns whether it was done."""

@@ -7,25 +7,58 @@ database, remove files that it no longer names. A crash in between leaves unname
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.layout import Layout
-from . import bm25, sparse, vectors
+from . import bm25, vectors
 from .bm25 import TextFields
-from .database import Database
-from .entries import unpacked_units
-from .files import DATABASE, Damaged, Verified, file_digest, new_name, share, sweep, sync_folder
-from .opening import create, is_damage, new_vector_file
-from .records import DOCUMENTS, VectorBlock, Words
+from .database import FORMAT, Database, connect, is_damage
+from .files import (
+    DATABASE,
+    UNBORN,
+    Damaged,
+    Verified,
+    file_digest,
+    mark,
+    new_name,
+    new_vector_file,
+    share,
+    sweep,
+    sync_folder,
+)
+from .records import DOCUMENTS, Counts, VectorBlock, VectorFile, Words, unpacked_units, vector_fields
 from .snapshot import open_vectors, open_words
-from .sparse import Segment
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark BLOB NOT NULL) WITHOUT ROWID;
+-- seq grows with every write and is never reused: an updated document gets a new one. head and body are the
+-- checksums of the columns before them. units has the places of the units in the text, by granularity.
+CREATE TABLE documents (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, published TEXT, metadata TEXT NOT NULL,
+    head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, units TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX documents_by_id ON documents (id);
+-- The seqs of documents that were removed or replaced. Their vectors no longer count.
+CREATE TABLE gone (number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, mark BLOB NOT NULL);
+-- Blocks of rows of a field's file of vectors: their owners, and how many rows each has (int64), and the checksum of
+-- the block.
+CREATE TABLE vectors (
+    field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, owners BLOB NOT NULL, digest BLOB NOT NULL,
+    mark BLOB NOT NULL, PRIMARY KEY (field, number)
+) WITHOUT ROWID;
+-- Digests of the files whose documents are all stored unchanged.
+CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
 
 ROWS_COPIED = 65_536
 ALWAYS_SETTLED, SETTLED_FROM = 50_000, 0.001
@@ -37,7 +70,44 @@ def create_store(folder: Path, layout: Layout) -> None:
     sweep(folder, [])
     nothing = np.zeros(0, np.int64)
     words = {name: _write_words(folder, TextFields.of(layout, name), [], nothing, None) for name in words_of(layout)}
-    create(folder / DATABASE, layout, words)
+    _create(folder / DATABASE, layout, words)
+
+
+def _create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
+    """Create a database without documents: all of it, or nothing.
+
+    Removes what a killed creation left. Only the one writer may call this.
+    """
+    unborn = path.with_name(UNBORN)
+    for name in (UNBORN, f"{UNBORN}-journal", f"{UNBORN}-wal", f"{UNBORN}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    os.close(os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    unborn.chmod(0o600)
+    connection = connect(unborn, "mode=rw")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        files = {name: asdict(VectorFile(new_vector_file())) for name in vector_fields(layout)}
+        start = {
+            "format": FORMAT,
+            "id": uuid.uuid4().hex,
+            "generation": "0",
+            "layout": json.dumps(layout.to_dict()),
+            "counts": json.dumps(asdict(Counts())),
+            "words": json.dumps({name: asdict(one) for name, one in words.items()}),
+            "vectors": json.dumps(files),
+        }
+        rows = ((key, value, mark(key, value)) for key, value in start.items())
+        connection.executemany("INSERT INTO meta VALUES (?, ?, ?)", rows)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+    unborn.replace(path)
+    sync_folder(path.parent)
 
 
 def words_of(layout: Layout) -> list[str]:
@@ -45,13 +115,9 @@ def words_of(layout: Layout) -> list[str]:
     return [DOCUMENTS, *layout.units]
 
 
-def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool = False) -> None:
-    """Remove what a crash left, and rebuild derived files that are not as they were written.
-
-    Files of sparse vectors are checked `wholly`, or only their existence and their heads.
-    """
+def mend(database: Database, folder: Path, verified: Verified) -> None:
+    """Remove what a crash left, and rebuild derived files that are not as they were written."""
     sweep(folder, database.named_files())
-    sparse.sweep(folder, database.sparse.segments)
     broken = []
     for name, words in database.words.items():
         try:
@@ -60,20 +126,29 @@ def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool =
             broken.append(name)
     if broken:
         rebuild_words(database, folder, broken)
-    try:
-        for segment in _segments(database, folder, verified):
-            if wholly:
-                segment.check_all()
-    except Damaged:
-        rebuild_sparse(database, folder, verified)
 
 
 def catch_up(database: Database, folder: Path, verified: Verified) -> None:
-    """Bring the indices up to date with the documents."""
-    behind = database.behind()
-    if behind:
-        _catch_up_words(database, folder, behind, verified)
-    _catch_up_sparse(database, folder, verified)
+    """Bring the BM25 indices up to date with the documents."""
+    layout, counts, made, broken = database.layout, database.counts, {}, []
+    for name in database.behind():
+        words, fields = database.words[name], TextFields.of(layout, name)
+        added, removed = _rows_after(database, words.last, name, fields), database.gone(words.gone)
+        try:
+            verified.check_files(folder / words.folder, words.files)
+            written = _write_words(folder, fields, added, removed[removed <= words.last], folder / words.folder)
+            made[name] = replace(written, last=counts.highest, gone=counts.rows)
+        except (Damaged, OSError) as error:
+            if isinstance(error, Damaged) and not error.derived:
+                raise
+            broken.append(name)
+    if made:
+        with database.writing():
+            database.set_words(made)
+            database.touch()
+        sweep(folder, database.named_files())
+    if broken:
+        rebuild_words(database, folder, broken)
 
 
 def settle(database: Database, folder: Path) -> None:
@@ -93,17 +168,12 @@ def settle(database: Database, folder: Path) -> None:
 
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
     """Rebuild everything that is derived, and drop what files still have of removed documents."""
-    alive = database.alive()
     for name in database.vector_files():
         _pack_vectors(database, folder, name, verified)
-    kept = (batch.without(alive) for batch in database.sparse_after(0))
     with database.writing():
-        database.replace_sparse(batch for batch in kept if batch is not None)
         database.join_gone()
         database.touch()
     rebuild_words(database, folder, words_of(database.layout))
-    _catch_up_sparse(database, folder, verified)
-    sparse.sweep(folder, database.sparse.segments)
 
 
 def reading(database: Database) -> list[str]:
@@ -151,14 +221,6 @@ def _rows_after(database: Database, seq: int, name: str, fields: TextFields) -> 
             yield from bm25.unit_rows(number, unpacked_units(name, text, units))
 
 
-def rebuild_sparse(database: Database, folder: Path, verified: Verified) -> None:
-    with database.writing():
-        database.set_segments([])
-        database.touch()
-    _catch_up_sparse(database, folder, verified)
-    sparse.sweep(folder, database.sparse.segments)
-
-
 def check(database: Database, folder: Path) -> list[Damaged]:
     """Compare everything with its checksum. Returns the first damage of each file."""
     found: list[Damaged] = []
@@ -189,52 +251,7 @@ def check(database: Database, folder: Path) -> list[Damaged]:
                 index = open_vectors(database, folder, name, database.alive(), verified)
                 if index.blocks is not None:
                     index.blocks.check_all()
-    with noting():
-        for segment in _segments(database, folder, verified):
-            segment.check_all()
     return list({str(error): error for error in found}.values())
-
-
-def _segments(database: Database, folder: Path, verified: Verified) -> Iterator[Segment]:
-    field = database.layout.sparse
-    if field is not None:
-        for named in database.sparse.segments:
-            yield sparse.open_segment(folder, named, field.vocabulary, verified)
-
-
-def _catch_up_words(database: Database, folder: Path, names: Iterable[str], verified: Verified) -> None:
-    layout, counts, made, broken = database.layout, database.counts, {}, []
-    for name in names:
-        words, fields = database.words[name], TextFields.of(layout, name)
-        added, removed = _rows_after(database, words.last, name, fields), database.gone(words.gone)
-        try:
-            verified.check_files(folder / words.folder, words.files)
-            written = _write_words(folder, fields, added, removed[removed <= words.last], folder / words.folder)
-            made[name] = replace(written, last=counts.highest, gone=counts.rows)
-        except (Damaged, OSError) as error:
-            if isinstance(error, Damaged) and not error.derived:
-                raise
-            broken.append(name)
-    if made:
-        with database.writing():
-            database.set_words(made)
-            database.touch()
-        sweep(folder, database.named_files())
-    if broken:
-        rebuild_words(database, folder, broken)
-
-
-def _catch_up_sparse(database: Database, folder: Path, verified: Verified) -> None:
-    field = database.layout.sparse
-    if field is None:
-        return
-    before = database.sparse.segments
-    after = sparse.catch_up(folder, field.vocabulary, before, database.sparse_after, verified)
-    if after != list(before):
-        with database.writing():
-            database.set_segments(after)
-            database.touch()
-        sparse.sweep(folder, after)
 
 
 def _write_words(

@@ -1,4 +1,4 @@
-"""Exact dense retrieval over a memory-mapped file of float32 vectors."""
+"""Exact retrieval over memory-mapped files: of vectors (float32), and of the tokens of sparse vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import InvalidData
 from .files import Blocks, Damaged, Verified, digest, share, sync_folder
 
 if TYPE_CHECKING:
@@ -103,16 +102,11 @@ class VectorIndex:
     def search(
         self, queries: NDArray[np.float32], depth: int, allowed: NDArray[np.bool_] | None = None
     ) -> list[list[tuple[int, float]]]:
-        """The `depth` owners with the highest cosines for each query (shape [queries, dimensions]): (owner, cosine).
+        """The `depth` owners with the highest scores for each query (shape [queries, dimensions]): (owner, score).
 
-        A document's cosine is that of its best passage. `allowed[seq]` says whether a document, or its units, may be
-        found.
+        Scores are cosines, a document's that of its best passage. `allowed[seq]` says whether a document, or its
+        units, may be found.
         """
-        if queries.shape[1] != self.rows.shape[1]:
-            raise InvalidData(
-                f"the claim's embedding has {queries.shape[1]} dimensions, but the store's vectors have "
-                f"{self.rows.shape[1]}. Use the model that made the store"
-            )
         wanted = self.seqs >= 0 if allowed is None else allowed[self.seqs] & (self.seqs >= 0)
         everything = np.arange(len(self.starts))
         some = np.flatnonzero(wanted)
@@ -155,7 +149,7 @@ class VectorIndex:
         return np.append(self.starts, len(self.rows))[segments + 1] - self.starts[segments]
 
     def _segment_scores(self, queries: NDArray[np.float32], segments: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The best cosine of each of these segments, which are ascending: shape [queries, segments]."""
+        """The score of each of these segments, which are ascending: shape [queries, segments]."""
         begins, lengths = self.starts[segments], self._lengths(segments)
         firsts = np.cumsum(lengths) - lengths
         if int(segments[-1] - segments[0]) == len(segments) - 1:
@@ -165,14 +159,34 @@ class VectorIndex:
         else:
             self._check(begins, begins + lengths)
             rows = self.rows[np.repeat(begins - firsts, lengths) + np.arange(int(lengths.sum()))]
+        return self._reduced(rows, firsts, queries)
+
+    def _reduced(
+        self, rows: NDArray[np.float32], firsts: NDArray[np.int64], queries: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """The score of each segment for each query. The rows of segment i begin at `firsts[i]`."""
         scores = (rows @ queries.T).T
-        return scores if len(rows) == len(segments) else np.maximum.reduceat(scores, firsts, axis=1)
+        return scores if len(rows) == len(firsts) else np.maximum.reduceat(scores, firsts, axis=1)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         """Raise Damaged unless the blocks of these runs of rows match their checksums."""
         if self.blocks is not None:
             width = self.rows.shape[1] * 4
             self.blocks.check(begins * width, ends * width)
+
+
+class SparseIndex(VectorIndex):
+    """The sparse vectors of one generation: a row is a token's id and its weight, a segment the vector of a document.
+
+    A query has a weight for each token of the vocabulary. Documents whose dot product is 0 are not found.
+    """
+
+    def _reduced(
+        self, rows: NDArray[np.float32], firsts: NDArray[np.int64], queries: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        tokens, weights = rows[:, 0].astype(np.intp), rows[:, 1]
+        scores = np.stack([np.add.reduceat(query.take(tokens) * weights, firsts) for query in queries])
+        return np.where(scores > 0, scores, -np.inf).astype(np.float32)
 
 
 def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.intp]:

@@ -18,7 +18,7 @@ from ccheck.demo import CLAIMS
 from ccheck.pipeline.batch import check_batch, earlier_answers, settings_key
 from ccheck.pipeline.claims import iter_claims, read_claims
 from ccheck.search import open_local_store, open_store
-from ccheck.search.local.listing import local_stores
+from ccheck.search.open import local_stores
 
 
 def settings(store: Path, **more: object) -> Settings:

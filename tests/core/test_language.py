@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ccheck.core.language import foreign_language
+from ccheck.core.analysis import foreign_language
 
 OTHERS = {
     "German": [
@@ -68,7 +68,7 @@ def test_names_formulas_and_short_claims_are_not_another_language(text: str) -> 
 def test_common_english_is_known_without_loading_the_model() -> None:
     code = (
         "import sys\n"
-        "from ccheck.core.language import foreign_language\n"
+        "from ccheck.core.analysis import foreign_language\n"
         "assert foreign_language('Vaccines do not cause autism.') is None\n"
         "assert 'py3langid' not in sys.modules\n"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.kinds import Terms, Vectors, Weights
+from ccheck.core.layout import Terms, Vectors, Weights
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.recipe import (
     load_recipe,

@@ -170,11 +170,7 @@ def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:
     (folder / "bm25-0000abcd").mkdir()
     (folder / "bm25-0000abcd" / "meta.json").write_text("half")
     (folder / "vectors-0000abcd.f32").write_bytes(b"half")
-    (folder / "sparse").mkdir()
-    (folder / "sparse" / "0-7-0000abcd.unfinished").write_bytes(b"half")
-    (folder / "sparse" / "mine.txt").write_text("mine")
     with LocalStore(folder) as store:
         write(store, [entry(11)])
         assert bm25_count(store) == 11
     assert len(list(folder.glob("bm25-*"))) == len(list(folder.glob("vectors-*"))) == 1
-    assert [file.name for file in (folder / "sparse").iterdir()] == ["mine.txt"]

@@ -32,8 +32,9 @@ from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, bm25, sparse, vectors
-from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digest, digests_of, remove_store
+from ccheck.search.local import LocalStore, bm25, vectors
+from ccheck.search.local.database import Database
+from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digest, remove_store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -208,18 +209,17 @@ def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suf
         assert store.check() == []
 
 
-def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+def test_sparse_vectors_that_are_not_as_written_are_an_error(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
         fill(store, FULL, [full_entry(i) for i in range(50)])
-    for at in (None, 50, -1):
-        for file in (tmp_path / "store" / "sparse").iterdir():
-            flip_bit(file, at)
-        with LocalStore(tmp_path / "store") as store:
-            assert len(store.check()) == 1
-        with LocalStore(tmp_path / "store") as store:
-            assert all(found_everywhere(store, i) for i in range(0, 50, 7))
-            assert store.check() == []
+    database = Database(tmp_path / "store" / DATABASE)
+    file = tmp_path / "store" / database.vector_files()["sparse"].file
+    database.close()
+    flip_bit(file)
+    with LocalStore(tmp_path / "store") as store:
+        assert [damage.where for damage in store.check()] == [file]
+        with pytest.raises(InvalidData, match=r"vectors-.*does not match its checksum.*ccheck index delete"):
+            found_everywhere(store, 7)
 
 
 def test_a_writer_takes_over_no_damage(folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_broken_index_that_passes_for_whole_is_an_error(folder: Path, monkeypa
 
 def test_each_block_is_compared_once_and_only_where_it_is_read() -> None:
     data = np.arange(1000, dtype=np.uint8)
-    digests = np.frombuffer(b"".join(digests_of(data, 300)), "V8")
+    digests = np.frombuffer(b"".join(digest(data[first : first + 300]) for first in range(0, 1000, 300)), "V8")
     edges = np.array([0, 300, 600, 900, 1000])
     for begin in range(0, 1000, 50):
         for end in range(begin, 1001, 50):

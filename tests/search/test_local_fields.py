@@ -19,15 +19,14 @@ from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Analysis, Bm25, Sparse
 from ccheck.core.types import Query, SparseVector
-from ccheck.search.local import LocalStore, sparse
+from ccheck.search.local import LocalStore
 from ccheck.search.local.files import DATABASE
 
 FULL_WRITER = """
     from pathlib import Path
     from local_entries import FULL, LocalStore, full_entry
-    from ccheck.search.local import sparse
     from ccheck.search.local import store as local_store
-    local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.FAN = 40, 10, 3
+    local_store.COMMIT_EVERY = 40
     store = LocalStore(Path({folder!r}))
     store.prepare(FULL)
     for first in range(0, 1_900, 20):
@@ -50,7 +49,6 @@ def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
         store.publish()
         assert found_everywhere(store, 1_950)
         assert not found_everywhere(store, 0)
-        assert {file.suffix for file in (folder / "sparse").iterdir()} == {".lists"}
         store.rebuild()
         assert found_everywhere(store, 1_950)
         assert found_everywhere(store, 100)
@@ -117,11 +115,8 @@ def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
         assert len(found["bm25"]) == 2_000
 
 
-def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_that_the_database_lost_leave_nothing_in_the_indices(tmp_path: Path) -> None:
     """SQLite may lose its last commits with the machine's power; what comes then has the same seqs."""
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
         fill(store, FULL, [full_entry(i) for i in range(20)])

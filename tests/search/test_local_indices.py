@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from local_entries import replace_bytes
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.types import SparseVector
-from ccheck.search.local import sparse
-from ccheck.search.local.files import Damaged, Verified
-from ccheck.search.local.fuzzy import MAX_EXPANSIONS, Dictionary, allowed_edits
+from ccheck.search.local.bm25 import MAX_EXPANSIONS, Dictionary, allowed_edits
+from ccheck.search.local.records import check_sparse
+from ccheck.search.local.vectors import SparseIndex
 
 VOCABULARY = 300
 
@@ -33,7 +29,7 @@ def alignment(a: str, b: str) -> int:
 
 
 def test_the_terms_near_one_are_all_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.search.local.fuzzy.MAX_EXPANSIONS", 10_000)
+    monkeypatch.setattr("ccheck.search.local.bm25.MAX_EXPANSIONS", 10_000)
     draw = random.Random(1)
 
     def word() -> str:
@@ -78,22 +74,6 @@ def test_an_empty_dictionary_and_odd_terms() -> None:
 # -- sparse vectors
 
 
-def batches_of(matrix: np.ndarray, first: int = 0) -> list[sparse.Batch]:
-    """The rows of a matrix as the database has them: five documents in each row of its table, from that row on."""
-    found = []
-    for number in range(first, -(-len(matrix) // 5)):
-        some = [(seq, vector(matrix[seq])) for seq in range(5 * number, min(5 * number + 5, len(matrix)))]
-        batch = sparse.Batch.of(some)
-        if batch is not None:
-            found.append(replace(batch, number=number))
-    return found
-
-
-def vector(row: np.ndarray) -> SparseVector:
-    ids = np.flatnonzero(row)
-    return SparseVector(ids.astype(np.int32), row[ids].astype(np.float32))
-
-
 def draw_matrix(rows: int, seed: int = 0) -> np.ndarray:
     """Weights of `rows` documents by their seq; the first has none, since there is no seq 0."""
     generator = np.random.default_rng(seed)
@@ -108,109 +88,32 @@ def expected(matrix: np.ndarray, query: np.ndarray, depth: int) -> list[tuple[in
     return [(seq, pytest.approx(scores[seq], rel=1e-5)) for seq in best[:depth]]
 
 
-def caught_up(folder: Path, matrix: np.ndarray, named: list[sparse.Named]) -> list[sparse.Named]:
-    """The segments of these documents, when `named` are there."""
-    return sparse.catch_up(folder, VOCABULARY, named, lambda number: batches_of(matrix, number), Verified())
+def index_of(matrix: np.ndarray) -> SparseIndex:
+    """The rows of a matrix by their number, as the store has them."""
+    seqs, tokens = np.nonzero(matrix)
+    starts = np.flatnonzero(np.r_[True, seqs[1:] != seqs[:-1]])
+    rows = np.stack([tokens, matrix[seqs, tokens]], axis=1).astype(np.float32)
+    return SparseIndex(rows, starts, seqs[starts], seqs[starts])
 
 
-def open_index(folder: Path, matrix: np.ndarray, named: list[sparse.Named]) -> sparse.SparseIndex:
-    chain = [sparse.open_segment(folder, one, VOCABULARY, Verified()) for one in named]
-    rest = batches_of(matrix, named[-1].upto if named else 0)
-    return sparse.SparseIndex.open(chain, VOCABULARY, matrix.any(axis=1), rest)
-
-
-@pytest.fixture
-def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 10)
-    monkeypatch.setattr(sparse, "SEGMENT_DOCUMENTS", 25)
-    monkeypatch.setattr(sparse, "FAN", 3)
-    monkeypatch.setattr(sparse, "POSTINGS_COPIED", 64)
-
-
-def test_sparse_search_is_exact_over_segments_that_merge(small_segments: None, tmp_path: Path) -> None:
+def test_sparse_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 256)
     matrix = draw_matrix(520)
     matrix[100:140] = 0  # documents without a vector
     queries = draw_matrix(6, seed=1)[1:]
-    counts = []
-    named: list[sparse.Named] = []
-    for length in (5, 60, 61, 75, 200, 333, 520):
-        stored = matrix[:length]
-        named = caught_up(tmp_path, stored, named)
-        sparse.sweep(tmp_path, named)
-        index = open_index(tmp_path, stored, named)
-        counts.append(len(index.parts))
-        gone = stored.copy()
-        gone[7:20] = 0
-        allowed = gone.any(axis=1)
-        for query in queries:
-            for depth in (1, 13, 1000):
-                assert index.search(vector(query), depth) == expected(stored, query, depth)
-                assert index.search(vector(query), depth, allowed) == expected(gone, query, depth)
-    assert max(counts) < 10
-    assert {file.name for file in (tmp_path / "sparse").iterdir()} == {one.file for one in named}
+    index = index_of(matrix)
+    for allowed in (np.ones(520, np.bool_), np.arange(520) % 3 > 0, np.arange(520) % 50 == 0):
+        for depth in (1, 13, 1000):
+            found = index.search(queries, depth, allowed)
+            assert found == [expected(matrix * allowed[:, None], query, depth) for query in queries]
 
 
-def test_equal_scores_are_in_the_order_of_ingest(tmp_path: Path) -> None:
+def test_equal_scores_are_in_the_order_of_ingest() -> None:
     matrix = np.zeros((50, VOCABULARY), np.float32)
     matrix[1:, 3] = 1.0
     matrix[40, 3] = 2.0
-    found = open_index(tmp_path, matrix, []).search(vector(matrix[1]), 5)
+    (found,) = index_of(matrix).search(matrix[1:2], 5)
     assert [seq for seq, _ in found] == [40, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("damage", ["cut short", "garbage", "empty", "missing", "one bit", "swapped", "vocabulary"])
-def test_segments_that_are_not_as_written_are_noticed(small_segments: None, tmp_path: Path, damage: str) -> None:
-    matrix = draw_matrix(520)
-    named = caught_up(tmp_path, matrix, [])
-    assert len(named) > 1
-    file = tmp_path / "sparse" / named[0].file
-    data = bytearray(file.read_bytes())
-    if damage == "cut short":
-        del data[-4:]
-    elif damage == "garbage":
-        data = bytearray(b"\1" * len(data))
-    elif damage == "empty":
-        data.clear()
-    elif damage == "one bit":
-        data[-len(data) // 3] ^= 1
-    elif damage == "swapped":
-        data = bytearray((tmp_path / "sparse" / named[1].file).read_bytes())
-    elif damage == "vocabulary":
-        with pytest.raises(Damaged, match="not the segment"):
-            sparse.open_segment(tmp_path, named[0], VOCABULARY + 1, Verified())
-        return
-    replace_bytes(file, data)
-    if damage == "missing":
-        file.unlink()
-    with pytest.raises(Damaged, match=r"\.lists") as error:
-        open_index(tmp_path, matrix, named).search(vector(matrix.max(axis=0)), 10)
-    assert error.value.derived
-
-
-def test_merging_takes_over_no_damage(small_segments: None, tmp_path: Path) -> None:
-    matrix = draw_matrix(520)
-    named = caught_up(tmp_path, matrix[:60], [])
-    file = tmp_path / "sparse" / named[-1].file
-    data = bytearray(file.read_bytes())
-    data[-200] ^= 1
-    replace_bytes(file, data)
-    with pytest.raises(Damaged, match="does not match its checksum"):
-        caught_up(tmp_path, matrix, named)
-
-
-def test_few_segments_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sizes_after(additions: Iterator[int]) -> list[int]:
-        sizes: list[int] = []
-        for addition in additions:
-            sizes.append(addition)
-            start = sparse._mergeable(sizes)
-            if start is not None:
-                sizes[start:] = [sum(sizes[start:])]
-        return sizes
-
-    draw = random.Random(2)
-    assert len(sizes_after(iter([1] * 5_000))) < 40
-    assert len(sizes_after(draw.randint(1, 1000) for _ in range(5_000))) < 40
 
 
 @pytest.mark.parametrize(
@@ -229,4 +132,4 @@ def test_few_segments_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_vectors_that_are_none_are_refused(ids: list[int], weights: list[float], problem: str) -> None:
     bad = SparseVector(np.array(ids, np.int32), np.array(weights, np.float32))
     with pytest.raises(InvalidData, match=problem):
-        sparse.check(bad, VOCABULARY, "the claim")
+        check_sparse(bad, VOCABULARY, "the claim")

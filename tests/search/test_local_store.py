@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sqlite3
@@ -117,17 +116,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / DATABASE).write_bytes(b"no database" * 1000)
     with pytest.raises(InvalidData, match=r"can.t be read as a store: file is not a database"):
         LocalStore(tmp_path).count()
-
-
-def test_a_store_of_an_older_format_is_not_called_damaged(tmp_path: Path) -> None:
-    """Before checksums, notes had none."""
-    (tmp_path / "old").mkdir()
-    with contextlib.closing(sqlite3.connect(tmp_path / "old" / DATABASE)) as database, database:
-        database.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
-        database.execute("INSERT INTO meta VALUES ('format', '1')")
-    with LocalStore(tmp_path / "old") as store, pytest.raises(InvalidData, match="another version") as raised:
-        store.info()
-    assert "ccheck index delete" in str(raised.value) and "damaged" not in str(raised.value)
 
 
 def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:

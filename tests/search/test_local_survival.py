@@ -19,7 +19,7 @@ from searching import rank_all
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
-from ccheck.search.local import LocalStore, sparse, upkeep
+from ccheck.search.local import LocalStore, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.bm25 import removed_in
 from ccheck.search.local.files import DATABASE, UNBORN
@@ -143,11 +143,8 @@ def test_a_store_without_its_database_is_no_empty_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opened_by", ["a reader", "a writer"])
-def test_indices_that_are_ahead_of_the_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened_by: str
-) -> None:
+def test_indices_that_are_ahead_of_the_database(tmp_path: Path, opened_by: str) -> None:
     """An older database beside newer indices: 800 of 3,000 documents could not be found, and nothing said so."""
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     folder, older = tmp_path / "store", tmp_path / "older"
     with LocalStore(folder) as store:
         fill(store, FULL, [full_entry(i) for i in range(60)])
@@ -250,8 +247,7 @@ def test_a_folder_that_goes_within_a_write(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o377])
-def test_a_store_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+def test_a_store_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         with LocalStore(tmp_path / "store") as store:
@@ -279,8 +275,7 @@ def test_a_store_that_its_owner_shares_stays_shared(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o755}
 
 
-def test_drop_removes_only_what_ccheck_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+def test_drop_removes_only_what_ccheck_made(tmp_path: Path) -> None:
     folder, mine = tmp_path / "store", tmp_path / "mine"
     (mine / "sub").mkdir(parents=True)
     (mine / "vectors-00000000.f32").write_text("mine")
@@ -288,7 +283,7 @@ def test_drop_removes_only_what_ccheck_made(tmp_path: Path, monkeypatch: pytest.
     with LocalStore(folder) as store:
         fill(store, FULL, [full_entry(i) for i in range(20)])
         (index,) = folder.glob("bm25-*")
-        own = [folder / "notes.txt", folder / "vectors.f32", folder / "bm25", folder / "sparse" / "notes.lists"]
+        own = [folder / "notes.txt", folder / "vectors.f32", folder / "bm25", folder / "sparse"]
         own += [index / "notes.txt", folder / f"{DATABASE}.backup", folder / "vectors-passages.f32"]
         for path in own:
             path.write_text("mine")

@@ -95,7 +95,7 @@ def test_damaged_vectors_of_units_are_an_error(folder: Path) -> None:
     [
         "UPDATE documents SET units = replace(units, 'sentences', 'paragraph') WHERE id = 'sea'",
         "UPDATE documents SET units = '{}' WHERE id = 'sea'",
-        "UPDATE documents SET cut = (SELECT cut FROM documents WHERE id = 'ice') WHERE id = 'sea'",
+        "UPDATE documents SET units = (SELECT units FROM documents WHERE id = 'ice') WHERE id = 'sea'",
     ],
 )
 def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str) -> None:
@@ -109,11 +109,11 @@ def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str
         lambda store: store.rebuild(),
     ]
     for ask in asked:
-        with LocalStore(folder) as store, pytest.raises(InvalidData, match=r"the units of the document.*ccheck index"):
+        with LocalStore(folder) as store, pytest.raises(InvalidData, match=r"the text of the document.*ccheck index"):
             ask(store)
     with LocalStore(folder) as store:
         (damage,) = store.check()
-        assert "the units of the document" in str(damage)
+        assert "the text of the document" in str(damage)
 
 
 def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
