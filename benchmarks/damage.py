@@ -130,7 +130,7 @@ def build(folder: Path) -> None:
         store.publish()
         store.upsert([entry(number, 1) for number in range(30)])
         store.delete([f"d{number}" for number in range(100, 110)])
-        store.mark_ingested("a-file")
+        store.mark_ingested()
         store.publish()
 
 

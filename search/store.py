@@ -197,12 +197,8 @@ class Store(Protocol):
         """
         ...
 
-    def is_ingested(self, source: str) -> bool:
-        """Whether all documents of the source with this digest are stored unchanged; False if that is unknown."""
-        ...
-
-    def mark_ingested(self, *sources: str) -> None:
-        """An ingest ended that stored all documents of these sources."""
+    def mark_ingested(self) -> None:
+        """The ingest that `prepare` was told of ended."""
         ...
 
     def removal(self) -> str:

@@ -282,8 +282,6 @@ class Database:
         self._add_gone(counts.rows, seqs)
         ids_sum = counts.ids - sum(id_sum(seq, id_) for seq, id_ in removed)
         self._set("counts", Counts(counts.highest, counts.gone + len(seqs), counts.rows + 1, ids_sum & _TO_64_BITS))
-        # No ingested file is complete any more.
-        self._connection.execute("DELETE FROM ingested")
         self.touch()
         return len(seqs)
 
@@ -362,15 +360,6 @@ class Database:
             self._connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
         rows = before.rows + sum(len(block.owners) for block in blocks)
         self._set("vectors", files | {name: VectorFile(before.file, rows, before.blocks + len(blocks))})
-
-    # -- files
-
-    def is_ingested(self, source: str) -> bool:
-        return bool(self._connection.execute("SELECT 1 FROM ingested WHERE source = ?", (source,)).fetchone())
-
-    def mark_ingested(self, sources: Sequence[str]) -> None:
-        self._connection.executemany("INSERT OR IGNORE INTO ingested VALUES (?)", [(one,) for one in sources])
-        self.set_meta(reading="[]")
 
     # -- filters
 

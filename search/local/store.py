@@ -126,21 +126,18 @@ class LocalStore(Closing):
                     notices=unfinished(self.name, upkeep.reading(database)),
                 )
 
-    @reported
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
-        with self._guard:
-            database = self._database()
+        def read(database: Database) -> dict[str, tuple[Unit, ...]]:
             if granularity not in database.layout.units:
                 raise not_held(self.name, f"units {granularity!r}")
-            wanted = list(dict.fromkeys(map(document_of, keys)))
-            found = database.units(granularity, wanted)
+            return database.units(granularity, list(dict.fromkeys(map(document_of, keys))))
+
+        found = self._reading(read)
         known = {unit_key(id_, unit.number): unit for id_, units in found.items() for unit in units}
         return {key: known[key] for key in keys if key in known}
 
-    @reported
     def count(self, filters: Sequence[Filter] = ()) -> int:
-        with self._guard:
-            return len(self._database().passing(filters)) if filters else self._database().count()
+        return self._reading(lambda database: len(database.passing(filters)) if filters else database.count())
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         seqs = self._reading(lambda database: sorted(database.passing(filters) if filters else database.ids()))
@@ -153,25 +150,14 @@ class LocalStore(Closing):
         with self._guard:
             return work(self._database())
 
-    @reported
     def fields(self) -> Mapping[str, Kind]:
-        with self._guard:
-            return self._database().field_kinds()
+        return self._reading(Database.field_kinds)
 
-    @reported
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
-        with self._guard:
-            return self._database().digests(ids)
+        return self._reading(lambda database: database.digests(ids))
 
-    @reported
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
-        with self._guard:
-            return self._database().documents(ids)
-
-    @reported
-    def is_ingested(self, source: str) -> bool:
-        with self._guard:
-            return self._database().is_ingested(source)
+        return self._reading(lambda database: database.documents(ids))
 
     # -- writing
 
@@ -238,9 +224,9 @@ class LocalStore(Closing):
             upkeep.settle(database, self.path)
 
     @reported
-    def mark_ingested(self, *sources: str) -> None:
+    def mark_ingested(self) -> None:
         with self._guard, self._writing() as database, database.writing():
-            database.mark_ingested(sources)
+            database.set_meta(reading="[]")
 
     @reported
     def rebuild(self) -> None:

@@ -56,8 +56,6 @@ CREATE TABLE vectors (
     field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, owners BLOB NOT NULL, digest BLOB NOT NULL,
     mark BLOB NOT NULL, PRIMARY KEY (field, number)
 ) WITHOUT ROWID;
--- Digests of the files whose documents are all stored unchanged.
-CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 ROWS_COPIED = 65_536

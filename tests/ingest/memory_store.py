@@ -26,7 +26,6 @@ class MemoryStore:
         self.calls: list[str] = []
         self.upserts: list[list[str]] = []
         self.writers: set[str] = set()
-        self._sources: set[str] = set()
         self._changes = 0
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:
@@ -57,14 +56,12 @@ class MemoryStore:
         self._changes += 1
         taken = [entry for entry in entries if entry.document.id not in refused]
         if any(entry.document.id in self.entries for entry in taken):
-            self._sources.clear()
         self.entries.update({entry.document.id: entry for entry in taken})
         self.upserts.append([entry.document.id for entry in taken])
         return refused
 
     def delete(self, ids: Sequence[str]) -> int:
         self._changes += 1
-        self._sources.clear()
         return sum(self.entries.pop(id_, None) is not None for id_ in ids)
 
     def abandon(self) -> None:
@@ -91,13 +88,8 @@ class MemoryStore:
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         return self.get(ids)
 
-    def is_ingested(self, source: str) -> bool:
+    def mark_ingested(self) -> None:
         self._exists()
-        return source in self._sources
-
-    def mark_ingested(self, *sources: str) -> None:
-        self._exists()
-        self._sources.update(sources)
 
     def removal(self) -> str:
         return f"{self.count()} documents in memory"
@@ -105,7 +97,6 @@ class MemoryStore:
     def drop(self) -> list[Path]:
         self.layout = None
         self.entries.clear()
-        self._sources.clear()
         return []
 
     def close(self) -> None: ...

@@ -186,20 +186,6 @@ def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path: Path) -> None:
         assert dense_first(reader, 200) == "d200"
 
 
-def test_marks_of_files_hold_until_something_changes(tmp_path: Path) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(1)])
-        store.mark_ingested("a")
-        store.upsert([entry(2)])
-        assert store.is_ingested("a")
-        store.upsert([entry(1, "changed")])
-        assert not store.is_ingested("a")
-        store.mark_ingested("a")
-        store.delete(["d2"])
-        assert not store.is_ingested("a")
-
-
 def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 64)
     random = np.random.default_rng(0)

@@ -226,7 +226,7 @@ def test_a_folder_that_goes_while_documents_come_in(tmp_path: Path, how: str) ->
         if how == "replaced":
             with LocalStore(folder) as other:
                 fill(other, LAYOUT, [entry(i) for i in range(10, 15)])
-        for write in (lambda: store.upsert([entry(2)]), store.publish, lambda: store.mark_ingested("file")):
+        for write in (lambda: store.upsert([entry(2)]), store.publish, lambda: store.mark_ingested()):
             with pytest.raises(Incomplete, match="removed or replaced"):
                 write()
         if how == "replaced":
