@@ -55,7 +55,6 @@ class MemoryStore:
         refused = (self.on_upsert(entries) if self.on_upsert else None) or {}
         self._changes += 1
         taken = [entry for entry in entries if entry.document.id not in refused]
-        if any(entry.document.id in self.entries for entry in taken):
         self.entries.update({entry.document.id: entry for entry in taken})
         self.upserts.append([entry.document.id for entry in taken])
         return refused
