@@ -1,23 +1,16 @@
 """Which retrieval finds the passage with the annotators' answer: a claim or its questions as queries, on AVeriTeC.
 
     python benchmarks/averitec_retrieval.py FILE [--store STORE] [--model MODEL]
-        [--llm MODEL --claims N | --queries FILE | --rewrite]
 
 FILE has AVeriTeC's rows. The pages are the texts of all gold answers, by their source. So every page is somebody's
 answer, and the other claims' pages are distractors. An answer is found if its chunk is among the first 10. Answers of
-the type Unanswerable have no page and are left out. With --llm, N claims also get generated queries beside each gold
-question, as in the recipe averitec-questions. --queries reads them from a file (rows with question and queries), and
-only its questions are measured. --rewrite makes them without a model (`rewritten`). The model of the embeddings stands
-in for jina-embeddings-v3. In the last column the variant is chosen on one half of the claims and
-measured on the other.
+the type Unanswerable have no page and are left out. The model of the embeddings stands in for jina-embeddings-v3.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -29,15 +22,11 @@ import data
 import numpy as np
 
 from ccheck import Checker
-from ccheck.articles.expressions import is_content
-from ccheck.core.event_loop import run
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Filter, Query
-from ccheck.llm import Answer
 from ccheck.search import Search, answering
-from ccheck.verdict.questions import distinct
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 VARIANTS: Mapping[str, tuple[tuple[str, ...], Fusion]] = {
@@ -99,84 +88,44 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--store", help="default: a temporary local store")
     parser.add_argument("--model", default=MINILM)
-    parser.add_argument("--llm", help="language model on OPENAI_BASE_URL that writes queries")
-    parser.add_argument("--claims", type=int, default=20, help="how many claims get generated queries")
-    parser.add_argument("--queries", type=Path, help="rows with question and queries")
-    parser.add_argument("--rewrite", action="store_true", help="queries of the question's words, without a model")
     given = parser.parse_args()
     rows = list(data.rows(given.file))
     knowledge, wanted = pages_of(rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "knowledge.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in knowledge), encoding="utf-8")
-        values: dict[str, Any] = {"store": given.store or f"{folder}/store", "cache_dir": Path(folder) / "cache"}
-        base = {} if given.llm else {"llm_base_url": "http://127.0.0.1:9/v1"}  # nobody is asked
+        values: dict[str, Any] = {
+            "store": given.store or f"{folder}/store",
+            "cache_dir": Path(folder) / "cache",
+            "llm_base_url": "http://127.0.0.1:9/v1",  # nobody is asked
+        }
         recipe = load_recipe("averitec-questions", {"jinaai/jina-embeddings-v3": given.model})
-        if given.llm:
-            recipe = recipe.model_copy(update={"questions": recipe.questions.model_copy(update={"llm": given.llm})})
-        with Checker(resolve(values | base).settings, recipe=recipe) as checker:
+        with Checker(resolve(values).settings, recipe=recipe) as checker:
             started = time.perf_counter()
             report = checker.ingest(str(file))
             print(
                 f"{report.added} pages, {report.units['chunk']} chunks, {time.perf_counter() - started:.1f} s, "
                 f"{len(wanted)} answers of {len({one.claim for one in wanted})} claims, {checker.store.name}"
             )
-            made: dict[str, tuple[str, ...]] | None = None
-            if given.llm is not None:
-                some = set(list(dict.fromkeys(one.claim for one in wanted))[: given.claims])
-                made = generated(checker, [one.question for one in wanted if one.claim in some])
-            elif given.queries is not None:
-                made = {row["question"]: tuple(row["queries"]) for row in data.rows(given.queries)}
-            elif given.rewrite:
-                made = {one.question: rewritten(one.question, one.claim_text) for one in wanted}
-            measure(checker, wanted if made is None else [one for one in wanted if one.question in made], made)
+            measure(checker, wanted)
             if given.store:
                 checker.store.drop()
 
 
-def rewritten(question: str, claim: str) -> tuple[str, ...]:
-    """Three queries: the words that count, with names of the claim, and as a page would say it. No model."""
-    words = re.findall(r"[\w'’-]+", question)
-    content = [word for word in words if is_content(word.lower())]
-    names = [word for word in re.findall(r"[\w'’-]+", claim)[1:] if word[:1].isupper() and word not in words]
-    return tuple(distinct([" ".join(content), " ".join([*content, *names[:6]]), f"according to {' '.join(content)}"]))
-
-
-def generated(checker: Checker, questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The queries that the recipe's language model writes; none where its reply is unusable."""
-    asking = checker.plan().asking
-    assert asking is not None
-
-    async def ask() -> list[Any]:
-        return await asyncio.gather(*(asking.llm.answer(asking.queries(one)) for one in questions))
-
-    replies = run(ask())
-    failed = sum(not isinstance(reply, Answer) for reply in replies)
-    print(f"generated queries for {len(questions)} questions; {failed} replies were unusable")
-    return {
-        question: tuple(distinct(reply.value.queries)[:3]) if isinstance(reply, Answer) else ()
-        for question, reply in zip(questions, replies, strict=True)
-    }
-
-
-def measure(checker: Checker, wanted: Sequence[Wanted], made: Mapping[str, tuple[str, ...]] | None) -> None:
+def measure(checker: Checker, wanted: Sequence[Wanted]) -> None:
     kinds: dict[str, list[tuple[str, ...]]] = {
         "claim": [(one.claim_text,) for one in wanted],
         "gold question": [(one.question,) for one in wanted],
+        "claim and gold question": [(one.claim_text, one.question) for one in wanted],
     }
-    if made is None:
-        kinds["claim and gold question"] = [(one.claim_text, one.question) for one in wanted]
-    else:
-        kinds["generated queries alone"] = [made[one.question] or (one.question,) for one in wanted]
-        kinds["gold question and generated queries"] = [(one.question, *made[one.question]) for one in wanted]
     print(f"{len(wanted)} answers of {len({one.claim for one in wanted})} claims")
     retrievers = checker.plan().retrievers
     encoder = checker.plan().encoders["dense"].dense
     assert encoder is not None
     texts = list(dict.fromkeys(text for queries in kinds.values() for some in queries for text in some))
     vectors = dict(zip(texts, encoder.encode_queries(texts), strict=True))
-    print("| query | collection | " + " | ".join(VARIANTS) + " | chosen on other claims |")
-    print("| --- | --- | " + " | ".join("---" for _ in VARIANTS) + " | --- |")
+    print("| query | collection | " + " | ".join(VARIANTS) + " |")
+    print("| --- | --- | " + " | ".join("---" for _ in VARIANTS) + " |")
     for kind, queries in kinds.items():
         for scope in ("all claims' pages", "its own claim's pages"):
             asked = [
@@ -190,8 +139,7 @@ def measure(checker: Checker, wanted: Sequence[Wanted], made: Mapping[str, tuple
                 for one, some in zip(wanted, queries, strict=True)
             ]
             cells = []
-            by_variant: dict[str, dict[str, list[bool]]] = {}
-            for variant, (names, fusion) in VARIANTS.items():
+            for names, fusion in VARIANTS.values():
                 chosen_retrievers = {name: retrievers[name] for name in names}
                 hits: dict[str, list[bool]] = {}
                 for start in range(0, len(asked), 64):
@@ -201,24 +149,7 @@ def measure(checker: Checker, wanted: Sequence[Wanted], made: Mapping[str, tuple
                     for one, ranking in zip(wanted[start:], rankings, strict=False):
                         hits.setdefault(one.claim, []).append(_found(one, ranking))
                 cells.append(interval(hits))
-                by_variant[variant] = hits
-            print(f"| {kind} | {scope} | " + " | ".join([*cells, chosen_elsewhere(by_variant)]) + " |", flush=True)
-
-
-def chosen_elsewhere(by_variant: Mapping[str, Mapping[str, list[bool]]], splits: int = 20) -> str:
-    """Recall of the variant that is best on a random half of the claims, on the other half: mean, least and most."""
-
-    def recall(variant: str, claims: Sequence[str]) -> float:
-        return float(np.mean([value for claim in claims for value in by_variant[variant][claim]]))
-
-    claims = sorted(next(iter(by_variant.values())))
-    rng = np.random.default_rng(0)
-    got = []
-    for _ in range(splits):
-        order = rng.permutation(claims).tolist()
-        first, second = order[: len(order) // 2], order[len(order) // 2 :]
-        got.append(recall(max(by_variant, key=lambda variant: recall(variant, first)), second))
-    return f"{np.mean(got):.3f} ({min(got):.3f} to {max(got):.3f})"
+            print(f"| {kind} | {scope} | " + " | ".join(cells) + " |", flush=True)
 
 
 def _found(one: Wanted, ranking: Any) -> bool:
