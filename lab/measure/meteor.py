@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import io
 import os
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +16,21 @@ _PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("
 _DEBIAN = Path("/usr/share/wordnet")
 _HOW = (
     "Run python -m nltk.downloader wordnet punkt_tab (about 12 MB, from raw.githubusercontent.com), or install it from "
-    "packages: WordNet with apt-get install wordnet-base, and Punkt's model with "
-    "pip install --no-deps llama-index-core"
+    "packages: WordNet with apt-get install wordnet-base; NLTK_DATA names the folder of Punkt's model"
 )
 
 
 def open_meteor() -> Meteor:
     """METEOR as AVeriTeC's scoring code computes it: `nltk`'s, on the words of `nltk.word_tokenize`.
 
-    The data are looked up where NLTK looks, in packages that carry them, and for WordNet where WNSEARCHDIR says.
+    The data are looked up where NLTK looks, and for WordNet where WNSEARCHDIR says.
 
     Raises MissingExtra without NLTK, NotFound for data that are not there.
     """
     require("METEOR", "evaluation", "nltk")
-    import nltk
     from nltk.tokenize import word_tokenize
     from nltk.translate.meteor_score import single_meteor_score
 
-    for place in map(str, _carried()):
-        if place not in nltk.data.path:
-            nltk.data.path.append(place)
     wordnet = _wordnet()
     for name, places in _PARTS.items():
         if not (name == "wordnet" and wordnet is not None) and not any(map(_there, places)):
@@ -60,13 +53,6 @@ def _there(place: str) -> bool:
     except LookupError:
         return False
     return True
-
-
-def _carried() -> Iterator[Path]:
-    """The folders of NLTK's data that packages carry, without importing them."""
-    spec = importlib.util.find_spec("llama_index") if importlib.util.find_spec("llama_index") else None
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        yield Path(folder) / "core" / "_static" / "nltk_cache"
 
 
 def _wordnet() -> Any:

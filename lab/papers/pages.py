@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -36,14 +36,14 @@ from ...core.stages import (
     UnitsStage,
     VerdictStage,
 )
-from .published import Table, row_command, row_recipe, tables_of
+from .published import row_command, row_recipe, tables_of
 
 _HEAD = """# All recipes
 
 Written by `python -m ccheck.lab.papers`.
 
 Published figures are the source's own, on its own data; CLAIMS and QRELS stand for that data. What was measured here is
-in the rows below the published ones. It is on other data, and other models stand in where the originals were not
+in the tables below the published ones. It is on other data, and other models stand in where the originals were not
 available. It shows that the pipeline runs and what each stage contributes, not that it reproduces the published
 figures.
 Intervals are 95% bootstrap intervals over the claims.
@@ -90,7 +90,7 @@ def page() -> str:
         recipe = load_recipe(name)
         lines += [f"## {name}", "", recipe.description, ""]
         lines += _source(recipe)
-        lines += _published(recipe, measured)
+        lines += _published(recipe)
         lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
     lines += [_PROMPTS, *(f"| {one.source} | {one.piece} | `{one.prompt}` | {one.words} |" for one in pieces()), ""]
     lines += ["## Stages and their keys", ""]
@@ -168,8 +168,8 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:
-    """The source's tables, with what was measured below what was published."""
+def _published(recipe: Recipe) -> list[str]:
+    """The source's tables."""
     lines: list[str] = []
     for number, table in tables_of(recipe.name).items():
         lines += [f"**Table {number}: {table.title}** ({table.on}, {table.split}).", ""]
@@ -178,32 +178,15 @@ def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:
             reference = row_recipe(recipe, row)
             note = f" ({row.note})" if row.note else ""
             runs = reference or row_command(recipe, table, row)
-            cells = _cells(table, table.figures(name), {})
+            found = table.figures(name)
+            cells = " | ".join(_figure(found[metric]) if metric in found else "–" for metric in table.metrics)
             lines.append(f"| {name}{note} | {f'`{runs}`' if runs else '–'} | {cells} |")
-            for one in measured:
-                if one["recipe"] == reference and set(table.metrics) & one["metrics"].keys():
-                    cells = _cells(table, one["metrics"], one.get("intervals", {}))
-                    lines.append(f"| measured here: {_measured_on(one)} | | {cells} |")
         if table.command != "none":
             metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
             command = table.command.replace("{recipe}", "RECIPE").replace("{metrics}", metrics).rstrip()
             lines += ["", f"    {command}"]
         lines += [""]
     return lines
-
-
-def _measured_on(one: Mapping[str, Any]) -> str:
-    """The conditions of a measurement: its note, its number of claims, and which models stood in for others."""
-    swapped = [f"{new} for {old}" for old, new in one.get("replaced", {}).items()]
-    claims = [f"{one['claims']:,} claims"] if isinstance(one.get("claims"), int) else []
-    return "; ".join([*filter(None, [str(one.get("note", ""))]), *claims, *swapped])
-
-
-def _cells(table: Table, figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> str:
-    return " | ".join(
-        f"{_figure(figures[metric])}{_interval(intervals.get(metric))}" if metric in figures else "–"
-        for metric in table.metrics
-    )
 
 
 def _runs(runs: list[dict[str, Any]]) -> list[str]:

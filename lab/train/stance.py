@@ -6,14 +6,13 @@ document in windows. The window with the clearest stance decides.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,6 @@ from .stance_figures import (
     measure_rows,
     metric_of,
     most_frequent,
-    save_figures,
     stance_notes,
 )
 
@@ -45,18 +43,6 @@ if TYPE_CHECKING:
     import torch
 
 LONGEST = 512
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A pair as it is trained on."""
-
-    inputs: Mapping[str, Sequence[int]]
-    label: int
-
-    @property
-    def tokens(self) -> int:
-        return len(self.inputs["input_ids"])
 
 
 def train_stance(data: StanceData, options: StanceOptions, output: Output, runtime: Runtime) -> StanceReport:
@@ -92,7 +78,6 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
             # Not the classifier's tokenizer, which reads special tokens as words.
             shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
             method.network.save_pretrained(folder)
-        save_figures(measured, folder)
 
     report = StanceReport(output.folder, (trained,), measured, most, stance_notes(measured, most))
     finish(training.work, output.folder, save, stance_card(report, options, data), [trained])
@@ -113,36 +98,10 @@ def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
     return [classes * value / sum(inverse) for value in inverse]
 
 
-class BalancedSampler:
-    """Row numbers of an epoch: as many as there are rows, drawn by their label's count^-balanced; each once for 0.
-
-    Rows of about one length come together. An epoch's order is that of the seed and its number alone, so that a
-    training which goes on has the order that it would have had.
-    """
-
-    def __init__(
-        self, lengths: Sequence[int], labels: Sequence[int], batch: int, seed: int, *, balanced: float = 1.0
-    ) -> None:
-        counts = Counter(labels)
-        self._weights = [counts[label] ** -balanced for label in labels] if balanced else None
-        self._lengths, self._batch, self._seed, self._epoch = list(lengths), batch, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        import torch
-        from transformers.trainer_pt_utils import get_length_grouped_indices
-
-        draw = torch.Generator().manual_seed(self._seed * 100_003 + self._epoch)
-        rows = list(range(len(self)))
-        if self._weights is not None:
-            rows = torch.multinomial(torch.tensor(self._weights), len(rows), replacement=True, generator=draw).tolist()
-        lengths = [self._lengths[row] for row in rows]
-        return (rows[place] for place in get_length_grouped_indices(lengths, self._batch, generator=draw))
+def row_weights(labels: Sequence[int], balanced: float) -> list[float]:
+    """How often each row is drawn: by its label's count^-balanced."""
+    counts = Counter(labels)
+    return [counts[label] ** -balanced for label in labels]
 
 
 # -- before
@@ -219,10 +178,10 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
     temporary.rename(folder)
 
 
-def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, runtime: Runtime) -> list[_Pair]:
-    """The pairs to train on: the windows of each row whose label is known."""
+def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, runtime: Runtime) -> list[dict[str, Any]]:
+    """The pairs to train on, as ids and `labels`: the windows of each row whose label is known."""
     draw = random.Random(seed)  # noqa: S311
-    pairs: list[_Pair] = []
+    pairs: list[dict[str, Any]] = []
     left_out = 0
     for row in rows:
         claim = clean(row.claim)
@@ -230,7 +189,7 @@ def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, runti
         left_out += not premises
         for premise, label in _labelled(row, premises, draw):
             inputs = method.tokenizer(premise, claim, truncation="only_first", max_length=method.max_tokens)
-            pairs.append(_Pair(dict(inputs), method.labels.index(label)))
+            pairs.append({**inputs, "labels": method.labels.index(label)})
     if left_out:
         runtime.notify(
             f"{left_out} pairs are left out: they have no document, or their claim is too long for the model"
@@ -267,18 +226,16 @@ def _labelled(row: StanceRow, premises: Sequence[str], draw: random.Random) -> I
 # -- the training
 
 
-def _trainer(training: Training, phase: Phase, method: StanceClassifier, pairs: Sequence[_Pair]) -> Any:
+def _trainer(training: Training, phase: Phase, method: StanceClassifier, pairs: Sequence[Mapping[str, Any]]) -> Any:
     import torch
-    from transformers import Trainer, TrainingArguments
+    from torch.utils.data import WeightedRandomSampler
+    from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
     options = training.options
     assert isinstance(options, StanceOptions)
-    labels = [pair.label for pair in pairs]
+    gamma, balanced, seed = options.gamma, options.balanced, options.seed
+    labels = [pair["labels"] for pair in pairs]
     weights = class_weights(labels) if options.class_weights else [1.0] * len(STANCES)
-    lengths = [pair.tokens for pair in pairs]
-    sampler = BalancedSampler(lengths, labels, options.batch, options.seed, balanced=options.balanced)
-
-    gamma = options.gamma
 
     class Focal(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **parts: Any) -> Any:
@@ -289,20 +246,14 @@ def _trainer(training: Training, phase: Phase, method: StanceClassifier, pairs: 
             return (loss, outputs) if return_outputs else loss
 
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            return sampler
+            if not balanced:
+                return super()._get_train_sampler(train_dataset)
+            draw = torch.Generator().manual_seed(seed)
+            return WeightedRandomSampler(row_weights(labels, balanced), len(labels), generator=draw)
 
     return Focal(
         model=method.network,
         args=TrainingArguments(**training.arguments(phase, len(pairs)), remove_unused_columns=False),
-        train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
-        data_collator=functools.partial(_collate, method.tokenizer),
+        train_dataset=pairs,
+        data_collator=DataCollatorWithPadding(method.tokenizer),
     )
-
-
-def _collate(tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    import torch
-
-    inputs = tokenizer.pad(
-        [{name: value for name, value in row.items() if name != "labels"} for row in rows], return_tensors="pt"
-    )
-    return {**inputs, "labels": torch.tensor([row["labels"] for row in rows])}

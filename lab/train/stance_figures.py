@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ...core.files import write_text
 from ...core.types import Label, Stance
 from ...verdict.judge import StanceMethod
 from ...verdict.labels import STANCES
@@ -73,13 +71,3 @@ def stance_notes(measured: Measured, most: Label) -> tuple[str, ...]:
 def metric_of(figures: Classified, metric: str) -> float:
     """The value of `StanceOptions.metric`."""
     return figures.macro.f1 if metric == "macro F1" else figures.weighted.f1
-
-
-def figures_dict(measured: Measured) -> dict[str, Any]:
-    """The figures as JSON holds them."""
-    return {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
-
-
-def save_figures(measured: Measured, folder: Path) -> None:
-    """Write them beside a model."""
-    write_text(folder / "figures.json", json.dumps(figures_dict(measured), indent=1))
