@@ -28,7 +28,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from ...core.errors import InvalidData, UsageError, require
-from ...core.text import counted, did_you_mean, first_line
+from ...core.text import counted, did_you_mean, first_line, whole_number
 from ...core.types import Claim
 from .runs import ranked
 from .types import Interval, Measured, Qrels, Run
@@ -197,8 +197,8 @@ def _measure(name: str) -> Any:
         raise UsageError(f"there is no metric {name!r}{_nearest(name)}. Known metrics include {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
-        parameters[base.AT_PARAM] = int(match["cutoff"])
-        if not 1 <= parameters[base.AT_PARAM] <= _DEEPEST:
+        parameters[base.AT_PARAM] = cutoff = whole_number(match["cutoff"])
+        if cutoff is None or not 1 <= cutoff <= _DEEPEST:
             raise UsageError(f"the metric {name!r} needs a cutoff between 1 and {_DEEPEST:,}")
     try:
         made = base(**parameters)
@@ -216,7 +216,7 @@ def _measure(name: str) -> Any:
 def _nearest(name: str) -> str:
     names = {measure.NAME for measure in _ir_measures().measures.registry.values()}
     known = {*_OWN, *names, *(one + name[name.find("@") :] for one in names if "@" in name)}
-    hint = did_you_mean(name, known)
+    hint = did_you_mean(name, known - {name})
     return f", {hint}" if hint else ""
 
 
@@ -227,8 +227,8 @@ def _parameters(written: str, name: str) -> dict[str, int | bool]:
         key, _, value = (piece.strip() for piece in part.partition("="))
         if value in ("True", "False"):
             parameters[key] = value == "True"
-        elif value.isdecimal():
-            parameters[key] = int(value)
+        elif (number := whole_number(value)) is not None:
+            parameters[key] = number
         else:
             raise UsageError(f"the metric {name!r}: write its parameters as (rel=2) or (judged_only=True)")
     return parameters

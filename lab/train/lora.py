@@ -54,7 +54,7 @@ def _in_layers(model: Any, targets: Iterable[str], first: int) -> set[str]:
     """
     found = set()
     for name, _ in model.named_modules():
-        number = next((int(part) for part in name.split(".") if part.isdigit()), -1)
+        number = next((int(part) for part in name.split(".") if part.isdecimal()), -1)
         if name.rpartition(".")[2] in targets and number >= first:
             found.add(name)
     return found

@@ -104,6 +104,8 @@ def test_names():
         ("P(depth=2)@5", "does not have these parameters"),
         ("NumRet", "a sum over claims, not a mean"),
         ("ERR@10", "ccheck does not compute the metric ERR@10"),
+        (f"P@{'9' * 5_000}", "cutoff between 1 and"),
+        (f"P(rel={'9' * 5_000})@5", "write its parameters"),
         ("__import__('os').system('true')", "there is no metric"),
     ],
 )
