@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 from pathlib import Path
 
 import ir_measures
 import pytest
-from cli_runs import ccheck, command, environment, jsonl
+from cli_runs import ccheck, command, environment
 from scripted_llm import KEY, Said, say, scripted
 
 from ccheck.lab.measure.runs import read_run
@@ -106,35 +105,6 @@ def test_nothing_is_computed_twice(papers, files, monkeypatch):
     assert asked == [12, 12] and fresh.objects[0]["metrics"] == first.objects[0]["metrics"]
     limited = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--limit", 3, "--json")
     assert asked == [12, 12] and limited.objects[0]["claims"] == 3
-
-
-def test_a_run_that_was_killed_goes_on(papers, files, tmp_path):
-    """Killed at the second batch of claims: the next run computes those that the first one did not keep."""
-    rows = [{"_id": str(n), "text": f"sea level rise number {n}"} for n in range(1, 31)]
-    many = jsonl(tmp_path / "many.jsonl", *rows)
-    code = (
-        "import os, signal, sys\n"
-        "from ccheck.pipeline import checker\n"
-        "from ccheck.search.local.store import LocalStore\n"
-        "checker.MEASURED_BATCH = 12\n"
-        "rank, calls = LocalStore.rank, []\n"
-        "def slow(self, search):\n"
-        "    calls.append(1)\n"
-        "    if len(calls) == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return rank(self, search)\n"
-        "LocalStore.rank = slow\n"
-        "from ccheck.cli import main\n"
-        "main()\n"
-    )
-    arguments = ["evaluate", "bm25", "--claims", many, "--qrels", files.qrels, "--store", papers, "--json"]
-    program = [command()[0], "-c", code, *map(str, arguments)]
-    killed = subprocess.run(program, capture_output=True, timeout=120, check=False, env=environment())
-    assert killed.returncode == -signal.SIGKILL and killed.stdout == b""
-    said = ccheck(*arguments).objects[0]
-    assert set(said["remembered"]) == {"ranking"} and said["remembered"]["ranking"] == 12
-    assert said["claims"] == 12
-    assert said["metrics"] == ccheck(*arguments, "--fresh").objects[0]["metrics"]
 
 
 def test_claims_that_fail_are_named_and_the_exit_code_says_so(papers, files):

@@ -15,7 +15,7 @@ from cli_runs import BM25, ccheck, jsonl
 
 from ccheck.cli.outputs import outputs
 from ccheck.core.errors import Incomplete, UsageError
-from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
+from ccheck.core.files import STORE_FILE, check_folder, check_output, write_text
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")
@@ -29,10 +29,6 @@ def store(tmp_path: Path) -> Path:
     folder = tmp_path / "store"
     assert ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--no-dense", "--store", folder).code == 0
     return folder
-
-
-def test_a_store_is_known_by_a_file_that_it_has(store):
-    assert (store / STORE_FILE).is_file()
 
 
 # -- where nothing is written
@@ -189,12 +185,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
     assert target.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["my.run"]
 
 
-def test_two_outputs_of_one_place_are_noticed_through_links(tmp_path):
-    (tmp_path / "way").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="the run is written there too"):
-        check_outputs([(tmp_path / "a", "the run"), (None, "x"), (tmp_path / "way" / "a", "the report")])
-
-
 # -- nothing done, nothing replaced
 
 
@@ -250,9 +240,3 @@ def test_an_error_keeps_the_earlier_files(earlier):
         write(found("x"))
         raise RuntimeError
     assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
-
-
-def test_text_that_is_no_unicode_is_written_escaped(tmp_path):
-    with writing(tmp_path / "a", "it") as stream:
-        stream.write("\ud800\r\n")
-    assert (tmp_path / "a").read_bytes() == b"\\ud800\r\n"

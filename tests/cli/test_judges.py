@@ -69,25 +69,6 @@ def test_a_language_model_judges_and_a_second_run_costs_nothing(at):
     assert all(KEY not in text for ran in (first, again, shown) for text in (ran.out, ran.err))
 
 
-def test_what_each_stage_asked_is_told(at, tmp_path):
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text('[retrievers.bm25]\nquery = "rewrite"\n[verdict]\nmethod = "llm"\n')
-    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
-
-    def answer(request: dict[str, Any]) -> Said:
-        return say({"rewritten": SEA}) if "Paper: " not in user_text(request) else judge(request)
-
-    with scripted(answer) as server:
-        ran = ccheck(*at(server.url, "--claims", str(claims), "--recipe", str(recipe)))
-        asked = len(server.requests)
-    assert ran.code == 0 and asked == 2 * (1 + 3), ran.err
-    for found in ran.objects:
-        stages = found["usage_by_stage"]
-        assert {stage: usage["llm_calls"] for stage, usage in stages.items()} == {"rewrite": 1, "verdict": 3}
-        assert all(sum(one[name] for one in stages.values()) == count for name, count in found["usage"].items())
-    assert "language model: 8 calls, 800 + 160 tokens (rewrite 200 + 40, verdict 600 + 120)" in ran.err
-
-
 def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
     count = iter(range(100))

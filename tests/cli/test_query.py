@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import itertools
 import json
 import math
-import os
 import re
 from pathlib import Path
 
@@ -157,17 +155,6 @@ def test_hostile_claims_are_words(query, claim):
     assert shown.code == 0 and "  1  " in shown.out
 
 
-def test_what_is_shown_cannot_steer_the_terminal(tmp_path):
-    bad = "\x1b[31m\x1b]0;title\x07 \u202e\u2066 \x9b31m\r"
-    record = {"_id": "a", "title": f"sea {bad}", "text": f"sea level {bad} rises.", "year": f"1{bad}", "doi": bad}
-    store = tmp_path / "store"
-    ccheck("ingest", jsonl(tmp_path / "c.jsonl", record), "--store", store, "--no-dense")
-    ran = ccheck("query", f"sea {bad}", "--store", store, *BM25, "--filter", f"year={bad}\x1b")
-    assert not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
-    ran = ccheck("query", f"sea {bad}", "--store", store, *BM25)
-    assert "  1  sea" in ran.out and not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
-
-
 def test_a_claim_from_standard_input(query):
     assert query("-", stdin=f"\n{SEA}\n").out.split("\n")[0] == f"Claim  {SEA}"
     assert query("-", stdin=b"\xef\xbb\xbfsea level \xff").code == 0
@@ -291,12 +278,6 @@ def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
     assert answers(query("--claims", "-", stdin=plain.read_bytes())) == wanted
 
 
-def test_no_claims(query, tmp_path):
-    (tmp_path / "none.jsonl").touch()
-    ran = query("--claims", tmp_path / "none.jsonl")
-    assert (ran.code, ran.out) == (0, "") and "has no claims" in ran.err
-
-
 @pytest.mark.usefixtures("minilm")
 def test_lone_surrogates_are_answered_as_the_rest(embedded, tmp_path):
     line = r'{"_id": "s\ud800", "text": "sea \ud83d level\u0000"}'
@@ -373,14 +354,3 @@ def test_an_old_run_survives_what_cannot_be_done(query, tmp_path):
     assert old.read_text() == "old"
     ran = query("--claims", claims, "--run", claims)
     assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()
-
-
-def test_a_run_on_a_full_disk(query, tmp_path, monkeypatch):
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    (tmp_path / "my.run").write_text("old")
-    monkeypatch.setattr("ccheck.core.files._Disk.put", full)
-    ran = query(SEA, "--run", tmp_path / "my.run", "--json")
-    assert ran.code == 7 and "could not be written to" in ran.err and "No space left" in ran.err
-    assert "a bug" not in ran.err and len(ran.objects) == 1 and (tmp_path / "my.run").read_text() == "old"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,10 +10,9 @@ from cli_runs import BM25, ccheck, jsonl
 
 from ccheck import Checker
 from ccheck.core.adjust import Changes, resolved
-from ccheck.core.errors import CcheckError, NotFound, UsageError
+from ccheck.core.errors import NotFound
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.stages import ModelStage
-from ccheck.demo import CLAIMS
 from ccheck.pipeline.batch import check_batch, earlier_answers, settings_key
 from ccheck.pipeline.claims import iter_claims, read_claims
 from ccheck.search import open_local_store, open_store
@@ -64,11 +62,6 @@ def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):
     assert gone.code == 4 and str(caught.value) in gone.err
 
 
-def test_what_only_local_stores_can_do(monkeypatch):
-    with pytest.raises(UsageError, match=r"papers is not a local store\. Elasticsearch checks its own files"):
-        open_local_store(resolve({"store": "http://127.0.0.1:9/papers"}).settings, "Elasticsearch checks its own files")
-
-
 def test_serve_has_the_defaults_of_the_function(monkeypatch):
     app = pytest.importorskip("ccheck.rerank.server.app")
     given = []
@@ -104,30 +97,6 @@ def test_claims_have_the_same_fields_everywhere(papers, tmp_path, record):
     assert answer["claim"] == {"id": claim.id, "text": claim.text} == {"id": "1", "text": "tea is healthy"}
 
 
-def test_claims_come_in_any_format_that_evaluations_read(papers, tmp_path):
-    (tmp_path / "topics.tsv").write_text("1\ttea is healthy\n2\tcoffee is healthy\n")
-    ran = ccheck("query", "--claims", tmp_path / "topics.tsv", "--store", papers, *BM25, "--verdict", "none")
-    assert ran.code == 0, ran.err
-    assert [one["claim"]["id"] for one in ran.objects] == ["1", "2"]
-
-
-def test_bad_claims_have_the_same_reasons_everywhere(papers, tmp_path):
-    file = tmp_path / "claims.jsonl"
-    file.write_text('nonsense\n{"_id": "1"}\n{"_id": "2", "text": "a"}\n{"_id": "2", "text": "b"}\n')
-    problems = [record.problem for record in iter_claims(file)]
-    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
-    assert ran.code == 7, ran.err
-    assert [answer.get("error") for answer in ran.objects] == problems
-    with pytest.raises(CcheckError) as caught:
-        read_claims(file)
-    assert all(problem in str(caught.value) for problem in problems if problem)
-
-
-def test_the_sample_claims_are_read_alike():
-    told = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    assert [claim.text for claim in read_claims(CLAIMS)] == told
-
-
 # -- exit codes
 
 
@@ -137,11 +106,3 @@ def test_nothing_done_is_not_done_in_part(papers, tmp_path, lines, code):
     file.write_text("".join(f"{line}\n" for line in lines))
     ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
     assert ran.code == code, ran.err
-
-
-@pytest.mark.parametrize("command", [("evaluate", "bm25"), ("sweep", "bm25", "--grid", "retrievers.bm25.depth=5,9")])
-def test_no_claim_that_can_be_checked(papers, files, command):
-    jsonl(files.claims, *({"_id": claim.id, "text": "a" * 200_000} for claim in read_claims(files.claims)))
-    assert ccheck(*command, *files.options, "--store", papers).code == 5
-    asked = ccheck("query", "--claims", files.claims, "--store", papers, *BM25, "--verdict", "none")
-    assert asked.code == 5, asked.err
