@@ -228,15 +228,6 @@ def test_everything_arrives(open_model: OpenModel, tmp_path: Path, options: Inge
     assert done == sorted(done) and seen[-1].bytes_done == seen[-1].bytes_total
 
 
-def test_whole_documents_are_never_cut(tmp_path: Path, options: IngestOptions) -> None:
-    embedder, store = TinyEmbedder(max_tokens=16), MemoryStore()
-    text = " ".join(f"Sentence {n} has exactly six words." for n in range(400))
-    path = write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])
-    ingest([path], store, encoders_of(embedder, Chunking.whole(16)), options)
-    assert [(passage.start, passage.end) for passage in store.entries["1"].passages[MAIN_VECTORS]] == [(0, len(text))]
-    assert embedder.counts == 0 and "documents whole" in store.layout.describe()
-
-
 def test_the_second_time_nothing_is_asked(open_model: OpenModel, tmp_path: Path, options: IngestOptions) -> None:
     path = write(tmp_path / "a.jsonl", rows(3))
     with scripted(answer) as server:
@@ -311,18 +302,6 @@ def test_a_server_that_answers_nobody_stops_at_once(open_model: OpenModel, tmp_p
         with pytest.raises(Refused):
             ingest([write(tmp_path / "a.jsonl", rows(300))], store, encoders)
         assert store.entries == {} and len(server.requests) < 50
-
-
-def test_a_refused_question_is_that_document_s(open_model: OpenModel, tmp_path: Path, options: IngestOptions) -> None:
-    store = MemoryStore()
-
-    def too_long(request: dict[str, Any]) -> Said:
-        return error(400, "too many tokens") if paper_of(request)["title"] == "Title 2" else answer(request)
-
-    with scripted(too_long) as server:
-        encoders = Encoders(additional=AdditionalWriter(open_model(server.url), STAGE))
-        report = ingest([write(tmp_path / "a.jsonl", rows(3))], store, encoders, options)
-    assert (report.added, report.rejected) == (2, 1) and "too many tokens" in (tmp_path / "rejects.jsonl").read_text()
 
 
 def test_an_interrupt_while_writing_keeps_the_answers(

@@ -34,21 +34,18 @@ def test_beir_without_any_option() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id"])
-def test_ids_by_their_usual_names(name: str) -> None:
-    assert document({name: 17}).id == "17"
-    assert name not in document({name: 17}).metadata
+IDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id", "abstract_id", "cord_uid")
 
 
-def test_the_first_of_the_usual_ids_wins_and_the_others_stay() -> None:
-    assert document({"paper_id": "p", "_id": "x", "id": 3}).id == "x"
-    assert document({"paper_id": "p", "_id": "x", "id": 3}).metadata == {"id": 3, "paper_id": "p"}
+def test_fields_by_their_usual_names() -> None:
+    for name in IDS:
+        assert document({name: 17}) == Document("17", "", "Some text.", {})
+    assert document({"paper_id": "p", "_id": "x", "id": 3}) == Document(
+        "x", "", "Some text.", {"id": 3, "paper_id": "p"}
+    )
     assert document({"_id": None, "id": 3}).id == "3"
-
-
-def test_scifact_as_published() -> None:
-    record = {"doc_id": 5, "title": "T", "abstract": ["One.", "Two."], "structured": False}
-    assert make_document(record).document == Document("5", "T", "One. Two.", {"structured": False})
+    scifact = {"doc_id": 5, "title": "T", "abstract": ["One.", "Two."], "structured": False}
+    assert make_document(scifact).document == Document("5", "T", "One. Two.", {"structured": False})
 
 
 def test_fields_by_option() -> None:
@@ -63,12 +60,6 @@ def test_titles_can_be_left_to_the_metadata() -> None:
     made = make_document({"id": "1", "title": "T", "abstract": "A.", "year": 2020}, Fields(titles=False)).document
     assert (made.title, made.content, made.metadata) == ("", "A.", {"title": "T", "year": 2020})
     assert make_document({"id": "1", "abstract": "A."}, Fields(titles=False)).document.metadata == {}
-
-
-def test_the_shared_tasks_ids() -> None:
-    """ClimateCheck's abstracts and CheckThat!'s papers."""
-    assert make_document({"abstract_id": 7, "abstract": "A."}).document.id == "7"
-    assert make_document({"cord_uid": "x1", "title": "T", "abstract": "A."}).document.id == "x1"
 
 
 def test_ids_are_kept_as_given() -> None:

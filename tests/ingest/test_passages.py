@@ -41,27 +41,6 @@ def test_whole_sentences_with_overlap_and_the_title_in_each() -> None:
     ]
 
 
-def test_no_overlap_where_the_next_sentence_has_no_room_for_it() -> None:
-    a, b, c = sentence("Alpha", 6), sentence("Beta", 18), sentence("Gamma", 6)
-    assert [text for text, _ in cut("", f"{a} {b} {c}")] == [a, b, c]
-
-
-def test_long_sentences_are_cut_between_words() -> None:
-    text = " ".join(f"word{n}" for n in range(50)) + "."
-    parts = [part for part, _ in cut("", text)]
-    assert [len(part.split()) for part in parts] == [20, 20, 10]
-    assert " ".join(parts) == text
-
-
-def test_ideographs_are_words_that_no_space_parts() -> None:
-    def count_tokens(texts: list[str]) -> list[int]:
-        return [len(text) for text in texts]
-
-    text = "海平面上升了，" * 10
-    spans = cut_passages([Document("1", "", text)], count_tokens, Chunking(30, 30, 0))[0]
-    assert [len(span.embedded) for span in spans] == [30, 30, 10]
-
-
 def test_a_word_that_is_longer_than_the_window_is_a_passage() -> None:
     def count_tokens(texts: list[str]) -> list[int]:
         return [len(text) for text in texts]
@@ -87,15 +66,6 @@ def test_a_title_of_one_endless_word_is_left_out() -> None:
     text = "Some words. And more words."
     spans = cut_passages([Document("1", "y" * 500, text)], count_tokens, CHUNKING)[0]
     assert [span.embedded for span in spans] == ["Some words.", "And more words."]
-
-
-def test_counting_is_batched() -> None:
-    embedder = TinyEmbedder()
-    documents = [
-        Document(str(n), "T", " ".join(sentence(f"S{i}", 7) for i in range(n)) + " word" * 40) for n in range(50)
-    ]
-    assert len(cut_passages(documents, embedder.count_tokens, CHUNKING)) == 50
-    assert embedder.counts < 20  # there are 1,275 sentences and more words
 
 
 def random_text(rng: random.Random) -> str:

