@@ -58,12 +58,12 @@ def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
 
 def stdout() -> Console:
     """For data. Without a terminal, it has neither colours nor wrapped lines."""
-    return _console_class()(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
+    return _console_class()(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def stderr() -> Console:
     """For progress and notices."""
-    return _console_class()(stderr=True, highlight=False)
+    return _console_class()(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 @functools.cache

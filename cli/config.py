@@ -50,7 +50,6 @@ def config(context: click.Context, *, as_json: bool) -> None:
     console.print(
         "To change a setting, set CCHECK_ and its name in capitals in the environment, or its name in "
         f"{' or '.join(str(file) for file in reversed(config_files()))}",
-        markup=False,
         soft_wrap=True,
     )
     if resolved.pending:

@@ -65,7 +65,7 @@ def _show_next(console: Console, another: str) -> None:
     width = max(map(len, steps))
     console.print("\nNext:", style="bold")
     for step, what in steps.items():
-        console.print(f"  {name} {step:<{width}}  # {what}", markup=False, soft_wrap=True)
+        console.print(f"  {name} {step:<{width}}  # {what}", soft_wrap=True)
 
 
 def _called() -> str:

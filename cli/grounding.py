@@ -342,5 +342,5 @@ def _show_figure(number: int, one: RankedElement, article: str) -> None:
 
 def _show_passage(number: int, one: GroundingPassage, article: str) -> None:
     where = " · ".join(filter(None, [article, one.section]))
-    stdout().print(f"{number:>3}  {one.score:.3f}  {where}", markup=False)
+    stdout().print(f"{number:>3}  {one.score:.3f}  {where}")
     print_hanging(stdout(), "     ", one.text, 5)

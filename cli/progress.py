@@ -43,7 +43,7 @@ def notifier(quiet: bool) -> Callable[[str], None]:
     def say(message: str) -> None:
         if message not in said:
             said.add(message)
-            (_bars[-1] if _bars else console).print(f"{message} …", style="dim", markup=False)
+            (_bars[-1] if _bars else console).print(f"{message} …", style="dim")
 
     return say
 

@@ -325,8 +325,8 @@ def evidence_spans(document: Document, sentences: Iterable[Sentence], field: Lit
 def pieces(text: str, evidence: Sequence[Span], room: int) -> list[Piece]:
     """The whole text in pieces, in order and without gaps; `evidence` comes in order, and none overlaps another.
 
-    `near` is what the sentences before and after evidence have within `room` characters of it, in whole words, and
-    what evidence leaves of the sentence that it is in. Without evidence, it is how the text begins.
+    `near` is what the sentences before and after evidence have within `room` characters of it, and what evidence leaves
+    of the sentence that it is in. Without evidence, it is how the text begins.
     """
     near = list(_neighbours(text, evidence, room))
     cuts = sorted({0, len(text), *(offset for span in (*evidence, *near) for offset in span)})
@@ -349,26 +349,10 @@ def pieces(text: str, evidence: Sequence[Span], room: int) -> list[Piece]:
 def _neighbours(text: str, evidence: Sequence[Span], room: int) -> Iterator[Span]:
     sentences = sentence_spans(text)
     if not evidence:
-        yield from ((start, _back(text, start, end, 2 * room)) for start, end in sentences[:1])
+        yield from ((start, min(end, start + 2 * room)) for start, end in sentences[:1])
     for start, end in evidence:
         touched = [i for i, (first, last) in enumerate(sentences) if first < end and start < last]
         if touched:
             before = sentences[max(0, touched[0] - 1)][0]
             after = sentences[min(len(sentences) - 1, touched[-1] + 1)][1]
-            yield _forth(text, min(before, start), start, room), _back(text, end, max(after, end), room)
-
-
-def _forth(text: str, start: int, end: int, room: int) -> int:
-    """Where to begin so that at most `room` characters come before `end`, with a whole word."""
-    if end - start <= room:
-        return start
-    space = text.find(" ", end - room, end)
-    return end if space < 0 else space + 1
-
-
-def _back(text: str, start: int, end: int, room: int) -> int:
-    """Where to end so that at most `room` characters come after `start`, with a whole word."""
-    if end - start <= room:
-        return end
-    space = text.rfind(" ", start, start + room)
-    return start if space < 0 else space
+            yield max(min(before, start), start - room), min(max(after, end), end + room)

@@ -58,7 +58,7 @@ def show_result(
         passing = f" with {printable(passing)}" if passing else ""
         degraded = any(warning.startswith("retrieval is degraded") for warning in result.warnings)
         none = "was found, but retrieval is degraded" if degraded else "bears on this claim"
-        console.print(f"No document{passing} {none}.\n", markup=False, soft_wrap=True)
+        console.print(f"No document{passing} {none}.\n", soft_wrap=True)
     if _nothing_bears(result, recipe) and result.evidence:
         note = (
             f"Nothing in this collection seems to bear on the claim (probability {result.relevance:.2f}). What follows "
@@ -104,7 +104,7 @@ def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> No
             _print_below(console, Text(f"searched for: {printable('; '.join(one.queries))}", "dim"))
         console.print()
     if not questions:
-        console.print("No question was asked about this claim.\n", markup=False, soft_wrap=True)
+        console.print("No question was asked about this claim.\n", soft_wrap=True)
 
 
 def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str]) -> None:

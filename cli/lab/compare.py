@@ -119,7 +119,6 @@ def _show(console: Console, compared: Comparison, names: list[str], texts: Mappi
             console.print(
                 f"{printable(one.run)}: the {counted(len(one.changes), 'claim')} that changed most in {one.metric}",
                 style="bold",
-                markup=False,
             )
             for change in one.changes:
                 _show_change(console, change, texts)

@@ -103,8 +103,8 @@ def evaluate(asked: Evaluate) -> None:
         _check_pairs_options(asked)
         from .evaluate_pairs import evaluate_pairs
 
-        names: list[str | None] = [*with_ablations(asked.recipes, asked.ablation)]
-        evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names or [None]})
+        names = with_ablations(asked.recipes or (settings_from(**settings).recipe,), asked.ablation)
+        evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names})
         return
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
@@ -255,7 +255,7 @@ def _show(
     print_table(console, made)
     for name, one in done.items():
         if one.usage:
-            console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim", markup=False)
+            console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim")
     if any(one.remembered for one in done.values()):
         console.print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
     if compared is not None:

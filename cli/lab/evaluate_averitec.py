@@ -114,4 +114,4 @@ def _show(rows: Mapping[str, Mapping[str, Any]]) -> None:
         for title, shares in (("seconds a claim", row.get("seconds_per_claim")), ("F1", row["f1"])):
             if shares:
                 said = ", ".join(f"{key} {value:.3g}" for key, value in shares.items())
-                stdout().print(f"{Path(name).name}, {title}: {said}", style="dim", markup=False, soft_wrap=True)
+                stdout().print(f"{Path(name).name}, {title}: {said}", style="dim", soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,17 +140,16 @@ def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save:
 
     console = stdout()
     one = points[place]
-    console.print(f"best: {describe(one.settings)}", markup=False)
+    console.print(f"best: {describe(one.settings)}")
     if others := as_good(points, metric):
         settings = "; ".join(describe(point.settings) for point in others)
-        console.print(f"equally good, so the first one was chosen: {settings}", markup=False)
+        console.print(f"equally good, so the first one was chosen: {settings}")
     console.print(
         f"held out ({held.folds} folds): {metric} {figure(held.value, held.interval)} on {held.claims:,} claims; "
         f"chosen there: {'; '.join(describe(points[i].settings) for i in dict.fromkeys(held.chosen))}",
-        markup=False,
     )
     if save is not None:
-        console.print(f"the recipe was written to {save}", markup=False)
+        console.print(f"the recipe was written to {save}")
 
 
 def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:
@@ -163,13 +162,7 @@ def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], s
         "value": measured.mean[metric],
         "interval": list(measured.intervals.get(metric, ())) or None,
         "as_good": [dict(point.settings) for point in as_good(points, metric)],
-        "held_out": {
-            "value": held.value,
-            "interval": list(held.interval) if held.interval is not None else None,
-            "folds": held.folds,
-            "claims": held.claims,
-            "chosen": [dict(points[place].settings) for place in held.chosen],
-        },
+        "held_out": asdict(held) | {"chosen": [dict(points[place].settings) for place in held.chosen]},
         "points": len(points),
         "saved": save,
     }

@@ -20,17 +20,14 @@ def table(*columns: str, title: str | None = None) -> Table:
     """A table whose first column has names and whose others have figures. Its cells are text, never markup."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     class Figures(Table):
         def add_row(self, *cells: Any, **options: Any) -> None:
-            super().add_row(*(Text(printable(one)) if isinstance(one, str) else one for one in cells), **options)
+            super().add_row(*map(printable, cells), **options)
 
-    made = Figures(
-        box=box.SIMPLE_HEAD, title=Text(printable(title)) if title else None, title_justify="left", pad_edge=False
-    )
+    made = Figures(box=box.SIMPLE_HEAD, title=title and printable(title), title_justify="left", pad_edge=False)
     for number, column in enumerate(columns):
-        made.add_column(Text(printable(column)), justify="left" if number == 0 else "right", no_wrap=number > 0)
+        made.add_column(printable(column), justify="left" if number == 0 else "right", no_wrap=number > 0)
     return made
 
 

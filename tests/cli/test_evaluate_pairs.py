@@ -47,7 +47,10 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     ran = ask(PAIRS, "--json")
     (found,) = ran.objects
     assert ran.code == 7 and "1 of 5 pairs could not be judged" in ran.err
-    assert set(found) == {"pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds", "cost"}
+    assert set(found) == {
+        *("pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds", "cost"),
+        *("recipe", "published"),
+    }
     assert found["cost"] is None, "without prices"
     assert (found["pairs"], found["judged"], found["method"]) == (5, 4, "llm:m (one-step)")
     # Of five labels three are right; the one that is missing is a label of its own, which no pair has.

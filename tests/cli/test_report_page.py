@@ -180,7 +180,7 @@ def test_a_whole_book_does_not_fill_the_page(tmp_path):
     assert html.one("details").all("mark") == []
     assert "Cut here" in html.words and (tmp_path / "page.html").stat().st_size < 3 * MAX_TEXT
     one_word = page(tmp_path, result(piece("yyy", text="x" * 300_000 + "yyy" + "x" * 300_000)))
-    assert one_word.one("p", class_="excerpt").words == "… yyy …"
+    assert one_word.one("p", class_="excerpt").one("mark").text == "yyy" and len(one_word.words) < 2 * MAX_TEXT
 
 
 def test_pieces_are_the_whole_text_in_order():
