@@ -1,4 +1,4 @@
-"""Fusion, filters and runs, against values that were calculated manually."""
+"""Fusion and runs, against values that were calculated manually."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import math
 
 import pytest
 
-from ccheck.core.errors import UsageError
 from ccheck.core.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Document, Unit, strictly_decreasing
-from ccheck.search import Filter, before, parse_filter
-from ccheck.search.filters import number_of
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -110,54 +107,3 @@ def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
     assert scores[3] == 0.4
     assert scores[1] == math.nextafter(0.5, 0)
     assert strictly_decreasing([]) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("year>=2010", Filter("year", ">=", "2010")),
-        (" year <= 2010 ", Filter("year", "<=", "2010")),
-        ("journal=Nature Food", Filter("journal", "=", "Nature Food")),
-        ("journal == 'a=b>c'", Filter("journal", "=", "a=b>c")),
-        ("journal='>x'", Filter("journal", "=", ">x")),
-        ('journal!="x"', Filter("journal", "!=", "x")),
-        ("authors.name=Keeling, C. D.", Filter("authors.name", "=", "Keeling, C. D.")),
-        ("n<-1.5", Filter("n", "<", "-1.5")),
-    ],
-)
-def test_filters_are_read(text: str, expected: Filter) -> None:
-    assert parse_filter(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "year", "=2010", "year=", "year~2010", 'a"b=1'])
-def test_what_is_no_filter_is_said_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match="year>=2010"):
-        parse_filter(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("year => 2010", "'year>=2010'"), ("year=<2010", "'year<=2010'"), ("a<>b", "'a!=b'"), ("a>==1", "quote a value")],
-)
-def test_an_operator_that_is_turned_round_is_no_value(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        parse_filter(text)
-
-
-def test_numbers_of_filters() -> None:
-    assert [number_of(Filter("y", "<", value)) for value in ("2010", "-1.5", "+3", "1e5", "2010-01", "x", "")] == [
-        2010.0,
-        -1.5,
-        3.0,
-        1e5,
-        None,
-        None,
-        None,
-    ]
-
-
-def test_before_takes_a_day() -> None:
-    assert before("2015-01-31") == Filter("published", "<", "2015-01-31")
-    for wrong in ("15", "31.1.2015", "2015-02-30", ""):
-        with pytest.raises(UsageError, match="2015-01-31"):
-            before(wrong)

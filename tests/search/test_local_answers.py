@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from filling import fill, write
-from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from local_entries import LAYOUT, bm25_count, dense_first, entry
 from searching import rank_all
 
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
-from ccheck.core.types import Entry, Passage, Query
+from ccheck.core.types import Entry, Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, upkeep
 from ccheck.search.local import store as local_store
@@ -145,22 +145,6 @@ def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch: pytest.MonkeyPatc
         19,
         *(i for i in range(1, 41) if i not in (4, 18, 40, 6, 19)),
     ]
-
-
-def test_a_document_counts_with_its_best_passage(tmp_path: Path) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        vectors = np.eye(DIMENSIONS, dtype=np.float32)
-        several = tuple(Passage(0, 1, vector) for vector in vectors[:5])
-        single = (Passage(0, 1, vectors[6]),)
-        write(store, [replace(entry(n), passages={MAIN_VECTORS: made}) for n, made in ((1, several), (2, single))])
-        for at, expected in ((0, ["d1", "d2"]), (4, ["d1", "d2"]), (6, ["d2", "d1"])):
-            (found,) = rank_all(store, [Query("", vectors[at])], {"dense": Dense()})
-            assert isinstance(found, dict)
-            assert [id_ for id_, _ in found["dense"]] == expected
-        info = store.info()
-        assert info is not None
-        assert info.passages == 6
 
 
 def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:

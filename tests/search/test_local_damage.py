@@ -17,19 +17,21 @@ from filling import fill, write
 from local_entries import (
     FULL,
     LAYOUT,
+    SECOND,
     bm25_count,
     dense_first,
     entry,
     flip_bit,
-    found_everywhere,
     full_entry,
     replace_bytes,
 )
 from searching import answer_all, rank_all
+from store_documents import unit
+from store_units import ENTRIES, UNITS
 
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.layout import MAIN_VECTORS
-from ccheck.core.stages import Bm25, Dense
+from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, vectors
@@ -122,6 +124,9 @@ def test_vectors_that_are_not_as_written_are_an_error(folder: Path) -> None:
         assert bm25_count(store) == 59
         with pytest.raises(InvalidData, match="checksum"):
             store.rebuild()  # takes over no damage
+    replace_bytes(file, b"\0" * 100)
+    with LocalStore(folder) as store, pytest.raises(InvalidData, match="missing or cut short"):
+        dense_first(store, 1)
 
 
 def test_many_vectors_have_a_checksum_for_each_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,15 +195,21 @@ def test_links_in_a_store_are_not_removed_with_it(folder: Path, tmp_path: Path) 
     assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
+@pytest.mark.parametrize("how", ["flipped", "cut short", "removed"])
 @pytest.mark.parametrize("suffix", [".fieldnorm", ".idx", ".term", ".fast", ".json"])
-def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suffix: str) -> None:
+def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suffix: str, how: str) -> None:
     def scores(store: LocalStore) -> object:
         return rank_all(store, [Query("paper number7")], {"bm25": Bm25(depth=100)})
 
     with LocalStore(folder) as store:
         expected = scores(store)
     for file in folder.glob(f"bm25-*/*{suffix}"):
-        flip_bit(file)
+        if how == "flipped":
+            flip_bit(file)
+        elif how == "cut short":
+            replace_bytes(file, file.read_bytes()[: file.stat().st_size // 2])
+        else:
+            file.unlink()
     with LocalStore(folder) as store:
         (found,) = store.check()
         assert found.derived
@@ -208,17 +219,27 @@ def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suf
         assert store.check() == []
 
 
-def test_sparse_vectors_that_are_not_as_written_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "retriever", "query"),
+    [
+        ("sparse", Sparse(), Query("", None, {"one": full_entry(7).sparse})),
+        (SECOND, Dense(field=SECOND), Query("", full_entry(7).passages[SECOND][0].vector)),
+        ("units sentences", Dense(units="sentences"), Query("", unit(1))),
+    ],
+)
+def test_other_vectors_that_are_not_as_written_are_an_error(
+    tmp_path: Path, field: str, retriever: Retriever, query: Query
+) -> None:
     with LocalStore(tmp_path / "store") as store:
-        fill(store, FULL, [full_entry(i) for i in range(50)])
+        fill(store, *((UNITS, ENTRIES) if field.startswith("units") else (FULL, [full_entry(i) for i in range(50)])))
     database = Database(tmp_path / "store" / DATABASE)
-    file = tmp_path / "store" / database.vector_files()["sparse"].file
+    file = tmp_path / "store" / database.vector_files()[field].file
     database.close()
     flip_bit(file)
     with LocalStore(tmp_path / "store") as store:
         assert [damage.where for damage in store.check()] == [file]
         with pytest.raises(InvalidData, match=r"vectors-.*does not match its checksum.*ccheck index delete"):
-            found_everywhere(store, 7)
+            rank_all(store, [query], {"one": retriever})
 
 
 def test_a_writer_takes_over_no_damage(folder: Path) -> None:

@@ -43,6 +43,8 @@ def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
         with LocalStore(folder) as reader:
             assert bm25_count(reader) == reader.count() >= promised
             assert all(found_everywhere(reader, number) for number in (0, 1, promised // 2, promised - 1))
+            info = reader.info()
+            assert info is not None and (info.pending, info.passages) == (0, reader.count())
     with LocalStore(folder) as store:
         store.upsert([full_entry(1_950)])
         store.delete(["d0"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import time
@@ -12,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from filling import fill, write
-from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry, replace_bytes
-from programs import killed_at, program
+from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from programs import program
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.search.local import LocalStore
@@ -33,44 +32,6 @@ WRITER = """
         store.upsert([entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
         print(first + 20, flush=True)
 """
-
-
-def test_kill_while_writing_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    for attempt in range(4):
-        promised = killed_at(program(WRITER, folder=str(folder)), 200 * (attempt + 1), after=0.003 * attempt)
-        with LocalStore(folder) as reader:  # nobody writes any more: the reader mends what is behind
-            count = reader.count()
-            assert count >= promised
-            assert bm25_count(reader) == min(count, 10_000)
-            for number in (0, promised // 2, promised - 1):
-                assert dense_first(reader, number) == f"d{number}"
-            info = reader.info()
-            assert info is not None and (info.pending, info.passages) == (0, count)
-
-
-def test_a_store_without_its_bm25_index_gets_it_back(tmp_path: Path) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        fill(store, LAYOUT, [entry(i) for i in range(50)])
-    (index,) = (tmp_path / "store").glob("bm25-*")
-    shutil.rmtree(index)
-    with LocalStore(tmp_path / "store") as store:
-        assert bm25_count(store) == 50
-
-
-@pytest.mark.parametrize("damage", ["garbage", "truncated", "missing meta"])
-def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        fill(store, LAYOUT, [entry(i) for i in range(50)])
-    for file in (tmp_path / "store").glob("bm25-*/*"):
-        if damage == "garbage" and file.suffix == ".json":
-            file.write_text("garbage")
-        elif damage == "truncated" and file.suffix == ".term":
-            replace_bytes(file, file.read_bytes()[: file.stat().st_size // 2])
-        elif damage == "missing meta" and file.name == "meta.json":
-            file.unlink()
-    with LocalStore(tmp_path / "store") as store:
-        assert bm25_count(store) == 50
 
 
 def test_readers_beside_a_writer(tmp_path: Path) -> None:
@@ -112,12 +73,6 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / DATABASE).write_bytes(b"no database" * 1000)
-    with pytest.raises(InvalidData, match=r"can.t be read as a store: file is not a database"):
-        LocalStore(tmp_path).count()
-
-
 def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
         store.prepare(LAYOUT)
@@ -126,15 +81,6 @@ def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(InvalidData, match="format 99"):
         LocalStore(tmp_path / "store").count()
-
-
-def test_missing_vectors_are_said(tmp_path: Path) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        fill(store, LAYOUT, [entry(i) for i in range(5)])
-    (file,) = (tmp_path / "store").glob("vectors-*.f32")
-    replace_bytes(file, b"\0" * 100)
-    with LocalStore(tmp_path / "store") as store, pytest.raises(InvalidData, match="missing or cut short"):
-        dense_first(store, 1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX systems do")

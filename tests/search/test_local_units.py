@@ -79,17 +79,6 @@ def test_a_damaged_index_of_units_is_made_anew(folder: Path, suffix: str) -> Non
         assert store.check() == []
 
 
-def test_damaged_vectors_of_units_are_an_error(folder: Path) -> None:
-    database = Database(folder / DATABASE)
-    file = folder / database.vector_files()["units sentences"].file
-    database.close()
-    flip_bit(file)
-    with LocalStore(folder) as store:
-        assert [damage.where for damage in store.check()] == [file]
-        with pytest.raises(InvalidData, match=rf"{file.name} does not match its checksum"):
-            found(store)
-
-
 @pytest.mark.parametrize(
     "statement",
     [

@@ -203,6 +203,9 @@ def test_what_values_can_be_compared_with(kind: Kind, condition: str, said: str 
         ("a=''", ("a", "=", "")),
         ("a='b\"", ("a", "=", "'b\"")),
         ("a<b=c", ("a", "<", "b=c")),
+        ("journal == 'a=b>c'", ("journal", "=", "a=b>c")),
+        ("authors.name=Keeling, C. D.", ("authors.name", "=", "Keeling, C. D.")),
+        ("n<-1.5", ("n", "<", "-1.5")),
     ],
 )
 def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
@@ -220,6 +223,8 @@ def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
         ("a>>5", "quote a value"),
         ("a", "FIELD=VALUE"),
         ("=5", "FIELD=VALUE"),
+        ("year=", "FIELD=VALUE"),
+        ('a"b=1', "FIELD=VALUE"),
         ("a=\udcff", "UTF-8"),
     ],
 )
@@ -231,8 +236,9 @@ def test_what_is_no_condition_says_why(text: str, said: str) -> None:
 
 def test_a_day_before_which_documents_were_published() -> None:
     assert before(" 2015-01-31 ") == Filter(PUBLISHED, "<", "2015-01-31")
-    with pytest.raises(UsageError, match="2015-02-30"):
-        before("2015-02-30")
+    for wrong in ("15", "31.1.2015", "2015-02-30", ""):
+        with pytest.raises(UsageError, match="2015-01-31"):
+            before(wrong)
 
 
 def test_ids_have_no_order() -> None:
