@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
 from ...core.layout import Layout
 from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
-from .files import Damaged, mark, new_vector_file
+from .files import Damaged, connect_to_read, is_damage, new_vector_file
 from .filtering import add_functions, condition, kinds
 from .records import (
     Counts,
@@ -437,20 +438,6 @@ class Database:
         ).fetchall()
 
 
-# -- opening
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is broken, and not just unusable now (no space, no permission, another writer)."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        return True
-    others = "BUSY LOCKED NOMEM READONLY INTERRUPT IOERR FULL CANTOPEN PROTOCOL PERM AUTH".split()
-    return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in {
-        getattr(sqlite3, f"SQLITE_{name}") for name in others
-    }
-
-
 def identity(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
@@ -459,29 +446,19 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
-    )
-
-
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open the database, even in a read-only folder, where SQLite can't create the files that readers share."""
-    wal = path.with_name(f"{path.name}-wal")
-    modes = ["mode=rw", "mode=ro"]
-    if not wal.exists() or wal.stat().st_size == 0:
-        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
-    for mode in modes:
-        connection = connect(path, mode)
-        try:
-            connection.execute("SELECT 1 FROM meta").fetchone()
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if mode == modes[-1] or is_damage(error):
-                raise
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise
+def mark(*values: str | int | bytes | None) -> bytes:
+    """The checksum of a row of the database. Raises TypeError for a value that no row can have."""
+    parts = [b""]
+    for value in values:
+        if isinstance(value, str):
+            parts.append(value.encode("utf-8", "surrogateescape"))
+        elif isinstance(value, bytes):
+            parts.append(value)
+        elif isinstance(value, int):
+            parts.append(b"%d" % value)
+        elif value is None:
+            parts.append(b"\xff")
         else:
-            return connection
-    raise AssertionError("unreachable")
+            raise TypeError(f"{type(value)} can't be in a row")
+    parts[0] = repr([len(part) for part in parts]).encode()
+    return xxhash.xxh3_64_digest(b"".join(parts))

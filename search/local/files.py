@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import sqlite3
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 import xxhash
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
 
@@ -174,28 +175,6 @@ def sync_folder(folder: Path) -> None:
 # -- checksums
 
 
-def mark(*values: str | int | bytes | None) -> bytes:
-    """The checksum of a row of the database. Raises TypeError for a value that no row can have."""
-    parts = [b""]
-    for value in values:
-        if isinstance(value, str):
-            parts.append(value.encode("utf-8", "surrogateescape"))
-        elif isinstance(value, bytes):
-            parts.append(value)
-        elif isinstance(value, int):
-            parts.append(b"%d" % value)
-        elif value is None:
-            parts.append(b"\xff")
-        else:
-            raise TypeError(f"{type(value)} can't be in a row")
-    parts[0] = repr([len(part) for part in parts]).encode()
-    return xxhash.xxh3_64_digest(b"".join(parts))
-
-
-def digest(data: NDArray[np.generic] | bytes) -> bytes:
-    return xxhash.xxh3_64_digest(data if isinstance(data, bytes) else data.data)
-
-
 def file_digest(path: Path) -> str:
     checksum = xxhash.xxh3_64()
     with path.open("rb", buffering=0) as file:
@@ -233,37 +212,43 @@ class Verified:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """The checksums of a mapped file by blocks, which are compared before they are first read.
+# -- opening the database
 
-    Block i is `data[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
-    """
 
-    path: Path
-    derived: bool
-    data: NDArray[np.uint8]
-    edges: NDArray[np.int64]
-    digests: NDArray[np.void]
-    seen: NDArray[np.bool_]
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is broken, and not just unusable now (no space, no permission, another writer)."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return True
+    others = "BUSY LOCKED NOMEM READONLY INTERRUPT IOERR FULL CANTOPEN PROTOCOL PERM AUTH".split()
+    return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in {
+        getattr(sqlite3, f"SQLITE_{name}") for name in others
+    }
 
-    def check(self, begins: ArrayLike, ends: ArrayLike) -> None:
-        """Raise Damaged unless the blocks of these runs of bytes match their checksums."""
-        if self.seen[: len(self.digests)].all():
-            return
-        changes = np.zeros(len(self.edges) + 1, np.int64)
-        filled = np.asarray(begins) < np.asarray(ends)
-        np.add.at(changes, np.searchsorted(self.edges, np.asarray(begins)[filled], "right") - 1, 1)
-        np.add.at(changes, np.searchsorted(self.edges, np.asarray(ends)[filled], "left"), -1)
-        wanted = np.cumsum(changes)[: len(self.digests)] > 0
-        for i in np.flatnonzero(wanted & ~self.seen[: len(self.digests)]).tolist():
-            if digest(self.data[self.edges[i] : self.edges[i + 1]]) != self.digests[i].tobytes():
-                raise Damaged(
-                    self.path,
-                    f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}",
-                    derived=self.derived,
-                )
-            self.seen[i] = True
 
-    def check_all(self) -> None:
-        self.check([self.edges[0]], [self.edges[-1]])
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
+    )
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open the database, even in a read-only folder, where SQLite can't create the files that readers share."""
+    wal = path.with_name(f"{path.name}-wal")
+    modes = ["mode=rw", "mode=ro"]
+    if not wal.exists() or wal.stat().st_size == 0:
+        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
+    for mode in modes:
+        connection = connect(path, mode)
+        try:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if mode == modes[-1] or is_damage(error):
+                raise
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise AssertionError("unreachable")

@@ -32,8 +32,8 @@ from ..filters import Kind
 from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, unfinished
 from . import upkeep, vectors
 from .bm25 import is_panic
-from .database import Database, is_damage
-from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, make_folder, remove_store
+from .database import Database
+from .files import DATABASE, LOCK, Damaged, Verified, is_damage, is_leftover, is_remnant, make_folder, remove_store
 from .records import UNIT_BITS, check_entry, unit_number, vectors_of
 from .snapshot import Changed, Masks, Ranked, Snapshot, ids_of, scopes
 

@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from ...core.layout import Layout
 from . import bm25, vectors
 from .bm25 import TextFields
-from .database import FORMAT, Database, connect, is_damage
+from .database import FORMAT, Database, mark
 from .files import (
     DATABASE,
     UNBORN,
     Damaged,
     Verified,
+    connect,
     file_digest,
-    mark,
+    is_damage,
     new_name,
     new_vector_file,
     share,

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+import xxhash
+from numpy.typing import ArrayLike, NDArray
 
-from .files import Blocks, Damaged, Verified, digest, share, sync_folder
+from .files import Damaged, Verified, share, sync_folder
 
 if TYPE_CHECKING:
     from .records import VectorBlock
@@ -22,6 +23,10 @@ NARROW = 8
 """If at most one in so many segments may be found, only their rows are read."""
 BLOCK_BYTES = 1 << 18
 """The largest block with a checksum."""
+
+
+def digest(data: NDArray[np.generic] | bytes) -> bytes:
+    return xxhash.xxh3_64_digest(data if isinstance(data, bytes) else data.data)
 
 
 def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list[tuple[int, int, bytes]]:
@@ -45,6 +50,42 @@ def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list
     size = max(1, BLOCK_BYTES // (4 * vectors.shape[1]))
     parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), size))
     return [(first_row + first, len(part), digest(part)) for first, part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The checksums of a mapped file by blocks, which are compared before they are first read.
+
+    Block i is `data[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
+    """
+
+    path: Path
+    derived: bool
+    data: NDArray[np.uint8]
+    edges: NDArray[np.int64]
+    digests: NDArray[np.void]
+    seen: NDArray[np.bool_]
+
+    def check(self, begins: ArrayLike, ends: ArrayLike) -> None:
+        """Raise Damaged unless the blocks of these runs of bytes match their checksums."""
+        if self.seen[: len(self.digests)].all():
+            return
+        changes = np.zeros(len(self.edges) + 1, np.int64)
+        filled = np.asarray(begins) < np.asarray(ends)
+        np.add.at(changes, np.searchsorted(self.edges, np.asarray(begins)[filled], "right") - 1, 1)
+        np.add.at(changes, np.searchsorted(self.edges, np.asarray(ends)[filled], "left"), -1)
+        wanted = np.cumsum(changes)[: len(self.digests)] > 0
+        for i in np.flatnonzero(wanted & ~self.seen[: len(self.digests)]).tolist():
+            if digest(self.data[self.edges[i] : self.edges[i + 1]]) != self.digests[i].tobytes():
+                raise Damaged(
+                    self.path,
+                    f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}",
+                    derived=self.derived,
+                )
+            self.seen[i] = True
+
+    def check_all(self) -> None:
+        self.check([self.edges[0]], [self.edges[-1]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, vectors
 from ccheck.search.local.database import Database
-from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digest, remove_store
+from ccheck.search.local.files import DATABASE, Damaged, Verified, remove_store
+from ccheck.search.local.vectors import Blocks, digest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

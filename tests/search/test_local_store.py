@@ -16,7 +16,8 @@ from programs import program
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.search.local import LocalStore
-from ccheck.search.local.files import DATABASE, mark
+from ccheck.search.local.database import mark
+from ccheck.search.local.files import DATABASE
 from ccheck.search.local.vectors import VectorIndex
 
 WRITER = """
