@@ -13,9 +13,8 @@ from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStag
 from ..core.types import Vector
 from . import Article, Element
 from .asking import ordered, rephrased
-from .bm25 import Bm25Index
 from .chunks import Cut, Span, cited_in, citing
-from .embedding import Models, searched
+from .embedding import Bm25Index, Models, searched
 
 if TYPE_CHECKING:
     import numpy as np

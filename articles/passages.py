@@ -12,9 +12,8 @@ from ..core.errors import NotFound
 from ..core.grounding_stages import PassagesStage
 from . import Article
 from .asking import selected
-from .bm25 import Bm25Index
 from .chunks import Cut, Span
-from .embedding import Models, searched
+from .embedding import Bm25Index, Models, searched
 from .expressions import Expressions
 
 

@@ -1,4 +1,4 @@
-"""Articles from the bytes of a file. `ingest/full_texts.py` reads files, with limits of time and memory."""
+"""Articles from the bytes of a file. `ingest/readers.py` reads files, with limits of time and memory."""
 
 from __future__ import annotations
 

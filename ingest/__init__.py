@@ -2,10 +2,9 @@
 
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
 from .fields import Fields
-from .full_texts import full_texts
 from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
 from .preview import dry_run, planned_questions
-from .readers import read
+from .readers import full_texts, read
 from .records import Record, Reject
 from .run import ingest
 from .sources import Reading

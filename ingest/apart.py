@@ -19,7 +19,7 @@ from typing import Any
 from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, require, why_unread
 from .lines import CHUNK, decompressed, read_lines
-from .office import DOCUMENTS
+from .office import DOCUMENTS, read_parquet
 from .records import LINE_BYTES, Record, Reject
 from .sources import REJECTS_SUFFIX, Source, source_of
 
@@ -126,7 +126,6 @@ def records(*, file: str, **given: Any) -> Iterator[dict[str, Any]]:
 
 def _parsed(source: Source, count: Callable[[int], None]) -> Iterator[Record | Reject]:
     from .pages import read_html
-    from .parquet import read_parquet
     from .references import read_references
     from .xml_files import read_xml
 

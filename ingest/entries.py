@@ -10,8 +10,7 @@ from ..core.closing import Closing
 from ..core.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
 from ..encode.cache import EmbeddingCache, SparseCache, encode_once
 from .encoders import Encoders, layout_of
-from .passages import Span, cut_passages
-from .units import cut_units
+from .passages import Span, cut_passages, cut_units
 
 OnDone = Callable[[float], None]
 """Is told which share of the work is done, 0..1."""

@@ -11,14 +11,13 @@ from ..core.types import Document
 from .documents import digest, layout_bytes
 from .encoders import Encoders, encoders_of, layout_of
 from .options import IngestOptions, PlannedQuestions, Preview
-from .passages import cut_passages
+from .passages import cut_passages, cut_units
 from .readers import read_sources
 from .records import Reject
 from .run import BATCH_WRITTEN, HEAD, made_of, with_fields
 from .seen import Seen
+from .shapes import papers
 from .sources import Given, Source, find_sources
-from .units import cut_units
-from .unpack import papers
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder

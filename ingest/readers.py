@@ -9,16 +9,18 @@ from __future__ import annotations
 import codecs
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..articles.reading import article_id
+from ..articles import Article
+from ..articles.reading import FORMATS, article_id
 from ..articles.s2orc import is_s2orc, read_s2orc
-from ..articles.stored import record_of
+from ..articles.stored import article_of_record, record_of
 from ..core.child import Child
-from ..core.errors import MissingExtra, UsageError, why_unread
+from ..core.errors import MissingExtra, NotFound, UsageError, why_unread
 from ..core.text import is_unicode
 from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
@@ -26,10 +28,10 @@ from .kinds import LINES, TABLES
 from .lines import Line, decompressed, raw_chunks, read_lines
 from .pages import knowledge_row
 from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
+from .shapes import papers
 from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
 from .sources import Given, Source, find_sources
 from .tables import read_table
-from .unpack import papers
 
 
 def read(
@@ -66,6 +68,33 @@ def read_sources(
         for source in sources:
             if source.format == "zip" or wants(source.name):
                 yield from _read_source(source, reading, on_bytes or (lambda size: None))
+
+
+_OF_ARTICLES = re.compile(r"\.(?:xml|nxml|json)(?:\.gz|\.zst)?", re.IGNORECASE)
+_ARTICLES_SAID = f"ccheck reads {FORMATS}. Convert PDF files to TEI with GROBID (https://grobid.readthedocs.io)"
+
+
+def full_texts(path: str | os.PathLike[str], only: frozenset[str] | None = None) -> Iterator[Article | Reject]:
+    """The articles of a file, a folder (with its subfolders) or a ZIP archive, in the order of their names.
+
+    `only` names the ids that are wanted. What can't be read is a reject in its place. Raises NotFound if there is no
+    such file or nothing in it that could be an article, UsageError for a file of an unknown kind.
+    """
+
+    def wants(name: str) -> bool:
+        ending = _OF_ARTICLES.search(name)
+        return ending is not None and (only is None or "json" in ending[0].lower() or article_id(name) in only)
+
+    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
+    if not sources:
+        raise NotFound(f"{os.fspath(path)} has no articles. {_ARTICLES_SAID}")
+    for record in read_sources(sources, wants=wants):
+        if isinstance(record, Reject):
+            yield record
+        elif record.kind != FULL_TEXTS:
+            yield Reject(record.file, record.line, f"it is not a full text. {_ARTICLES_SAID}")
+        elif only is None or record.data["_id"] in only:
+            yield article_of_record(record.data)
 
 
 @dataclass(frozen=True, slots=True)

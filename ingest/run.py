@@ -34,8 +34,8 @@ from .readers import read_sources
 from .records import Record, Reject, reject_of
 from .rejects import RejectFile
 from .seen import Seen
+from .shapes import papers
 from .sources import Given, Source, find_sources
-from .unpack import papers
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder

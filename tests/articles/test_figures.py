@@ -9,9 +9,8 @@ import pytest
 from article_files import JATS
 
 from ccheck.articles import Article
-from ccheck.articles.bm25 import Bm25Index
 from ccheck.articles.chunks import Cut
-from ccheck.articles.embedding import Models, TextEncoder
+from ccheck.articles.embedding import Bm25Index, Models, TextEncoder
 from ccheck.articles.figures import FigureRanker, candidates, merged, represent
 from ccheck.articles.reading import parse_article
 from ccheck.core.analysis import terms

@@ -17,7 +17,7 @@ from ccheck.core.errors import UsageError
 from ccheck.core.layout import Layout, UnitField
 from ccheck.core.types import Unit
 from ccheck.ingest import Encoders, IngestOptions, dry_run, encoders_of, ingest, layout_of
-from ccheck.ingest.units import cut_units
+from ccheck.ingest.passages import cut_units
 
 FIELDS = {
     "sentences": UnitField("sentence"),

@@ -20,7 +20,7 @@ from stores import SERVERS
 from ccheck.core.layout import Embedding, Layout, UnitField
 from ccheck.core.stages import Bm25, Dense, Fusion
 from ccheck.core.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, unit_key
-from ccheck.ingest.units import cut_units
+from ccheck.ingest.passages import cut_units
 from ccheck.search import Filter, Store
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.local import LocalStore
