@@ -27,6 +27,7 @@ from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Claim, Entry, Query
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
 from ccheck.search.elastic import Connection, ElasticStore, changes, mappings, moving
+from ccheck.search.elastic.errors import WriteBlocked
 from ccheck.search.elastic.mappings import IndexOptions
 
 DOCUMENTS, PAUSE = 60, 0.05
@@ -101,25 +102,37 @@ from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 
+block = moving._block
+
 def halfway(done, total):
-    if done >= total // 2:
+    if sys.argv[2] == "halfway" and done >= total // 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-changes.AT_ONCE, moving.SAVED_SECONDS = 20, 0
-migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), None, on_documents=halfway)
+def last_step(client, one, blocked):
+    block(client, one, blocked)
+    if blocked:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+changes.AT_ONCE, moving.SAVED_SECONDS, moving._block = 20, 0, last_step
+migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), lambda *_: "", on_documents=halfway)
 """
 
 
 def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, filled.name], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    def kill(when: str) -> None:
+        killed = subprocess.run([sys.executable, "-c", KILLED, filled.name, when], check=False)
+        assert killed.returncode == -signal.SIGKILL
+
+    kill("halfway")
     wanted = Changes(IndexOptions("hnsw"))
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
     assert behind(filled) == {first: True, second: False} and filled.count() == DOCUMENTS
     with pytest.raises(InvalidData, match="unfinished copy of a migration with other settings"):
         migrate(Runtime(settings), Changes(IndexOptions("flat")), agreeing)
-    # As if it had been killed during the last step: nobody can write any more.
-    httpx.put(f"{filled.name}-000001/_block/write").raise_for_status()
+    kill("at the last step")
+    hasty = ElasticStore(Connection(filled.name.rpartition("/")[0], retry_seconds=0), filled.index)
+    with hasty, pytest.raises(WriteBlocked, match="index migrate blocked them"):
+        hasty.upsert([numbered(1, "2")])
     done = migrate(Runtime(settings), wanted, agreeing)
     assert done.resumed and done.copied < DOCUMENTS and done.documents == DOCUMENTS
     assert behind(filled) == {first: False, second: True}
