@@ -1,15 +1,22 @@
-"""The evidence of results as CSV or Markdown, to cite it elsewhere."""
+"""The evidence of results as BibTeX, CSV or Markdown, to cite it elsewhere."""
 
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import re
+import unicodedata
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from ..core.citation import citation_of, doi_url
+from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate
 from ..core.text import printable
 from ..core.types import Document, Result
+
+if TYPE_CHECKING:
+    from pylatexenc.latexencode import UnicodeToLatexEncoder
 
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
@@ -20,16 +27,25 @@ FORMULA = tuple("=+-@＝＋－＠")
 
 
 class Citing:
-    """Writes results one after the other."""
+    """Writes results one after the other. Each paper is cited once in BibTeX."""
 
     def __init__(self, format_: str) -> None:
-        self._lines, self._first = {"csv": self._csv, "md": self._markdown}[format_], True
+        self._format, self._cited, self._first = format_, dict[str, str](), True
 
     def text(self, result: Result) -> str:
         """The text that a result adds to the output."""
-        text = "".join(self._lines(result))
+        lines = {"bibtex": self._bibtex, "csv": self._csv, "md": self._markdown}[self._format](result)
+        text = "".join(lines)
         self._first = False
         return text
+
+    def _bibtex(self, result: Result) -> Iterator[str]:
+        for piece in result.by_document:
+            document = piece.document
+            if document.id in self._cited:
+                continue
+            key = self._cited[document.id] = _key(citation_of(document), set(self._cited.values()))
+            yield bibtex(document, key)
 
     def _csv(self, result: Result) -> Iterator[str]:
         out = io.StringIO()
@@ -74,8 +90,72 @@ def reference(document: Document) -> str:
     return f"{head}{retracted}{title}.{where}{link}"
 
 
+def bibtex(document: Document, key: str) -> str:
+    """The document as an entry of BibTeX, in LaTeX where LaTeX has a name for a character."""
+    from bibtexparser.entrypoint import write_string
+    from bibtexparser.library import Library
+    from bibtexparser.model import Entry, Field
+
+    cited = citation_of(document)
+    data = document.metadata
+    authors = [_tex(one) for one in cited.authors]
+    fields = {
+        "title": _tex(document.title or document.text[:80]),
+        # In braces, BibTeX takes a name as a whole.
+        "author": " and ".join(f"{{{one}}}" if is_corporate(one) or " and " in one else one for one in authors),
+        "year": _tex(cited.year),
+        "journal": _tex(cited.journal),
+        "volume": _tex(str(data.get("volume", ""))),
+        "number": _tex(str(data.get("issue", ""))),
+        "pages": re.sub(r"(?<=\d)-(?=\w)", "--", _tex(str(data.get("pages", "")))),
+        "url": _verbatim(str(data.get("url", ""))),
+        "doi": _verbatim(cited.doi or ""),
+        "note": "Retracted" if cited.retracted else "",
+    }
+    entry = Entry("article" if cited.journal else "misc", key, [Field(*one) for one in fields.items() if one[1]])
+    return write_string(Library([entry])) + "\n"
+
+
+def _key(cited: Citation, taken: set[str]) -> str:
+    """`smith2019`, or with a letter if that is taken."""
+    name = re.sub(r"[^a-z]", "", _ascii(family_name(cited.authors[0]) if cited.authors else "").lower()) or "paper"
+    key = f"{name}{cited.year}"
+    others = (f"{key}{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
+    numbered = (f"{key}-{number}" for number in range(2, len(taken) + 3))
+    return next(one for one in (key, *others, *numbered) if one not in taken)
+
+
+def _ascii(text: str) -> str:
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+
+
 def _one_line(text: str) -> str:
     return " ".join(printable(text).split())
+
+
+@functools.cache
+def _encoder() -> UnicodeToLatexEncoder:
+    from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
+
+    # BibTeX counts \{ as a brace, too, so these need names.
+    names = {ord("{"): r"\ensuremath{\lbrace}", ord("}"): r"\ensuremath{\rbrace}"}
+    return UnicodeToLatexEncoder(
+        conversion_rules=[UnicodeToLatexConversionRule(RULE_DICT, names), "defaults"],
+        replacement_latex_protection="braces-after-macro",
+        unknown_char_policy="keep",
+        unknown_char_warning=False,
+    )
+
+
+def _tex(text: str) -> str:
+    made = _encoder().unicode_to_latex(_one_line(text))
+    assert isinstance(made, str)
+    return made
+
+
+def _verbatim(address: str) -> str:
+    """An address in a field that LaTeX takes as it is, so that no escape of LaTeX may stand in it."""
+    return quote(_one_line(address), safe="/:;()[].,-_~@!$&*+=?#%'<>")
 
 
 def _md(text: str) -> str:

@@ -92,8 +92,8 @@ class Asked:
         least=0.001,
     )
     as_json: bool = opt.under("Output", opt.as_json)
-    format_: Literal["csv", "md"] | None = opt.option(
-        "Print the evidence as citations: CSV (one row for each document) or Markdown."
+    format_: Literal["bibtex", "csv", "md"] | None = opt.option(
+        "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
     )
     report: str | None = opt.option("Also write an HTML report to FILE.", "FILE")
     resume: str | None = opt.option(

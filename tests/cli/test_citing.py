@@ -1,4 +1,4 @@
-"""Citations that others' programs read: CSV and Markdown, parsed again as those programs do."""
+"""Citations that others' programs read: BibTeX, CSV and Markdown, parsed again as those programs do."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import re
 from typing import Any
 
 import pytest
+from bibtexparser.entrypoint import parse_string
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pylatexenc.latex2text import LatexNodes2Text
 
 from ccheck.cli.citing import COLUMNS, Citing, _md
+from ccheck.core.citation import citation_of
 from ccheck.core.text import printable
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 HOSTILE = (
-    *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"'),
+    *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"', "@article{a,", "@é{"),
     *("%", "$x_1^2$", "~", "#", "&", "<b>", "50%", "\\input{/etc/passwd}", "a -- b", "é Å α 漢 🙂", "\u202ex"),
     *("\x1b[31m", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200f=1", "＝1", "'=1"),
     *(
@@ -34,6 +37,7 @@ HOSTILE = (
     ),
     *("`c`", "***", "a | b", "&lt;script&gt;", "~~no~~", "===", "---", "1) x", "_a_", "\\"),
 )
+PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "ˆ": "^", "˜": "~"})
 
 
 texts = st.one_of(
@@ -52,6 +56,45 @@ def result(title: str = "Sea", claim: str = "a claim", **metadata: Any) -> Resul
 def cited(format_: str, *results: Result) -> str:
     citing = Citing(format_)
     return "".join(citing.text(one) for one in results)
+
+
+@some
+@given(texts)
+def test_bibtex_is_one_entry_with_this_text(text: str) -> None:
+    metadata = {"authors": [text, "Smith, Anna"], "journal": text, "volume": text, "url": text, "year": 2019}
+    written = cited("bibtex", result(text, **metadata))
+    assert written.count("{") == written.count("}")
+    library = parse_string(written)
+    assert library.failed_blocks == [] and len(library.blocks) == len(library.entries) == 1
+    (entry,) = library.entries
+    fields = entry.fields_dict
+    assert set(fields) <= {"title", "author", "year", "journal", "volume", "url"}
+    wanted = " ".join(printable(text).split())
+    if wanted:
+        assert fields["title"].value
+    if wanted.isascii() or wanted in HOSTILE:  # some names of LaTeX stand for several characters
+        decode = LatexNodes2Text(strict_latex_spaces=True).latex_to_text
+        assert squeezed(decode(fields["title"].value if wanted else "")) == squeezed(wanted)
+    assert fields["year"].value == "2019" and "Smith, Anna" in fields["author"].value
+
+
+def squeezed(text: str) -> str:
+    """Without what LaTeX joins: blanks, and quotes and dashes that are ligatures."""
+    text = text.translate(PLAIN).replace("``", '"').replace("''", '"').replace("—", "---").replace("–", "--")
+    return re.sub(r"\s", "", text)
+
+
+def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
+    found = result(authors=["SPRINT Research Group", "Smith and Sons"], doi="10.1002/(sici)1<1::aid_x>3.0.co;2-#")
+    fields = parse_string(cited("bibtex", found)).entries[0].fields_dict
+    assert fields["author"].value == "{SPRINT Research Group} and {Smith and Sons}"
+    assert fields["doi"].value == "10.1002/(sici)1<1::aid_x>3.0.co;2-#"
+    assert citation_of(found.evidence[0].document).names() == "SPRINT Research Group and Sons"
+
+
+def test_bibtex_has_a_key_for_each_paper() -> None:
+    keys = [one.key for one in parse_string(cited("bibtex", result(), result())).entries]
+    assert keys == ["paper"]
 
 
 @some
