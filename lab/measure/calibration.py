@@ -8,20 +8,26 @@ save_calibration(report.calibration, Path("calibration.json"))
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...core.adjust import Changes, resolved
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData, UsageError, require
+
 from ...core.runtime import Runtime
 from ...core.types import Label, Stance
 from ...verdict import StanceMethod
-from ...verdict.calibration import MIN_PAIRS, Calibration, Reliability, fit_calibration, reliability
+from ...verdict.calibration import Calibration, tempered
+from ...verdict.labels import STANCES
 from ...verdict.open import open_method
+from .reliability import Reliability, reliability
 from .rows import StanceRow, judge_rows
 
 FOLDS = 5
+MIN_PAIRS = 30
+"""With fewer labelled pairs, a calibration means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +123,53 @@ def cross_fitted(
         made += [calibration.apply(stances[i]) for i in rest]
         truth += [labels[i] for i in rest]
     return made, truth
+
+
+def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
+    """The calibration of a method by its stances on labelled pairs; those without a label are left out.
+
+    Raises InvalidData if there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
+    """
+    require("calibration", "evaluation", "sklearn")
+    given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
+    if len(given) < MIN_PAIRS:
+        raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
+    before = reliability(*zip(*given, strict=True)).error  # type: ignore[arg-type]
+    of: Literal["probabilities", "confidence"] = (
+        "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
+    )
+    if of == "probabilities":
+        values = [[(s.probabilities or {}).get(label, 0.0) for label in STANCES] for s, _ in given]
+        truth = [STANCES.index(label) for _, label in given]
+    else:
+        if any(stance.confidence is None for stance, _ in given):
+            raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
+        values = [[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given]
+        truth = [int(stance.label == label) for stance, label in given]
+        if len(set(truth)) == 1:
+            said = "right" if truth[0] else "wrong"
+            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {said}")
+    made = Calibration(
+        of=of,
+        method=method,
+        pairs=len(given),
+        error_before=before,
+        error_after=0,
+        temperature=_fit_temperature(values, truth),
+    )
+    after = reliability([made.apply(stance) for stance, _ in given], [label for _, label in given]).error
+    return made.model_copy(update={"error_after": after})
+
+
+def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:
+    """The temperature of the least negative log-likelihood, between .05 and 20."""
+    from scipy.optimize import minimize_scalar
+    from sklearn.metrics import log_loss
+
+    outcomes = list(range(len(values[0])))
+
+    def loss(log_temperature: float) -> float:
+        return float(log_loss(truth, tempered(values, math.exp(log_temperature)), labels=outcomes))
+
+    found = minimize_scalar(loss, bounds=(math.log(0.05), math.log(20)), method="bounded")
+    return math.exp(found.x)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InvalidData
 from ...core.types import Stance, Usage
 from ...verdict import StanceMethod
-from ...verdict.calibration import BINS
 from ...verdict.labels import STANCES
 from .metrics import RESAMPLES
+from .reliability import BINS
 from .rows import StanceRow, judge_rows
 from .types import Interval
 from .verdicts import intervals_of, label_figures, resampled, tally

@@ -13,7 +13,7 @@ from ...core.page import inert
 from ...core.text import shortened
 
 if TYPE_CHECKING:
-    from ...verdict.calibration import Reliability
+    from .reliability import Reliability
 
 WIDTH, HEIGHT = 7.0, 3.8
 """Inches, at 72 points."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.types import Label
 
 if TYPE_CHECKING:
-    from ...verdict.calibration import Reliability
+    from .reliability import Reliability
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Relevance judgements: claim id, document id, grade. Above 0 is relevant; what is not there was not judged."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ...verdict.calibration import Reliability
+    from .reliability import Reliability
 
 Key = TypeVar("Key", str, tuple[str, str])
 """A claim's id, or those of a claim and a document."""
@@ -93,7 +93,7 @@ def _mean(
 
 def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> Reliability | None:
     """How reliable the confidences are; None without confidences."""
-    from ...verdict.calibration import reliability
+    from .reliability import reliability
 
     if all(answer.confidence is None for answer in answers):
         return None

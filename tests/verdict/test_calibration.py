@@ -9,7 +9,9 @@ import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
-from ccheck.verdict.calibration import calibrated, fit_calibration, load_calibration, reliability, save_calibration
+from ccheck.lab.measure.calibration import fit_calibration
+from ccheck.lab.measure.reliability import reliability
+from ccheck.verdict.calibration import calibrated, load_calibration, save_calibration
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.labels import STANCES
 
