@@ -120,8 +120,7 @@ def measure(checker: Checker, wanted: Sequence[Wanted]) -> None:
     }
     print(f"{len(wanted)} answers of {len({one.claim for one in wanted})} claims")
     retrievers = checker.plan().retrievers
-    encoder = checker.plan().encoders["dense"].dense
-    assert encoder is not None
+    encoder = checker.plan().encoders["dense"]
     texts = list(dict.fromkeys(text for queries in kinds.values() for some in queries for text in some))
     vectors = dict(zip(texts, encoder.encode_queries(texts), strict=True))
     print("| query | collection | " + " | ".join(VARIANTS) + " |")

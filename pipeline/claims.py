@@ -64,32 +64,33 @@ def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
 def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
     firsts: dict[str, tuple[str, int, int]] = {}
     for number, record in enumerate(records, 1):
-        where = f"line {record.line}: "
-        if isinstance(record, Reject):
-            yield ClaimRecord(Claim("", str(number)), f"{where if record.line else ''}{record.reason}")
-            continue
+        claim = Claim("", str(number))
         try:
+            if isinstance(record, Reject):
+                raise InvalidData(record.reason)
             data = _with_topic(record.data)
             id_ = claim_id(data, number, any_text=True)
+            claim = Claim("", id_)
+            text = _text(data, id_)
+            first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
+            if first_number == number:
+                yield ClaimRecord(Claim(text, id_, _date(data.get("claim_date"))))
+            elif text != first or first_of(data, DOCUMENTS)[0] is None:
+                claim = Claim(text, id_)
+                raise InvalidData(f"the claim on line {line} already has the id {id_!r}. Give each claim its own id")
         except InvalidData as error:
-            yield ClaimRecord(Claim("", str(number)), f"{where}{error}")
-            continue
-        text = text_of(first_of(data, TEXTS)[1])
-        if not text:
-            problem = (
-                f"claim {id_} has no text. Its fields are {', '.join(data)}. The text must be in {' or '.join(TEXTS)}"
-            )
-            yield ClaimRecord(Claim("", id_), f"{where}{problem}")
-            continue
-        if not any(map(str.isalnum, text)):
-            yield ClaimRecord(Claim("", id_), f"{where}claim {id_} has no word, only marks: {text[:80]!r}")
-            continue
-        first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
-        if first_number == number:
-            yield ClaimRecord(Claim(text, id_, _date(data.get("claim_date"))))
-        elif text != first or first_of(data, DOCUMENTS)[0] is None:
-            problem = f"the claim on line {line} already has the id {id_!r}. Give each claim its own id"
-            yield ClaimRecord(Claim(text, id_), f"{where}{problem}")
+            yield ClaimRecord(claim, f"line {record.line}: {error}" if record.line else str(error))
+
+
+def _text(data: Mapping[str, Any], id_: str) -> str:
+    """The claim's words. Raises InvalidData if there are none."""
+    text = text_of(first_of(data, TEXTS)[1])
+    if not text:
+        fields = f"Its fields are {', '.join(data)}. The text must be in {' or '.join(TEXTS)}"
+        raise InvalidData(f"claim {id_} has no text. {fields}")
+    if not any(map(str.isalnum, text)):
+        raise InvalidData(f"claim {id_} has no word, only marks: {text[:80]!r}")
+    return text
 
 
 def _with_topic(data: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..core.layout import Embedding, SparseField
+from ..core.models import fingerprint, require_models
 from ..core.recipe import Recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
+from ..encode.dense import Embedder, load_embedder
+from ..encode.sparse import SparseEmbedder, load_sparse_embedder
 from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
@@ -18,8 +21,6 @@ from ..search.store import no_store, not_held, refuse_missing
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:
-    from ..encode.dense import Embedder
-    from ..encode.sparse import SparseEmbedder
     from ..llm import LanguageModel
     from ..verdict import StanceMethod
     from ..verdict.evidence import Match
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 DEGRADED = "retrieval is degraded"
 """The beginning of a warning that searches find less than they should."""
-
-
-@dataclass(frozen=True, slots=True)
-class Encoder:
-    """Encodes claims for one retriever: as an embedding or as a sparse vector."""
-
-    dense: Embedder | None = None
-    sparse: SparseEmbedder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ class Plan:
     """
 
     retrievers: dict[str, Retriever]
-    encoders: dict[str, Encoder]
+    encoders: dict[str, Embedder | SparseEmbedder]
     embedder: Embedder | None
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
@@ -91,8 +84,8 @@ def make_plan(
     left_out = warnings if info.dimensions is None else degraded
     retrievers, encoders = _open_retrievers(recipe, info, runtime, left_out)
     warnings += [f"{DEGRADED}: {one}" for one in degraded]
-    used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
     main = info.layout.embedding
+    used = (one for one in encoders.values() if isinstance(one, Embedder))
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
@@ -119,9 +112,9 @@ def make_plan(
 
 def _open_retrievers(
     recipe: Recipe, info: StoreInfo, runtime: Runtime, warnings: list[str]
-) -> tuple[dict[str, Retriever], dict[str, Encoder]]:
+) -> tuple[dict[str, Retriever], dict[str, Embedder | SparseEmbedder]]:
     retrievers: dict[str, Retriever] = {}
-    encoders: dict[str, Encoder] = {}
+    encoders: dict[str, Embedder | SparseEmbedder] = {}
     left_out: dict[str, CcheckError] = {}
     how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
@@ -158,33 +151,34 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
 
-def _open_retriever(stage: Retriever, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Retriever, Encoder | None]:
+def _open_retriever(
+    stage: Retriever, info: StoreInfo, runtime: Runtime, how: str
+) -> tuple[Retriever, Embedder | SparseEmbedder | None]:
     """The retriever with the field that it searches, and what encodes claims for it, if anything does."""
-    from ..core.models import fingerprint
-    from ..encode.dense import load_embedder
-
+    if isinstance(stage, Dense) and stage.units is None:
+        if (field := _embedded_there(stage, info, runtime)) is not None:
+            return stage.model_copy(update={"field": field}), None
+        field, embedder = _open_dense(stage, info, runtime, how)
+        return stage.model_copy(update={"field": field}), embedder
     if isinstance(stage, Bm25):
         if not info.words:
             raise NotFound(f"{info.name} has no text field in which BM25 finds words")
         if info.made_here or set(stage.fields) == {"content"}:  # another index can have fields of any name
             refuse_missing({stage.kind: stage}, info.layout, info.name, how)
         return stage, None
+    refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     if isinstance(stage, Sparse):
-        return stage, _sparse_encoder(stage, info, runtime, how)
-    if stage.units is None:
-        if (field := _embedded_there(stage, info, runtime)) is not None:
-            return stage.model_copy(update={"field": field}), None
-        field, embedder = _open_dense(stage, info, runtime, how)
-        stage = stage.model_copy(update={"field": field})
-    else:
-        refuse_missing({stage.kind: stage}, info.layout, info.name, how)
-        embedding = info.layout.units[stage.units].embedding
-        assert embedding is not None
-        model = stage.model or runtime.settings.embedding_model or embedding.model
-        made = f"the vectors for the units {stage.units!r} of the store {info.name} were"
-        _refuse_other(made, embedding, model, fingerprint(runtime.find(model).path))
-        embedder = load_embedder(model, runtime, embedding)
-    return stage, Encoder(embedder)
+        known = info.layout.sparse
+        assert known is not None
+        require_models("sparse retrieval")
+        _refuse_other(f"the sparse vectors of the store {info.name} were", known, stage.model, runtime)
+        return stage, load_sparse_embedder(stage.model, runtime, known)
+    embedding = info.layout.units[stage.units or ""].embedding
+    assert embedding is not None
+    model = stage.model or runtime.settings.embedding_model or embedding.model
+    made = f"the vectors for the units {stage.units!r} of the store {info.name} were"
+    _refuse_other(made, embedding, model, runtime)
+    return stage, load_embedder(model, runtime, embedding)
 
 
 def _embedded_there(stage: Dense, info: StoreInfo, runtime: Runtime) -> str | None:
@@ -200,9 +194,6 @@ def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tu
 
     Raises NotFound or MissingExtra if they are not here, InvalidData for other weights than the store's.
     """
-    from ..core.models import fingerprint
-    from ..encode.dense import load_embedder
-
     if info.dimensions is None and not info.made_here:
         from ..search.elastic.companion import SEVERAL, may_have_one
 
@@ -220,9 +211,9 @@ def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tu
             "name that model with --model (or CCHECK_EMBEDDING_MODEL, or in the store's profile)"
         )
     name = named or (main.model if main is not None else "")
-    identity = fingerprint(runtime.find(name).path) if info.layout.dense else ""
     if stage.model is None and main is not None:
-        _refuse_other(f"the store {info.name} was", main, name, identity)
+        _refuse_other(f"the store {info.name} was", main, name, runtime)
+    identity = fingerprint(runtime.find(name).path) if info.layout.dense else ""
     known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == identity), None)
     embedder = load_embedder(name, runtime, known)
     field = stage.field
@@ -238,28 +229,15 @@ def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tu
     return field, embedder
 
 
-def _refuse_other(made: str, known: Embedding | SparseField, name: str, found: str) -> None:
+def _refuse_other(made: str, known: Embedding | SparseField, name: str, runtime: Runtime) -> None:
     """Raises InvalidData if a model has other weights here than those that made something."""
-    if found == known.fingerprint:
-        return
-    right = f"--replace {name}={known.model}" if isinstance(known, SparseField) else "--model"
-    raise InvalidData(
-        f"{made} made with {known.model} (weights {known.fingerprint[:8]}). {name} has other weights here "
-        f"({found[:8]}). Name the right model with {right}, or ingest into another store"
-    )
-
-
-def _sparse_encoder(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> Encoder:
-    from ..core.models import fingerprint, require_models
-    from ..encode.sparse import load_sparse_embedder
-
-    refuse_missing({stage.kind: stage}, info.layout, info.name, how)
-    known = info.layout.sparse
-    assert known is not None
-    require_models("sparse retrieval")
-    made = f"the sparse vectors of the store {info.name} were"
-    _refuse_other(made, known, stage.model, fingerprint(runtime.find(stage.model).path))
-    return Encoder(sparse=load_sparse_embedder(stage.model, runtime, known))
+    found = fingerprint(runtime.find(name).path)
+    if found != known.fingerprint:
+        right = f"--replace {name}={known.model}" if isinstance(known, SparseField) else "--model"
+        raise InvalidData(
+            f"{made} made with {known.model} (weights {known.fingerprint[:8]}). {name} has other weights here "
+            f"({found[:8]}). Name the right model with {right}, or ingest into another store"
+        )
 
 
 # -- the rest

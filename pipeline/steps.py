@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..core.analysis import foreign_language
 from ..core.errors import CcheckError
@@ -26,16 +26,15 @@ from ..core.types import (
     document_of,
     unit_key,
 )
+from ..encode.dense import Embedder
+from ..encode.sparse import SparseEmbedder
 from ..rerank.apply import Place, rerank_many
 from ..search import Ranks, Search, answer
 from ..search.answering import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
-from .plan import Encoder, Plan
+from .plan import Plan
 from .relevance import relevance, retrieval_is_weak
 from .run import ClaimState, Run, going
-
-if TYPE_CHECKING:
-    from ..core.layout import Embedding, SparseField
 
 Role: TypeAlias = Literal["query", "document"]
 """How a text is encoded: some models have two ways."""
@@ -106,17 +105,14 @@ def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]
 
 
 def _encoded(
-    encoder: Encoder, texts: Sequence[tuple[str, ...]], role: Role, memory: Memory | None
+    encoder: Embedder | SparseEmbedder, texts: Sequence[tuple[str, ...]], role: Role, memory: Memory | None
 ) -> list[Vector | SparseVector]:
     """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
     import numpy as np
 
-    model = encoder.sparse or encoder.dense
-    assert model is not None
-    encode = model.encode_documents if role == "document" else model.encode_queries
-    if encoder.sparse is not None:
+    if isinstance(encoder, SparseEmbedder):
         texts = [("\n".join(some),) for some in texts]
-    by_text = _each_once([text for some in texts for text in some], encode, model.spec, role, memory)
+    by_text = _each_once(encoder, list(dict.fromkeys(text for some in texts for text in some)), role, memory)
     encoded = []
     for some in texts:
         vector = by_text[some[0]]
@@ -128,28 +124,25 @@ def _encoded(
 
 
 def _each_once(
-    texts: Sequence[str],
-    encode: Callable[[list[str]], Iterable[Any]],
-    spec: Embedding | SparseField,
-    role: Role,
-    memory: Memory | None,
+    encoder: Embedder | SparseEmbedder, texts: Sequence[str], role: Role, memory: Memory | None
 ) -> dict[str, Any]:
-    """Returns the encoding of each distinct text. The model encodes only those that the memory does not have."""
+    """Returns the encoding of each text. The model encodes only those that the memory does not have."""
     import numpy as np
 
-    def dump(vector: Any) -> bytes:
-        return vector.to_bytes() if isinstance(vector, SparseVector) else bytes(vector.astype("float32").tobytes())
-
-    def load(data: bytes) -> Any:
-        return SparseVector.from_bytes(data) if kind == "sparse" else np.frombuffer(data, np.float32)
-
-    kind = "embedding" if hasattr(spec, "dimensions") else "sparse"
-    once = list(dict.fromkeys(texts))
+    encode = encoder.encode_documents if role == "document" else encoder.encode_queries
     if memory is None:
-        return dict(zip(once, encode(once), strict=True))
-    keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
-    made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
-    return dict(zip(once, made, strict=True))
+        return dict(zip(texts, encode(texts), strict=True))
+    sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
+    kind = "sparse" if sparse else "embedding"
+    made = recall(
+        memory,
+        kind,
+        [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in texts],
+        lambda places: list(encode([texts[place] for place in places])),
+        SparseVector.to_bytes if sparse else lambda vector: vector.astype("float32").tobytes(),
+        SparseVector.from_bytes if sparse else lambda data: np.frombuffer(data, np.float32),
+    )
+    return dict(zip(texts, made, strict=True))
 
 
 # -- search

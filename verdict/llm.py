@@ -92,16 +92,12 @@ _Made: TypeAlias = tuple[Stance, tuple[Sentence, ...], Usage]
 
 @dataclass(frozen=True, slots=True)
 class PlannedPrompt:
-    """A question that would be asked. Tokens are estimates; `cached`: the answer is there and costs nothing.
-
-    `conditional`: it is asked only where the question before it, of the same document, is answered by yes.
-    """
+    """A question that would be asked. Tokens are estimates; `cached`: the answer is there and costs nothing."""
 
     messages: tuple[Message, ...]
     prompt_tokens: int
     completion_tokens: int
     cached: bool
-    conditional: bool = False
 
 
 class LlmStances:
@@ -165,17 +161,13 @@ class LlmStances:
 
     def plan_prompts(self, cases: Sequence[Case]) -> list[PlannedPrompt]:
         """Plans the prompts without sending them. With `two-step`, every document has the second question, too."""
-        return [
-            self._planned(name, pairs, conditional=number > 0)
-            for pairs in self._batches(cases)
-            for number, name in enumerate(self._steps)
-        ]
-
-    def _planned(self, name: str, pairs: Sequence[_Pair], *, conditional: bool) -> PlannedPrompt:
-        question = self._question(name, pairs)
-        tokens = _REPLIES[name][1] * len(pairs)
-        cached = self.llm.is_cached(question)
-        return PlannedPrompt(question.messages, estimate_tokens(question.messages), tokens, cached, conditional)
+        planned = []
+        for pairs in self._batches(cases):
+            for name in self._steps:
+                question = self._question(name, pairs)
+                tokens, cached = _REPLIES[name][1] * len(pairs), self.llm.is_cached(question)
+                planned.append(PlannedPrompt(question.messages, estimate_tokens(question.messages), tokens, cached))
+        return planned
 
     # -- the questions
 

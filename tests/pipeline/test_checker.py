@@ -125,13 +125,6 @@ def test_a_required_dense_retriever_is_not_left_out(words: Checker) -> None:
             checker.check("sea level")
 
 
-def test_without_the_models_extra(hybrid: Checker, words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    result = hybrid.check("sea level")
-    assert "dense" in result.evidence[0].hit.ranks and result.warnings == ()
-    assert words.ingest(str(CORPUS)).updated == 71  # its embeddings are added
-
-
 def test_a_claim_that_fails_does_not_stop_the_others(words: Checker) -> None:
     claims = [Claim("sea level"), Claim(" "), Claim("x" * 200_000), Claim("vaccines"), Claim("?!")]
     results = list(words.check_many(claims))

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
-from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.stages import QueryText, RewritingStage
-from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused
+from ccheck.llm import InvalidReply, LanguageModel, Refused
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
 
 ALL: tuple[QueryText, ...] = ("claim", "rewrite", "expand", "hyde")
@@ -93,14 +92,6 @@ def test_papers_that_can_not_be_used_are_asked_for_again_with_the_reason(
         assert len(server.requests) == 2 and why in server.requests[1]["messages"][-1]["content"]
 
 
-def test_a_spent_budget_is_the_error_of_the_claims_after(open_model: Callable[..., LanguageModel]) -> None:
-    with scripted(answer) as server:
-        llm = open_model(server.url, llm_max_calls=2, llm_concurrency=1)
-        found = rewrite(["a", "b", "c"], {"rewrite"}, RewritingStage(), llm)
-        assert [type(one.error) for one in found] == [type(None), type(None), BudgetSpent]
-        assert len(server.requests) == 2
-
-
 def test_a_server_that_answers_nobody_is_raised_where_it_is_needed(open_model: Callable[..., LanguageModel]) -> None:
     with scripted([error(401, "wrong key")]) as server:
         with pytest.raises(Refused):
@@ -137,19 +128,6 @@ def test_texts_are_plain_and_on_one_line(open_model: Callable[..., LanguageModel
     assert found.texts["rewrite"] == ("two lines and more 😀",)
 
 
-def test_prompts_can_be_replaced(open_model: Callable[..., LanguageModel], tmp_path: Path) -> None:
-    folder = tmp_path / "prompts"
-    folder.mkdir()
-    (folder / "rewrite.txt").write_text('[system]\nAnswer {"rewritten": }\n[user]\nMine.\nClaim: $claim\n')
-    with scripted([say({"rewritten": "x"})]) as server:
-        llm = open_model(server.url, prompts_dir=folder)
-        rewrite(["a"], {"rewrite"}, RewritingStage(), llm)
-        assert user_text(server.requests[0]).startswith("Mine.")
-        (folder / "rewrite.txt").write_text("[system]\nx\n[user]\n$document\n")
-        with pytest.raises(InvalidData, match=r"unknown placeholder \$document"):
-            rewrite(["a"], {"rewrite"}, RewritingStage(), llm)
-
-
 def test_every_prompt_can_stand_in_a_folder_of_prompts() -> None:
     """A judge refuses files there that take no prompt's place, so it must know those of all rooms."""
     from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
@@ -157,9 +135,3 @@ def test_every_prompt_can_stand_in_a_folder_of_prompts() -> None:
     root = Path(__file__).parents[2]
     packaged = sorted(file.stem for file in [*root.glob("*/prompts/*.txt"), *root.glob("lab/*/prompts/*.txt")])
     assert sorted([*PROMPTS, *PROMPTS_ELSEWHERE]) == packaged
-
-
-def test_errors_are_those_of_ccheck(open_model: Callable[..., LanguageModel]) -> None:
-    with scripted([error(400, "the prompt is too long")]) as server:
-        (found,) = rewrite(["a"], {"rewrite"}, RewritingStage(), open_model(server.url))
-    assert isinstance(found.error, CcheckError) and "too long" in str(found.error)

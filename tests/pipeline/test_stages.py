@@ -112,14 +112,6 @@ def test_documents_are_retrieved_to_the_rerankers_depth_and_cut_to_k_after_it(op
     }
 
 
-def test_more_documents_than_the_reranker_reads_come_after_those(opened):
-    result = opened(ByLength()).check(SEA, k=18)
-    read = ["rerank" in piece.hit.scores for piece in result.evidence]
-    assert len(result.evidence) == 18 and read == [True] * 12 + [False] * 6
-    scores = [piece.hit.score for piece in result.evidence]
-    assert scores == sorted(scores, reverse=True)
-
-
 def fails(query: str, passages: Sequence[str]) -> Scores:
     raise ServerError("the reranker at http://there does not answer")
 
@@ -180,17 +172,6 @@ def test_claims_that_fail_keep_their_place_among_those_that_are_judged(opened):
             assert result.verdict.confidence is None and "nothing was found" in str(result.verdict.rationale)
         else:
             assert result.verdict is not None and result.verdict.label == "SUPPORTS"
-
-
-def test_one_document_that_fails_leaves_the_others(opened):
-    def partly(case: Case) -> Judged:
-        stances = [Stance("REFUTES", 0.8) for _ in case.evidence]
-        stances[1] = Stance(None, error="the reply is no JSON")
-        return Judged(tuple(stances))
-
-    result = opened(method=Says(partly)).check(SEA, k=3)
-    assert [piece.stance.label if piece.stance else "" for piece in result.evidence] == ["REFUTES", None, "REFUTES"]
-    assert result.verdict is not None and result.verdict.label == "REFUTES"
 
 
 def test_a_method_that_dies_half_way_is_an_error_of_the_rest_and_never_a_label(opened):

@@ -7,13 +7,8 @@ from collections.abc import Iterator, Sequence
 from cli_runs import BM25, ccheck
 from scripted_llm import KEY, say, scripted
 
-from ccheck.core.runtime import Runtime
-from ccheck.core.settings import resolve
-from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Sentence, Stance
 from ccheck.verdict.judge import Case, EnglishOnly, Judged
-from ccheck.verdict.open import open_method
-from ccheck.verdict.packaged_model import is_packaged
 
 GERMAN = Document("de", "", "Impfungen verursachen keinen Autismus, wie eine große Studie zeigt.")
 ENGLISH = Document("en", "", "Vaccines do not cause autism.")
@@ -40,13 +35,6 @@ def test_only_english_pairs_are_judged():
     assert mixed.quotes == ((), (QUOTE,)) and "document seems to be in German" in str(mixed.stances[0].error)
     assert [stance.label for stance in foreign.stances] == [None, None]
     assert all("claim seems to be in German" in str(stance.error) for stance in foreign.stances)
-
-
-def test_the_packaged_model_is_for_english_only():
-    made = open_method(VerdictStage(method="stance", model="packaged"), Runtime(resolve({}).settings))
-    assert is_packaged(made)
-    (answer,) = made([case("Impfungen verursachen Autismus", GERMAN, ENGLISH)])
-    assert [stance.label for stance in answer.stances] == [None, None]
 
 
 def test_a_german_claim_is_not_judged_and_its_retrieval_is_said_to_be_weak(papers):

@@ -79,11 +79,6 @@ def test_a_question_counts_half() -> None:
     assert (asked.score, told.score) == (0.5, 1.0)
 
 
-def test_a_sentence_with_all_the_claims_words_scores_one() -> None:
-    ((sentence,),) = chosen("coli was found", [Document("a", "", TEXT)], 1)
-    assert (sentence.text, sentence.score) == ("E. coli was not found.", 1.0)
-
-
 def test_offsets_count_characters() -> None:
     text = "Ünïcödé 🌊 first. The sea 🌊 rises. End."
     ((sentence,),) = chosen("sea rises", [Document("a", "", text)], 1)

@@ -26,7 +26,6 @@ from ccheck.verdict.packaged_model import (
     design,
     is_packaged,
     probabilities,
-    put_together,
     read_weights,
 )
 
@@ -48,13 +47,6 @@ def test_stances_have_calibrated_probabilities_and_an_empty_document_an_error():
         assert set(stance.probabilities) == set(STANCES)
         assert sum(stance.probabilities.values()) == pytest.approx(1, abs=1e-5)
         assert stance.confidence == stance.probabilities[stance.label]
-
-
-def test_a_document_is_judged_alike_alone_and_among_others():
-    together = judged("Sea level rose by 20 cm since 1900.", SEA, FISH)
-    (alone,) = judged("Sea level rose by 20 cm since 1900.", FISH)
-    assert alone.label == together[1].label
-    assert alone.confidence == pytest.approx(together[1].confidence, abs=1e-4)
 
 
 def test_claims_that_are_judged_together_share_the_time():
@@ -101,14 +93,6 @@ def test_only_what_the_counts_do_not_leave_open_is_read_and_by_its_nearest_sente
     assert about.label == "REFUTES" and apart.label == "NOT_ENOUGH_INFO"
     (alone,) = judged(claim, FISH)
     assert apart == alone
-
-
-def test_both_answers_are_put_together_by_their_weights():
-    weights = read_weights().together.model_copy(update={"counts": 2.0, "reader": 0.5})
-    counted, read = np.array([[0.5, 0.25, 0.25]]), np.array([[0.0, 2, 0]])
-    expected = np.array([0.25, 0.0625 * np.e, 0.0625])
-    assert put_together(counted, read, weights)[0] == pytest.approx(expected / expected.sum())
-    assert np.isfinite(put_together(np.array([[1.0, 0, 0]]), read, weights)).all()
 
 
 def test_a_broken_file_is_named(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccheck.verdict.features import BOTH_WAYS, RELATIONS, read_words, relations
+from ccheck.verdict.features import RELATIONS, read_words, relations
 
 NAMES = (
     "shared of_sentence pairs missing same opposite turned denied opposed directed ways ways_denied claim_denies "
@@ -58,8 +58,3 @@ def test_numbers_are_compared_with_their_units():
 def test_texts_without_words_are_no_error(claim):
     assert all(isinstance(float(value), float) for value in relations(read_words(claim), read_words("the sea rose")))
     assert len(relations(read_words("the sea rose"), read_words(claim))) == RELATIONS
-
-
-def test_words_are_turned_both_ways():
-    assert BOTH_WAYS["lower"] == "higher" and BOTH_WAYS["higher"] == "lower"
-    assert BOTH_WAYS["smaller"] == "greater" and "fewer" not in BOTH_WAYS

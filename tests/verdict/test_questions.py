@@ -90,12 +90,6 @@ def test_a_dry_run_shows_the_prompts_and_asks_nothing(open_model):
     assert characters / 5 < plan[0].prompt_tokens < characters / 3 and plan[0].completion_tokens > 0
 
 
-def test_a_dry_run_shows_both_steps(open_model):
-    with scripted([say(reply())]) as server:
-        plan = LlmStances(open_model(server.url), VerdictStage(strategy="two-step")).plan_prompts([case(document(1))])
-    assert [prompt.conditional for prompt in plan] == [False, True]
-
-
 # -- the user's own prompts
 
 

@@ -11,7 +11,6 @@ from runtimes import on_cpu
 from tiny_rerankers import TEXTS, make_encoder
 
 from ccheck.core.errors import InvalidData, NotFound
-from ccheck.core.models import find_model
 from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL, MAX_WINDOWS, StanceClassifier, read_labels
 from ccheck.verdict.judge import Case
@@ -192,22 +191,6 @@ def test_outputs_without_a_meaning_are_refused_before_anything_is_loaded(tmp_pat
     with pytest.raises(InvalidData, match=r"\bset ") as caught:
         StanceClassifier(str(folder), on_cpu())
     assert '"id2label"' in str(caught.value) and str(folder / "config.json") in str(caught.value)
-
-
-def test_a_model_without_a_classifier_is_refused():
-    with pytest.raises(InvalidData, match=r"are not named|LABEL_0"):
-        StanceClassifier("all-MiniLM-L6-v2", on_cpu())
-
-
-def test_a_classifier_whose_head_is_missing_is_refused(tmp_path):
-    import shutil
-
-    folder = tmp_path / "model"
-    shutil.copytree(find_model("all-MiniLM-L6-v2").path, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "id2label": NAMES}))
-    with pytest.raises(InvalidData, match="weights lack"):
-        list(StanceClassifier(str(folder), on_cpu(), half=False)([case("The sea rises.", DOCUMENTS[0])]))
 
 
 def test_other_formats_and_broken_files_are_refused(tmp_path, deberta):
