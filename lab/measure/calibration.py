@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import InvalidData, UsageError, require
-
 from ...core.runtime import Runtime
 from ...core.types import Label, Stance
 from ...verdict import StanceMethod
