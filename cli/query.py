@@ -331,11 +331,7 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
     plan = checked.plan()
     models = [
-        *dict.fromkeys(
-            f"embeddings: {model.spec.model}"
-            for encoder in plan.encoders.values()
-            if (model := encoder.dense or encoder.sparse) is not None
-        ),
+        *dict.fromkeys(f"embeddings: {encoder.spec.model}" for encoder in plan.encoders.values()),
         *(f"reranker: {reranker.name}" for _, reranker in plan.rerankers.values()),
         f"stances: {plan.method.name}" if plan.method is not None else "",
     ]
