@@ -48,11 +48,6 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
-class _Claim(_Part):
-    text: str
-    id: str | None = None
-
-
 class _Figure(_Part):
     label: str
     caption: str
@@ -91,7 +86,7 @@ class _Evidence(_Part):
 
 
 class _Answer(_Part):
-    claim: _Claim
+    claim: Claim
     evidence: list[_Evidence]
     verdict: Verdict | None
     recipe: str
@@ -114,7 +109,7 @@ def result_of(answer: object) -> Result:
         place = ".".join(str(one)[:80] for one in first["loc"])
         raise InvalidData(f"{place}: {first['msg']}" if place else first["msg"]) from None
     return Result(
-        Claim(read.claim.text, read.claim.id),
+        read.claim,
         tuple(one.value() for one in read.evidence),
         read.verdict,
         read.recipe,

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import platform
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -76,10 +75,6 @@ CHOSEN = {
 }
 """Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and
 have folders of these names."""
-
-
-BIDIRECTIONAL = (5, 2)
-"""The first release of transformers that makes decoders bidirectional where their configuration says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +360,6 @@ def load_encoder(
     keep_few_shapes()
     if device is not None:
         check_device(device)
-    check_attention(found.path)
     with loading_quietly():
         require(what, "models", "sentence_transformers")
         import sentence_transformers
@@ -383,31 +377,6 @@ def load_encoder(
             raise InvalidData(f"{found.path} can't be loaded as {what}: {first_line(error)}") from error
     words_only_in(model)
     return model
-
-
-def check_attention(folder: Path) -> None:
-    """Raise UsageError where a model needs attention to both sides and the installed transformers ignores that.
-
-    Decoders such as INF-Retriever-v1 say `is_causal: false`; their own code, which never runs here, makes it so, and
-    transformers does from 5.2 on. Before that their vectors would be others.
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        installed = version("transformers")
-    except (OSError, ValueError, PackageNotFoundError):
-        return  # the loading says what is wrong
-    if isinstance(config, dict) and config.get("is_causal") is False and _release(installed) < BIDIRECTIONAL:
-        raise UsageError(
-            f"the model {folder} reads texts in both directions (is_causal is false), which transformers {installed} "
-            "ignores. Run pip install 'transformers>=5.2'"
-        )
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def keep_few_shapes() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InvalidData
-from ...core.models import check_attention, find_model, fingerprint, loading_quietly
+from ...core.models import find_model, fingerprint, loading_quietly
 from ...core.runtime import Runtime
 from ...core.special_tokens import words_only_in
 from ...core.text import first_line
@@ -145,7 +145,6 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
 
     found = find_model(options.base)
     fingerprint(found.path)  # NotFound without safetensors
-    check_attention(found.path)
     changed = {}
     file = found.path / "config.json"
     if options.attention_dropout is not None and file.is_file():

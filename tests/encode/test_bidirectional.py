@@ -1,4 +1,4 @@
-"""Decoders that read in both directions (INF-Retriever-v1): the vectors are those of a reference, or there are none."""
+"""Decoders that read in both directions (INF-Retriever-v1): the vectors are those of a reference."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import pytest
 from runtimes import on_cpu
 from tiny_qwen2 import make_qwen2, reference
 
-from ccheck.core.errors import UsageError
-
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 
 from ccheck.encode.dense import load_embedder
-from ccheck.lab.train.embedder import load_base
-from ccheck.lab.train.options import EmbedderOptions
 
 TEXTS = ["the ice melts in summer", "sea level", "the sea rises since 1900 and the ice melts"]
 
@@ -31,14 +27,3 @@ def test_attention_is_to_both_sides(folder, monkeypatch):
     alone = np.concatenate([embedder.encode_queries([text]) for text in TEXTS])
     padded = embedder.encode_documents(TEXTS)
     assert np.all((alone * both).sum(axis=1) > 0.99999) and np.all((padded * both).sum(axis=1) > 0.99999)
-
-
-def test_an_older_transformers_is_refused(folder, monkeypatch):
-    import importlib.metadata
-
-    real = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "5.1.3" if name == "transformers" else real(name))
-    with pytest.raises(UsageError, match=r"transformers 5.1.3 ignores. Run pip install 'transformers>=5.2'"):
-        load_embedder(str(folder), on_cpu())
-    with pytest.raises(UsageError, match="both directions"):
-        load_base(EmbedderOptions(base=str(folder)), "cpu")
