@@ -6,11 +6,10 @@ import functools
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .cache import Cache
 from .errors import InvalidData, NotFound
@@ -90,40 +89,20 @@ def _remembered(what: str, files: Sequence[Path], make: Callable[[], bytes]) -> 
     if known is not None and len(known) == hashlib.sha256().digest_size:
         return known
     made = make()
-    latest = max(max(state.modified, state.changed) for state in before)
+    latest = max(max(changed, modified) for changed, modified, *_ in before)
     if time.time_ns() - latest > _SETTLED_NS and [_state(file) for file in files] == before:
         cache.put({key: made})
     return made
 
 
-class _State(NamedTuple):
-    """The properties of a file that show whether it has changed.
-
-    `changed` is the time of the last change of any kind. Nobody can set it, unlike `modified`.
-    """
-
-    size: int
-    modified: int
-    changed: int
-    inode: int
-    device: int
-
-
-def _state(file: Path) -> _State:
+def _state(file: Path) -> tuple[int, int, int, int, int]:
+    """Shows whether a file has changed: the time of the last change of any kind is one that nobody can set."""
     status = file.stat()
-    return _State(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
-
-
-_opening = threading.Lock()
-
-
-def _hashes(folder: str | None, process: int) -> Cache:
-    with _opening:
-        return _open_hashes(folder, process)
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
 @functools.lru_cache(maxsize=1)
-def _open_hashes(folder: str | None, process: int) -> Cache:
+def _hashes(folder: str | None, process: int) -> Cache:
     """`process`: a connection is not taken along into a fork."""
     import platformdirs
 

@@ -95,7 +95,7 @@ class Unit:
     """A part of a document that is searched by itself: a sentence, a paragraph or a window.
 
     `granularity` is the layout's name for this kind of unit. `number` counts the document's units of this granularity,
-    from 0. `start` and `end` are offsets into the document's text. Both are 0 if `text` is not part of it.
+    from 0. `text` is the document's text from `start` to `end`.
     """
 
     granularity: str
@@ -399,38 +399,6 @@ class Result:
         said = f"error {str(self.error)!r}" if self.error is not None else f"verdict {label}"
         bears = f", relevance {self.relevance:.2f}" if self.relevance is not None else ""
         return f"<Result {self.claim.text[:60]!r}: {said}{bears}, {len(self.evidence)} documents>"
-
-    def to_frame(self) -> Any:
-        """The evidence as a pandas data frame, a row for each hit. Raises ImportError without pandas."""
-        import pandas  # type: ignore[import-untyped,unused-ignore]
-
-        return pandas.DataFrame(
-            {
-                "rank": piece.hit.rank,
-                "doc_id": piece.document.id,
-                "title": piece.document.title,
-                "score": piece.hit.score,
-                "stance": piece.stance.label if piece.stance is not None else None,
-                "confidence": piece.stance.confidence if piece.stance is not None else None,
-                "sentences": [sentence.text for sentence in piece.sentences],
-                **{f"metadata.{name}": value for name, value in piece.document.metadata.items()},
-            }
-            for piece in self.evidence
-        )
-
-    def _repr_html_(self) -> str:
-        """As notebooks show it."""
-        from html import escape
-
-        label = (self.verdict.label if self.verdict is not None else None) or "no verdict"
-        rows = "".join(
-            f"<tr><td>{piece.hit.rank}</td><td>{escape(piece.document.title or piece.document.id)}</td>"
-            f"<td>{escape((piece.stance.label if piece.stance is not None else None) or '')}</td>"
-            f"<td>{escape(' … '.join(sentence.text for sentence in piece.sentences))}</td></tr>"
-            for piece in self.evidence
-        )
-        head = f"<p><b>{escape(self.claim.text)}</b><br>{escape(label)}</p>"
-        return f"{head}<table><tr><th></th><th>document</th><th>stance</th><th>evidence</th></tr>{rows}</table>"
 
     @property
     def by_document(self) -> tuple[Evidence, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xxhash
@@ -127,8 +126,8 @@ def check_entry(entry: Entry, layout: Layout) -> None:
         if numbers != list(range(len(units))) or len(units) >= 1 << UNIT_BITS:
             raise InvalidData(f"{whose} comes with units {name!r} that are not numbered 0, 1, 2 and so on")
         for one in units:
-            if one.unit.granularity != name:
-                raise InvalidData(f"{whose} comes with a unit {one.unit.granularity!r} among its units {name!r}")
+            if one.unit.granularity != name or one.unit.text != entry.document.text[one.unit.start : one.unit.end]:
+                raise InvalidData(f"{whose} comes with a unit among its units {name!r} that is not a part of its text")
             _check_vector(one.vector, layout.units[name].embedding, f"{whose} comes with", f"a unit {name!r}")
 
 
@@ -146,26 +145,15 @@ def id_sum(seq: int, id_: str) -> int:
     return xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq)
 
 
-def packed_units(entry: Entry) -> Mapping[str, Sequence[Sequence[Any]]]:
-    """The units of a document as JSON values: [start, end], and the text if it is not in the document."""
-    text = entry.document.text
-    return {
-        name: [[one.unit.start, one.unit.end, *([] if _stands(one.unit, text) else [one.unit.text])] for one in units]
-        for name, units in entry.units.items()
-        if units
-    }
+def packed_units(entry: Entry) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """The units of a document as JSON values: where each begins and ends in the text."""
+    return {name: [(one.unit.start, one.unit.end) for one in units] for name, units in entry.units.items() if units}
 
 
 def unpacked_units(granularity: str, text: str, packed: str) -> tuple[Unit, ...]:
     """One granularity of a document with this text, from the JSON of `packed_units`."""
-    return tuple(
-        Unit(granularity, number, start, end, other[0] if other else text[start:end])
-        for number, (start, end, *other) in enumerate(json.loads(packed).get(granularity, ()))
-    )
-
-
-def _stands(unit: Unit, text: str) -> bool:
-    return text[unit.start : unit.end] == unit.text
+    places = json.loads(packed).get(granularity, ())
+    return tuple(Unit(granularity, number, start, end, text[start:end]) for number, (start, end) in enumerate(places))
 
 
 def check_sparse(vector: SparseVector, vocabulary: int, whose: str) -> None:

@@ -31,10 +31,8 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
         alone = [checker.check("sea level", filters=one) for one in ("year>=2010", ccheck.Filter("year", ">=", "2010"))]
         assert [[piece.document.id for piece in result.evidence] for result in alone] == [["3"], ["3"]]
         by_value = checker.check("sea level", filters=[ccheck.Filter("year", "<", "2000")])
-        (row,) = by_value.to_frame().to_dict("records")
-        assert (row["doc_id"], row["title"], row["metadata.year"]) == ("2", "Old", 1990)
+        assert [piece.document.id for piece in by_value.evidence] == ["2"]
         assert repr(by_value).startswith("<Result 'sea level': verdict") and "\n" not in repr(by_value)
-        assert "Ice &lt;melts&gt;." in checker.check("ice melts")._repr_html_()
         with pytest.raises(ccheck.CcheckError, match="can't ingest int"):
             checker.ingest(3)
 

@@ -16,7 +16,7 @@ from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, Unit
 from ccheck.search import Filter, Search, Store, answer
 
 
@@ -76,16 +76,6 @@ def test_a_document_has_several_units_in_a_ranking(store: Store) -> None:
     assert next(iter(found)) == "sea#2"
     assert set(found) == {"sea#0", "sea#2", "ice#1", "tea#1#1"}
     assert list(ranked(store, "sea", Bm25(units="sentences", depth=2))) == list(found)[:2]
-
-
-def test_a_text_that_stands_elsewhere(make_store: Callable[[], Store]) -> None:
-    store = make_store()
-    store.prepare(Layout(units={"figures": PARAGRAPHS}))
-    caption = UnitEntry(Unit("figures", 0, 0, 0, "A map of glaciers."))
-    write(store, [Entry(Document("ice", "", "Ice melts."), "1", units={"figures": (caption,)})])
-    (hit,) = searched(store, "glaciers", Bm25(units="figures"))
-    assert hit.unit == caption.unit
-    assert ranked(store, "glaciers", Bm25()) == ranked(store, "ice", Bm25(units="figures")) == {}
 
 
 # -- vectors
