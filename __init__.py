@@ -12,6 +12,7 @@ Importing it is cheap: what is heavy is imported when it is needed.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -53,9 +54,13 @@ if TYPE_CHECKING:
 
 
 def open(  # noqa: A001
-    store: str | None = None, *, judge: Judge | None = None, trust_folder: bool = False, **settings: Any
+    store: str | os.PathLike[str] | None = None,
+    *,
+    judge: Judge | None = None,
+    trust_folder: bool = False,
+    **settings: Any,
 ) -> Checker:
-    """Open a store. `store` is written as for `--store`; by default, the settings name it.
+    """Open a store. `store` is written as for `--store`, or a path; by default, the settings name it.
 
     Further settings override the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what the
     flags of `ccheck query` do. If the current folder's ccheck.toml sets something that only you may choose, that is an
@@ -66,7 +71,8 @@ def open(  # noqa: A001
     from .core.settings import resolve
     from .pipeline.checker import Checker
 
-    own = resolve({"store": store, **settings}, trust_folder=trust_folder).settings
+    named = None if store is None else os.fspath(store)
+    own = resolve({"store": named, **settings}, trust_folder=trust_folder).settings
     changes = Changes(settings.get("llm_model"), settings.get("stance_model"), settings.get("rerank"))
     return Checker(own, recipe=resolved(own, changes), judge=judge)
 

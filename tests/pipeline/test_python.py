@@ -22,7 +22,7 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
         }
     )
     record = {"_id": "1", "text": "Ice <melts>.", "date": datetime.date(2020, 1, 2), "note": float("nan")}
-    settings = ccheck.open(str(tmp_path / "store"), rerank="none").settings
+    settings = ccheck.open(tmp_path / "store", rerank="none").settings
     with ccheck.Checker(settings) as checker:
         assert checker.ingest(record, frame, dense=False).added == 3
         results = list(checker.check_many(["sea level", ccheck.Claim("ice")], filters=["year>=2010"]))
