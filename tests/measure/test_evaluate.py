@@ -159,14 +159,6 @@ def test_warnings_are_said_once_with_how_many_claims_had_them():
     assert len(made.warnings) == MAX_LISTED + 1 and made.warnings[-1] == "and 5 other warnings"
 
 
-def test_what_is_printed_names_what_stands_in_and_what_was_published():
-    recipe = load_recipe("default").model_copy(update={"replace": {"big": "small"}})
-    said = evaluate(ScriptedChecker(FINAL, recipe=recipe), CLAIMS, QRELS, metrics=METRICS).to_dict()
-    assert said["replaced"] == {"big": "small"} and said["published"] == [] and said["claims"] == 3
-    assert set(said["metrics"]) == set(said["intervals"]) == set(METRICS)
-    assert said["tokens_per_claim"] == {"llm_calls": 1, "prompt_tokens": 100, "completion_tokens": 20, "cached": 0}
-
-
 def test_rankings_need_neither_sentences_nor_verdicts():
     recipe = load_recipe("default")
     bare = retrieval_only(recipe)

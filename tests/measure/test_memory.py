@@ -40,13 +40,6 @@ def test_what_was_put_is_there_in_another_process(tmp_path):
     assert cache.get([(1).to_bytes(4)]) == {} and cache.put({b"k": b"v"}) is None
 
 
-def test_many_keys_at_once(tmp_path):
-    cache = Cache(tmp_path / "x.sqlite", 100 * MIB, "the cache")
-    cache.put(numbered(3000, 10))
-    assert cache.get(list(numbered(3500, 10))) == numbered(3000, 10)
-    cache.close()
-
-
 def test_the_oldest_go_first(tmp_path):
     cache = Cache(tmp_path / "x.sqlite", 200_000, "the cache")
     for key, value in numbered(500).items():

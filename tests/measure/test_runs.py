@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from cli_runs import jsonl
 
-from ccheck.core.errors import Incomplete, InvalidData, NotFound, UsageError
+from ccheck.core.errors import Incomplete, InvalidData, UsageError
 from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
-from ccheck.lab.measure.runs import ranked, read_run, run_of, run_of_ids, write_run
+from ccheck.lab.measure.runs import ranked, read_run, run_of, write_run
 
 
 def lines(path: str = "a.run") -> list[list[str]]:
@@ -116,14 +116,6 @@ def test_bad_lines_are_named(line, said):
     assert said in str(caught.value)
 
 
-def test_no_file_and_an_empty_one():
-    with pytest.raises(NotFound):
-        read_run("a.run")
-    Path("a.run").touch()
-    with pytest.raises(InvalidData, match="is empty"):
-        read_run("a.run")
-
-
 # -- results as runs
 
 
@@ -144,10 +136,6 @@ def test_results_make_a_run():
         run_of([result(None, ("a", 1.0))])
     with pytest.raises(InvalidData, match="two claims have the id 1"):
         run_of([result("1"), result("1")])
-
-
-def test_stages_make_a_run():
-    assert run_of_ids({"q": ("b", "a")}) == {"q": {"b": 2.0, "a": 1.0}}
 
 
 @pytest.mark.parametrize(

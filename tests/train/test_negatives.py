@@ -125,12 +125,6 @@ def test_all_claims_can_be_trained_on():
     )
 
 
-def test_the_pool_of_hard_negatives_is_cut():
-    ranked = {"c0-1": IDS[4:40]}
-    rows = draw_negatives(DATA, [CLAIM], Drawing(5, 0, "random", keep=6, seed=1), ranked)
-    assert {id_ for row in rows for id_ in row.hard} <= set(IDS[4:10]), "those of the ranking alone"
-
-
 def test_what_is_drawn_from_a_ranking_is_in_it():
     """The ensemble draws of the 500 best of a ranking; a judged document that is not among them is none of these."""
     ranked = {"c0-1": [*IDS[4:9], "d1-1"]}

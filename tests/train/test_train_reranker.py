@@ -25,7 +25,7 @@ from killed import deadly, kill_training  # noqa: E402
 from tiny_rerankers import load_scorer  # noqa: E402
 
 from ccheck.lab.train import reranker  # noqa: E402
-from ccheck.lab.train.loop import STATE, Phase, Training, last_checkpoint  # noqa: E402
+from ccheck.lab.train.loop import Phase, Training, last_checkpoint  # noqa: E402
 
 DATA = tiny.DATA
 QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_depth": 4, "eval_claims": 3, "warmup": 0}
@@ -250,12 +250,6 @@ def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
         training.run(phase, lambda: learner.trainer_on(rows, phase))
 
 
-def test_an_output_is_not_overwritten_unasked(tmp_path, base):
-    (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match="--overwrite"):
-        train(tmp_path / "out", options(base=str(base)))
-
-
 # -- data
 
 
@@ -325,15 +319,6 @@ def test_presets_are_settings():
         load_options(RerankerOptions, None, {"learning_rat": 1}, {})
     with pytest.raises(UsageError, match="the setting epochs"):
         load_options(RerankerOptions, None, {"epochs": -1}, {})
-
-
-def test_a_checkpoint_that_was_not_written_to_its_end_does_not_count(tmp_path):
-    for step in (2, 10, 12):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if step != 12:
-            (tmp_path / f"checkpoint-{step}" / STATE).write_text("{}")
-    assert last_checkpoint(tmp_path).name == "checkpoint-10"
-    assert last_checkpoint(tmp_path / "nothing") is None
 
 
 def test_drawing_is_the_same_whatever_other_rows_there_are():

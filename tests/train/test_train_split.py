@@ -7,7 +7,7 @@ import pytest
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Claim
-from ccheck.lab.train.split import connected, split_by_claim, split_by_document
+from ccheck.lab.train.split import split_by_claim, split_by_document
 
 
 def made(claims: int, documents: int, each: int, seed: int) -> tuple[list[Claim], dict[str, dict[str, int]]]:
@@ -41,11 +41,6 @@ def test_no_document_of_a_development_claim_is_in_training(documents, each):
         ) == sorted(claim.id for claim in claims)
         assert 18 <= len(split.dev_claims) <= 20
         assert not seen_in_training(split, qrels)
-
-
-def test_nothing_is_dropped_where_the_groups_are_small():
-    claims, qrels = made(100, 1000, 1, seed=0)
-    assert split_by_document(claims, qrels).dropped == ()
 
 
 def test_of_a_chain_only_the_neighbours_are_dropped():
@@ -97,10 +92,6 @@ def test_unjudged_claims_are_in_neither():
         assert [claim.id for claim in answer.unjudged] == ["x"]
         assert "1 without" in answer.describe()
         assert len(answer.train_claims) + len(answer.dev_claims) + len(answer.dropped) == 20
-
-
-def test_groups():
-    assert connected({"b": "xy", "a": "x", "c": "z", "d": "y", "e": ""}) == [["a", "b", "d"], ["c"], ["e"]]
 
 
 @pytest.mark.parametrize("split", [split_by_document, split_by_claim])

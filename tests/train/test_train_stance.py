@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from killed import kill_training
 from runtimes import on_cpu
 from tiny_rerankers import make_encoder
 from tiny_stances import options_for, rows_of
@@ -204,29 +203,6 @@ def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
     same = {name: torch.equal(before[name], after[name]) for name in after if before[name].shape == after[name].shape}
     assert all(same[name] for name in same if ".encoder." in name or ".embeddings." in name)
     assert not any(same[name] for name in same if ".pooler." in name)
-
-
-TRAIN = """
-from tiny_stances import rows_of
-from ccheck.lab.train.options import StanceOptions
-from ccheck.lab.train.stance import train_stance
-from ccheck.lab.train.stance_data import stance_data
-chosen = StanceOptions.model_validate_json(options)
-train_stance(stance_data(rows_of(), chosen), chosen, output, runtime)
-"""
-
-
-def test_a_training_that_was_killed_goes_on(base, tmp_path):
-    chosen = options_for(base)
-    data = stance_data(rows_of(), chosen)
-    whole = train_stance(data, chosen, tmp_path / "whole")
-    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "stance", 8)
-    assert any((tmp_path / "killed.training" / "stance" / "checkpoints").glob("checkpoint-*"))
-    assert not (tmp_path / "killed").exists()
-    with pytest.raises(UsageError, match="--resume"):
-        train_stance(data, chosen, tmp_path / "killed")
-    (phase,) = train_stance(data, chosen, tmp_path / "killed", resume=True).phases
-    assert (phase.steps, len(phase.history)) == (whole.phases[0].steps, len(whole.phases[0].history))
 
 
 def test_what_cant_be_trained_says_why(base, tmp_path):

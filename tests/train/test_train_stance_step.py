@@ -9,7 +9,6 @@ import pytest
 import torch
 from runtimes import on_cpu
 from tiny_rerankers import make_encoder
-from tiny_training import share_apart
 from weights import saved_weights
 
 from ccheck.lab.measure.rows import StanceRow
@@ -102,11 +101,3 @@ def test_a_step_is_that_of_plain_torch(base, tmp_path):
         moved += int(sure.sum())
         assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=2e-5), name
     assert moved > 1000
-
-
-def test_two_batches_of_four_make_the_step_of_one_of_eight(base, tmp_path):
-    whole = stepped(base, tmp_path / "whole")
-    parts = stepped(base, tmp_path / "parts", batch=4, accumulate=2)
-    before = saved_weights(base / "model.safetensors")
-    assert any(not torch.allclose(before[name], whole[name], atol=1e-4) for name in whole)
-    assert share_apart(parts, whole) < 1e-3
