@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...core.errors import InvalidData, UsageError
 from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
@@ -61,11 +62,10 @@ def compare(
         for name in others
         for metric in names
     ]
-    corrected = holm([one.p for one in differences])
     return Comparison(
         baseline,
         measured,
-        tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)),
+        with_holm(differences),
         (*said, *_messages({name: coverage(None, run, qrels) for name, run in runs.items()})),
     )
 
@@ -84,16 +84,32 @@ def randomisation_test(
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
     if len(moved) < 2:
         return 1.0, True  # turned round it is as far from zero
+    p = permutation_p((moved,), lambda values, axis: values.sum(axis=axis), permutations, seed)
+    return p, 2 ** len(moved) <= permutations
+
+
+def permutation_p(
+    samples: Sequence[Any], statistic: Callable[..., Any], permutations: int = PERMUTATIONS, seed: int = SEED
+) -> float:
+    """The two-sided p-value of a statistic of paired samples, by scipy."""
+    import numpy as np
+
     found = scipy_stats().permutation_test(
-        (moved,),
-        lambda values, axis: values.sum(axis=axis),
+        samples,
+        statistic,
         permutation_type="samples",
         vectorized=True,
         n_resamples=permutations,
-        batch=max(1, 2_000_000 // len(moved)),
+        batch=max(1, 200_000 // len(samples[0])),
         rng=np.random.default_rng(seed),
     )
-    return min(1.0, float(found.pvalue)), 2 ** len(moved) <= permutations
+    return min(1.0, float(found.pvalue))
+
+
+def with_holm(differences: Sequence[Difference]) -> tuple[Difference, ...]:
+    """The same, with p-values corrected for all tests."""
+    corrected = holm([one.p for one in differences])
+    return tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True))
 
 
 def holm(p: Sequence[float]) -> list[float]:

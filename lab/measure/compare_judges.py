@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import InvalidData, UsageError
-from .compare import PERMUTATIONS, holm
-from .metrics import RESAMPLES, SEED
+from .compare import PERMUTATIONS, permutation_p, with_holm
+from .metrics import RESAMPLES
 from .pairs import PairsMeasured
 from .types import Comparison, Difference
 from .verdicts import label_figures, resampled
@@ -38,73 +37,48 @@ def compare_judges(measured: Mapping[str, PairsMeasured]) -> Comparison:
         own = measured[name].by_claim
         if own.shape != first.shape or (own.sum(axis=2) != first.sum(axis=2)).any():
             raise InvalidData(f"{name} and {baseline} were not measured on the same pairs")
-        differences += _differences(name, first, own)
-    corrected = holm([one.p for one in differences])
-    return Comparison(
-        baseline, {}, tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True))
+        differences += [_difference(name, metric, first, own) for metric in METRICS]
+    return Comparison(baseline, {}, with_holm(differences))
+
+
+def _difference(name: str, metric: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Difference:
+    import numpy as np
+
+    claims, shape = len(before), before.shape[1:]
+
+    def values(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return label_figures(sums.reshape(-1, *shape))[metric]
+
+    flat = np.concatenate([before, after]).reshape(2 * claims, -1)
+    moved = np.flatnonzero((before != after).any(axis=(1, 2)))
+    same = np.delete(flat[:claims], moved, axis=0).sum(axis=0)
+
+    def apart(first: NDArray[np.float64], second: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        """How far the second judge is above the first, where claims (the last axis) have the answers of such rows."""
+        old, new = (same + flat[rows.astype(int)].sum(axis=-2) for rows in (first, second))
+        return (values(new) - values(old)).reshape(first.shape[:-1])
+
+    p = permutation_p((moved, moved + claims), apart) if len(moved) > 1 else 1.0
+    interval = None
+    if claims > 1:
+        drawn = resampled(flat.reshape(2, claims, -1).swapaxes(0, 1).reshape(claims, -1), RESAMPLES)
+        old, new = np.split(drawn, 2, axis=1)
+        low, high = np.percentile(values(new) - values(old), (2.5, 97.5))
+        interval = float(low), float(high)
+    value, baseline = (float(values(counts.sum(axis=0))[0]) for counts in (after, before))
+    right = np.trace(after - before, axis1=1, axis2=2)
+    return Difference(
+        run=name,
+        metric=metric,
+        baseline=baseline,
+        value=value,
+        difference=value - baseline,
+        interval=interval,
+        p=p,
+        p_holm=p,
+        exact=2 ** len(moved) <= PERMUTATIONS,
+        wins=int((right > 0).sum()),
+        losses=int((right < 0).sum()),
+        ties=int((right == 0).sum()),
+        claims=claims,
     )
-
-
-def _differences(name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[Difference]:
-    import numpy as np
-
-    claims = len(before)
-    rows = np.hstack([before.reshape(claims, -1), after.reshape(claims, -1)])
-    drawn = _apart(resampled(rows, RESAMPLES)) if claims > 1 else {}
-    exchanged, exact = _exchanged(before, after)
-    chance = _apart(exchanged)
-    values = _figures(rows.sum(axis=0)[None])
-    right = np.trace(after, axis1=1, axis2=2) - np.trace(before, axis1=1, axis2=2)
-    made = []
-    for metric, (old, new) in values.items():
-        found = float(new[0] - old[0])
-        far = int((np.abs(chance[metric]) >= abs(found) - 1e-9).sum())
-        # A drawn sample has the pairs as they are too; all exchanges have them already.
-        p = far / len(exchanged) if exact else (far + 1) / (len(exchanged) + 1)
-        ends = np.percentile(drawn[metric], (2.5, 97.5)) if drawn else None
-        made.append(
-            Difference(
-                run=name,
-                metric=metric,
-                baseline=float(old[0]),
-                value=float(new[0]),
-                difference=found,
-                interval=None if ends is None else (float(ends[0]), float(ends[1])),
-                p=p,
-                p_holm=p,
-                exact=exact,
-                wins=int((right > 0).sum()),
-                losses=int((right < 0).sum()),
-                ties=int((right == 0).sum()),
-                claims=claims,
-            )
-        )
-    return made
-
-
-def _exchanged(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
-    """The sums over claims, [exchanges, 2 * 12], where the judges' answers about some claims change places: all ways to
-    do so if they do not exceed PERMUTATIONS, and whether they are all."""
-    import numpy as np
-
-    moved = (before != after).any(axis=(1, 2))
-    apart = (after - before)[moved].reshape(int(moved.sum()), before[0].size)
-    exact = 2 ** len(apart) <= PERMUTATIONS
-    if exact:
-        places = np.arange(2 ** len(apart))[:, None] >> np.arange(len(apart)) & 1
-    else:
-        places = np.random.default_rng(SEED).integers(0, 2, size=(PERMUTATIONS, len(apart)))
-    shift = places @ apart
-    return np.hstack([before.sum(axis=0).reshape(-1) + shift, after.sum(axis=0).reshape(-1) - shift]), exact
-
-
-def _apart(sums: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """How far the second judge is above the first, by metric, [samples]."""
-    return {metric: new - old for metric, (old, new) in _figures(sums).items()}
-
-
-def _figures(sums: NDArray[np.float64]) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Each metric of both judges, from sums of [samples, 2 * 12]."""
-    both = sums.reshape(len(sums), 2, 3, 4)
-    old, new = label_figures(both[:, 0]), label_figures(both[:, 1])
-    return {metric: (old[metric], new[metric]) for metric in METRICS}
