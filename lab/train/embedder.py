@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -145,12 +144,6 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
 
     found = find_model(options.base)
     fingerprint(found.path)  # NotFound without safetensors
-    changed = {}
-    file = found.path / "config.json"
-    if options.attention_dropout is not None and file.is_file():
-        known = json.loads(file.read_text(encoding="utf-8"))
-        names = ("attention_probs_dropout_prob", "attention_dropout")
-        changed = {name: options.attention_dropout for name in names if name in known}
     half = options.lora is not None and device == "cuda"
     torch.manual_seed(options.seed)
     with loading_quietly():
@@ -161,7 +154,6 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
-                config_kwargs=changed,
             )
         except Exception as error:
             # A folder can be broken in any way.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core.errors import UsageError
-from .options import Lora, TrainingOptions
+from .options import Lora
 
 ATTENTION = frozenset(
     "q_proj k_proj v_proj qkv_proj query key value query_proj key_proj value_proj Wqkv q_lin k_lin v_lin".split()
@@ -63,12 +63,3 @@ def _in_layers(model: Any, targets: Iterable[str], first: int) -> set[str]:
 def merged(adapted: Any) -> Any:
     """The plain model with what was learned added to its weights."""
     return adapted.merge_and_unload()
-
-
-def set_attention_dropout(config: Any, options: TrainingOptions) -> None:
-    """In the configuration of a model that is about to be loaded, under whichever name it has there."""
-    if options.attention_dropout is None:
-        return
-    for name in ("attention_probs_dropout_prob", "attention_dropout"):
-        if hasattr(config, name):
-            setattr(config, name, options.attention_dropout)

@@ -57,9 +57,6 @@ class TrainingOptions(BaseModel):
     max_tokens: int | None = Field(
         default=None, ge=8, le=131_072, description="default: the model's limit, at most 512"
     )
-    attention_dropout: float | None = Field(
-        default=0.0, ge=0, lt=1, description="0 allows a faster attention kernel; none: the model's own value"
-    )
     gradient_checkpointing: bool = Field(default=False, description="saves memory, takes a third more time")
     metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
     patience: int | None = Field(default=None, ge=1, description="stop after this many measurements without a gain")
@@ -153,10 +150,6 @@ class RerankerOptions(RetrievalOptions):
     eval_depth: int = Field(default=50, ge=2, le=1000, description="documents to rerank when measuring")
     eval_claims: int = Field(default=100, ge=1, description="claims that choose the best epoch; the figures use all")
     batch_tokens: int = Field(default=16_384, ge=256, description="token ids in one forward pass")
-    prompt: str | None = Field(
-        default=None, description="for decoders that ccheck does not know: the prompt after the texts"
-    )
-    yes_token: str | None = Field(default=None, description="for the same: the token whose logit is the score")
 
 
 class StanceOptions(TrainingOptions):

@@ -20,7 +20,7 @@ from ...rerank.decoder import by_length, padded
 from ...rerank.load import DEFAULT_MAX_TOKENS, PROMPTS, encoder_pairs, known_prompt, takes_token_types
 from ...rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs
 from ...rerank.types import Encoded
-from .lora import add_lora, merged, set_attention_dropout
+from .lora import add_lora, merged
 from .options import RerankerOptions
 
 if TYPE_CHECKING:
@@ -132,7 +132,6 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
             f"{found.name} is a layerwise model, which can't be trained. Choose another base, such as "
             "bge-reranker-v2-gemma"
         )
-    set_attention_dropout(config, options)
     origin = json.loads((found.path / "config.json").read_text(encoding="utf-8")).get("_name_or_path") or found.name
     torch.manual_seed(options.seed)
     if not decoder:
@@ -192,24 +191,17 @@ def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankM
         raise UsageError(
             f"{made.name} scores by the difference of two tokens, which ccheck can't train. Choose another"
         )
-    text, yes = options.prompt, options.yes_token
-    if known is None and (text is None or yes is None):
+    if known is None:
         raise UsageError(
-            f"ccheck does not know how to prompt the causal model {made.name}. Set prompt and yes_token, and use the "
-            f"same in the recipe. Models that need neither: {', '.join(PROMPTS)}"
+            f"ccheck does not know how to prompt the causal model {made.name}. Choose an encoder, or one of "
+            + ", ".join(PROMPTS)
         )
-    prompt = known or Prompt(text or "", yes or "")
-    prompt = replace(prompt, text=text if text is not None else prompt.text, yes=yes if yes is not None else prompt.yes)
-    pairs = prompt_pairs(made.tokenizer, prompt)
+    pairs = prompt_pairs(made.tokenizer, known)
     pairs = replace(
         pairs, length=_length(made.name, options, made.model.config.max_position_embeddings - pairs.longest)
     )
-    ids = own_ids(made.tokenizer, prompt.yes)
-    if len(ids) != 1:
-        raise UsageError(
-            f"yes_token {prompt.yes!r} is {len(ids)} tokens for {made.name}. Choose a word that is a single token"
-        )
-    return replace(made, pairs=pairs, yes=ids[0])
+    (yes,) = own_ids(made.tokenizer, known.yes)
+    return replace(made, pairs=pairs, yes=yes)
 
 
 def _length(name: str, options: RerankerOptions, most: int) -> int:

@@ -119,10 +119,6 @@ class Reranker:
         measured = [claim for claims in data.groups.values() for claim in claims]
         self._found = candidates(measured, max(options.eval_depth, 100))
         self.notes = _notes(options, len(data.documents), new_head=self._made.new_head) if measured else []
-        if options.prompt is not None or options.yes_token is not None:
-            self.notes.append(
-                "a recipe that uses this model needs the same prompt and yes_token, see the settings in its README.md"
-            )
         self._trained = not self._made.new_head
 
     def rank(self, claims: Sequence[Claim], *, final: bool) -> dict[str, dict[str, float]]:

@@ -140,8 +140,6 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
         pass  # not a stance model: it gets a new head
     else:
         head = {}
-    if options.attention_dropout is not None:
-        head["attention_probs_dropout_prob"] = options.attention_dropout
     temporary = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     with loading_quietly():
@@ -150,9 +148,6 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
 
         torch.manual_seed(options.seed)
         try:
-            config = transformers.AutoConfig.from_pretrained(found.path, trust_remote_code=False, local_files_only=True)
-            if not hasattr(config, "attention_probs_dropout_prob"):
-                head.pop("attention_probs_dropout_prob", None)
             model = transformers.AutoModelForSequenceClassification.from_pretrained(
                 found.path,
                 trust_remote_code=False,

@@ -230,7 +230,7 @@ def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
 
 def test_a_decoder_needs_a_prompt(tmp_path):
     start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1, name=None)
-    with pytest.raises(UsageError, match="Set prompt and yes_token"):
+    with pytest.raises(UsageError, match="does not know how to prompt"):
         train(tmp_path / "out", options(base=str(start)))
 
 
