@@ -26,7 +26,7 @@ from .progress import ingest_progress, runtime
 
 if TYPE_CHECKING:
     from ..core.settings import Settings
-    from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Report
+    from ..ingest import Encoders, IngestOptions, Preview, Report
     from ..ingest.sources import Reading
     from ..search import Store
 
@@ -176,17 +176,14 @@ def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOpti
     notice(*encoders.notices)
     notice(f"would be made with {layout_of(encoders).describe()}")
     if planned is not None and encoders.additional is not None:
-        notice(_planned(planned, encoders.additional.questions_each, settings))
+        notice(
+            f"would ask the language model {counted(planned.calls, 'question')} "
+            f"({encoders.additional.questions_each} for each of {counted(planned.documents, 'new document')}) of about "
+            f"{planned.prompt_tokens:,} + {planned.completion_tokens:,} tokens"
+            f"{cost_said(settings, planned.prompt_tokens, planned.completion_tokens)}; "
+            f"{counted(planned.cached, 'answer')} already in the cache"
+        )
     notice(f"nothing was stored. Without --dry-run, the documents go into {store.name}")
-
-
-def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
-    cost = cost_said(settings, planned.prompt_tokens, planned.completion_tokens)
-    return (
-        f"would ask the language model {counted(planned.calls, 'question')} ({each} for each of "
-        f"{counted(planned.documents, 'new document')}) of about {planned.prompt_tokens:,} + "
-        f"{planned.completion_tokens:,} tokens{cost}; {counted(planned.cached, 'answer')} already in the cache"
-    )
 
 
 def _report(report: Report, store: str, deduped: bool, settings: Settings) -> Iterator[str]:

@@ -28,7 +28,7 @@ from ..core.files import writing
 from ..core.page import environment, inert
 from ..core.settings import SECRETS, shown
 from ..core.stages import Fusion
-from ..core.text import shortened
+from ..core.text import seconds, shortened
 from . import opt, show
 from .common import counted, notice
 
@@ -69,13 +69,6 @@ PRIVATE = {
 
 About = Mapping[str, str | Sequence[str]]
 Span = tuple[int, int]
-
-
-def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
-    """Write the page of some results; `about` is `writing_report`'s. Raises UsageError."""
-    with writing_report(path, about) as add:
-        for result in results:
-            add(result)
 
 
 @opt.command
@@ -204,7 +197,7 @@ class _Summary:
             "warnings": [(text, self.warned.setdefault(text, number)) for text in result.warnings],
             "documents": [_document(evidence) for evidence in result.evidence],
             "way": _way(result.evidence),
-            "timings": [(name, _duration(value)) for name, value in result.timings_ms.items()],
+            "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
         }
 
 
@@ -286,10 +279,6 @@ def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
             for one in evidence
         ],
     }
-
-
-def _duration(milliseconds: float) -> str:
-    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
 
 
 # -- evidence with the text around it
