@@ -169,12 +169,6 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_text(text: str) -> None:
-    """Text on standard output, at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 def print_hanging(console: Console, first: str | Text, text: str | Text, indent: int) -> None:
     """`first`, then the text, whose further lines are indented; no blanks at the ends of lines."""
     from rich.text import Text

@@ -29,15 +29,11 @@ _bars: list[Console] = []
 """The consoles of the bars that are shown now. What is printed on another console would be glued to a bar."""
 
 
-def _silent(message: str) -> None:
-    """Nobody looks."""
-
-
 def notifier(quiet: bool) -> Callable[[str], None]:
     """Says on a terminal what takes long, the same thing once; where a bar is shown, above it."""
     console = stderr()
     if quiet or not console.is_terminal:
-        return _silent
+        return lambda message: None
     said: set[str] = set()
 
     def say(message: str) -> None:

@@ -23,7 +23,6 @@ from .common import (
     counted,
     notice,
     print_json,
-    print_text,
     replacements,
     resolved_from,
     stdout,
@@ -223,7 +222,7 @@ def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Calla
         from .citing import Citing
 
         citing = Citing(asked.format_)
-        return lambda one: print_text(citing.text(one.result))
+        return lambda one: click.echo(citing.text(one.result), nl=False)
     if asked.as_json or asked.claims is not None:
         return lambda one: print_json(one.answer)
     rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
