@@ -32,6 +32,7 @@ def fetch(
     Writes a JSON Lines file that ccheck ingest reads. If it is interrupted, run it again and it continues. Keys in
     OPENALEX_API_KEY and NCBI_API_KEY are used.
     """
+    from ..ingest.fetch import Client
     from ..ingest.fetch import fetch as run
 
     topic = topic.strip()
@@ -40,15 +41,9 @@ def fetch(
     slug = re.sub(r"[^\w]+", "-", topic.lower()).strip("-")[:60] or "papers"
     file = Path(output or f"{slug}.{service}.jsonl")
     try:
-        with progress_bar("fetching", quiet, unit="papers") as update:
+        with Client(service, server, email) as client, progress_bar("fetching", quiet, unit="papers") as update:
             state = run(
-                service,
-                topic,
-                file,
-                limit=limit,
-                server=server,
-                email=email,
-                on_progress=lambda state: update(state.records, min(limit, state.total or limit)),
+                client, topic, file, limit, lambda state: update(state.records, min(limit, state.total or limit))
             )
     except KeyboardInterrupt:
         notice(f"what was fetched is in {file}. Run the same command again to continue")

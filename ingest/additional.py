@@ -38,7 +38,7 @@ LONGEST = 20_000
 """Characters of a document that the model reads, about 5,000 tokens: an abstract and far more."""
 LONGEST_SUMMARY, LONGEST_POST = 4_000, 1_000
 """Characters; what is longer is not what was asked for."""
-_TOKENS = {"additional-summary": 150, "additional-posts": 60}
+TOKENS_SUMMARY, TOKENS_POST = 150, 60
 """Tokens of an answer, and of each post, for estimates."""
 
 Written: TypeAlias = "tuple[str, ...] | CcheckError"
@@ -49,11 +49,17 @@ class Summary(Reply):
 
     summary: str
 
+    def texts(self) -> dict[str, str]:
+        return {"the summary": self.summary}
+
 
 class Posts(Reply):
     """What the model answers when it is asked for posts."""
 
     posts: list[str]
+
+    def texts(self) -> dict[str, str]:
+        return {f"post {number}": post for number, post in enumerate(self.posts, 1)}
 
 
 class AdditionalWriter:
@@ -66,8 +72,10 @@ class AdditionalWriter:
                 "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"
             )
         self._llm, self._stage = llm, stage
-        names = [name for name, wanted in zip(PROMPTS, (stage.summary, stage.posts > 0), strict=True) if wanted]
-        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in names}
+        wanted = {"additional-summary": stage.summary, "additional-posts": stage.posts > 0}
+        self._prompts = {
+            name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in PROMPTS if wanted[name]
+        }
         self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, _identity(self._prompts))
         self.usage = Usage()
 
@@ -104,59 +112,42 @@ class AdditionalWriter:
 
     def plan(self, documents: Sequence[Document]) -> PlannedQuestions:
         """Counts the questions that writing about documents would ask, without asking them."""
-        calls = cached = prompt_tokens = completion_tokens = 0
-        for document in documents:
-            for name, question in zip(self._prompts, self._questions(document), strict=True):
-                if self._llm.is_cached(question):
-                    cached += 1
-                    continue
-                calls += 1
-                prompt_tokens += estimate_tokens(question.messages)
-                completion_tokens += _TOKENS[name] * (self._stage.posts if name == "additional-posts" else 1)
-        return PlannedQuestions(len(documents), calls, cached, prompt_tokens, completion_tokens)
+        questions = [question for document in documents for question in self._questions(document)]
+        new = [question for question in questions if not self._llm.is_cached(question)]
+        read = sum(estimate_tokens(question.messages) for question in new)
+        said = sum(TOKENS_SUMMARY if one.reply is Summary else TOKENS_POST * self._stage.posts for one in new)
+        return PlannedQuestions(len(documents), len(new), len(questions) - len(new), read, said)
 
     def _questions(self, document: Document) -> Iterator[Question[Any]]:
-        paper = quoted({"title": document.title, "text": document.text[:LONGEST]})
-        for name, prompt in self._prompts.items():
-            if name == "additional-summary":
-                yield Question(prompt.messages(document=paper), Summary, _check_summary)
-            else:
-                count = self._stage.posts
-                messages = prompt.messages(document=paper, count=str(count))
-                yield Question(messages, Posts, lambda reply: _check_posts(reply, self._stage.posts), 80 * count)
+        paper, count = quoted({"title": document.title, "text": document.text[:LONGEST]}), self._stage.posts
+        if (prompt := self._prompts.get("additional-summary")) is not None:
+            yield Question(prompt.messages(document=paper), Summary, lambda reply: _check(reply, 1, LONGEST_SUMMARY))
+        if (prompt := self._prompts.get("additional-posts")) is not None:
+            messages = prompt.messages(document=paper, count=str(count))
+            yield Question(messages, Posts, lambda reply: _check(reply, count, LONGEST_POST), 80 * count)
 
     def _texts(self, answers: Sequence[Answer[Any] | Failure]) -> Written:
         texts: list[str] = []
-        error: CcheckError | None = None
+        errors: list[CcheckError] = []
         for answer in answers:
             self.usage += answer.usage
             if isinstance(answer, Failure):
-                # One that concerns all documents comes before one that concerns this one.
-                if error is None or isinstance(error, InvalidReply):
-                    error = answer.error
-            elif isinstance(answer.value, Summary):
-                texts.append(clean(answer.value.summary))
+                errors.append(answer.error)
             else:
-                texts += [clean(post) for post in answer.value.posts]
-        return error or tuple(texts)
+                texts += map(clean, answer.value.texts().values())
+        # One that concerns all documents comes before one that concerns this one.
+        return min(errors, key=lambda error: isinstance(error, InvalidReply), default=tuple(texts))
 
 
-def _check_summary(reply: Summary) -> None:
-    _check_text("the summary", reply.summary, LONGEST_SUMMARY)
-
-
-def _check_posts(reply: Posts, count: int) -> None:
-    if len(reply.posts) != count:
-        raise ValueError(f"expected {count} posts, got {len(reply.posts)}")
-    for number, post in enumerate(reply.posts, 1):
-        _check_text(f"post {number}", post, LONGEST_POST)
-
-
-def _check_text(what: str, text: str, most: int) -> None:
-    if not clean(text):
-        raise ValueError(f"{what} is empty")
-    if len(text) > most:
-        raise ValueError(f"{what} has {len(text):,} characters, more than the limit of {most:,}")
+def _check(reply: Summary | Posts, count: int, most: int) -> None:
+    texts = reply.texts()
+    if len(texts) != count:
+        raise ValueError(f"expected {count} posts, got {len(texts)}")
+    for what, text in texts.items():
+        if not clean(text):
+            raise ValueError(f"{what} is empty")
+        if len(text) > most:
+            raise ValueError(f"{what} has {len(text):,} characters, more than the limit of {most:,}")
 
 
 def _identity(prompts: dict[str, Prompt]) -> str:

@@ -20,7 +20,7 @@ from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, require, why_unread
 from .lines import CHUNK, decompressed, read_lines
 from .office import DOCUMENTS, read_parquet
-from .records import LINE_BYTES, Record, Reject
+from .records import Record, Reject
 from .sources import REJECTS_SUFFIX, Source, source_of
 
 FUNCTION = "ccheck.ingest.apart:records"
@@ -47,13 +47,13 @@ def read_apart(
     if source.format in _NEEDS:
         what, extra, library = _NEEDS[source.format]
         require(f"reading {what}", extra, library)
-    with unpacked(source, chunks, on_bytes) as path:
+    with unpacked(source, chunks) as path:
         count = on_bytes if path == source.path else lambda size: None
         yield from _asked(source, path, count, child)
 
 
 @contextmanager
-def unpacked(source: Source, chunks: Iterable[bytes], on_bytes: Callable[[int], None]) -> Iterator[Path]:
+def unpacked(source: Source, chunks: Iterable[bytes]) -> Iterator[Path]:
     """A file with the bytes of the source, decompressed: parsers jump in it, which a stream can't do.
 
     Raises InvalidData if they are too many.
@@ -139,7 +139,7 @@ def _parsed(source: Source, count: Callable[[int], None]) -> Iterator[Record | R
     elif source.format == "xml":
         yield from read_xml(source, count)
     else:
-        yield from read_references(source, read_lines(source, count, LINE_BYTES))
+        yield from read_references(source, read_lines(source, count))
 
 
 def members(source: Source, file: Path, wants: Callable[[str], bool]) -> Iterator[Source | Reject]:

@@ -46,27 +46,25 @@ class State:
 
 
 def fetch(
-    service: Service,
+    client: Client,
     topic: str,
     file: Path,
-    *,
     limit: int = 1_000,
-    server: str | None = None,
-    email: str | None = None,
     on_progress: Callable[[State], None] = lambda state: None,
-    wait: Callable[[float], None] = time.sleep,
 ) -> State:
     """Write up to `limit` papers on a topic to a file, or continue one that was interrupted.
 
-    `server` is asked instead of the service. Raises UsageError for a file that is there and not of this fetch,
-    ServerError where the service fails, InvalidData for an answer of another shape; what was fetched until then stays.
+    Raises UsageError for a file that is there and not of this fetch, ServerError where the service fails, InvalidData
+    for an answer of another shape; what was fetched until then stays.
     """
-    state = _begun(service, topic, file)
-    with _Client(service, server, email, wait) as client, ExitStack() as stack:
+    state = _begun(client.service, topic, file)
+    with ExitStack() as stack:
         stream: IO[bytes] | None = None
         while not state.done and state.records < limit:
             try:
-                papers, cursor, total = _SERVICES[service].page(client, topic, state, min(PAGE, limit - state.records))
+                papers, cursor, total = _SERVICES[client.service].page(
+                    client, topic, state, min(PAGE, limit - state.records)
+                )
             except ServerError as error:
                 kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
                 raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
@@ -116,17 +114,24 @@ def _begun(service: Service, topic: str, file: Path) -> State:
     return state
 
 
-class _Client(Closing):
+class Client(Closing):
     """Asks a service, not too often, and again if it is busy."""
 
-    def __init__(self, service: Service, server: str | None, email: str | None, wait: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        server: str | None = None,
+        email: str | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`server` is asked instead of the service. Raises UsageError if it is no web address."""
         import httpx
 
         known = _SERVICES[service]
         base = (server or known.base).rstrip("/")
         if not base.startswith(("http://", "https://")):
             raise UsageError(f"{base}: the server must begin with http:// or https://")
-        self.base, self._pause, self._wait = base, known.pause, wait
+        self.service, self.base, self._pause, self._wait = service, base, known.pause, wait
         self._last = 0.0
         key = os.environ.get(known.key, "") if server is None else ""
         self._own = {"api_key": key} if key else {}
@@ -185,14 +190,14 @@ class _Client(Closing):
 _Page: TypeAlias = "tuple[list[dict[str, Any]], str | None, int | None]"
 
 
-def _openalex(client: _Client, topic: str, state: State, count: int) -> _Page:
+def _openalex(client: Client, topic: str, state: State, count: int) -> _Page:
     answer = client.json("/works", {"search": topic, "per-page": count, "cursor": state.cursor})
     meta = answer.get("meta")
     meta = meta if isinstance(meta, dict) else {}
     return _records(client, answer.get("results")), meta.get("next_cursor"), meta.get("count")
 
 
-def _europe_pmc(client: _Client, topic: str, state: State, count: int) -> _Page:
+def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
     parameters: dict[str, str | int] = {"query": topic, "format": "json", "resultType": "core"}
     parameters |= {"pageSize": count, "cursorMark": state.cursor}
     answer = client.json("/webservices/rest/search", parameters)
@@ -202,7 +207,7 @@ def _europe_pmc(client: _Client, topic: str, state: State, count: int) -> _Page:
     return found, cursor if cursor != state.cursor else None, answer.get("hitCount")
 
 
-def _pubmed(client: _Client, topic: str, state: State, count: int) -> _Page:
+def _pubmed(client: Client, topic: str, state: State, count: int) -> _Page:
     from .records import Record
     from .sources import Source
     from .xml_files import read_pubmed
@@ -224,7 +229,7 @@ def _pubmed(client: _Client, topic: str, state: State, count: int) -> _Page:
     return papers, str(after) if after < min(total, PUBMED_MOST) else None, total
 
 
-def _records(client: _Client, found: Any) -> list[dict[str, Any]]:
+def _records(client: Client, found: Any) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         raise InvalidData(f"{client.base} gave no list of papers")
     return [one for one in found if isinstance(one, dict)]
@@ -241,7 +246,7 @@ class _Service:
     base: str
     key: str
     pause: float
-    page: Callable[[_Client, str, State, int], _Page]
+    page: Callable[[Client, str, State, int], _Page]
 
 
 _SERVICES: Mapping[Service, _Service] = {

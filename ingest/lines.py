@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .kinds import Compression
+from .records import LINE_BYTES
 from .sniff import as_utf8
 from .sources import Source
 
@@ -27,7 +28,10 @@ class Line:
 
 
 def read_lines(
-    source: Source, on_bytes: Callable[[int], None], limit: int, chunks: Iterable[bytes] | None = None
+    source: Source,
+    on_bytes: Callable[[int], None] = lambda size: None,
+    limit: int = LINE_BYTES,
+    chunks: Iterable[bytes] | None = None,
 ) -> Iterator[Line]:
     """The lines of a source, blank ones too; `chunks` are its bytes as they lie in it, if some were read already.
 

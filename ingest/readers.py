@@ -137,7 +137,7 @@ def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]
     if source.format is None:
         source, chunks = _told_by_start(source, chunks)
     if source.format == "zip":
-        with unpacked(source, chunks, count) as file:
+        with unpacked(source, chunks) as file:
             for one in members(source, file, reading.wants):
                 if isinstance(one, Reject):
                     yield one

@@ -17,7 +17,7 @@ from ..core.files import no_file
 from .kinds import HINTS
 from .lines import read_lines
 from .readers import read_sources
-from .records import LINE_BYTES, NOT_UTF8, Record, Reject
+from .records import NOT_UTF8, Record, Reject
 from .sniff import HEAD_BYTES, sniff_compression, unpacked_head
 from .sources import STDIN, Source, find_sources
 
@@ -41,7 +41,7 @@ def records_of(
     name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst") if by_name else ""
     if source.format != "txt":
         return read_sources([source])
-    lines = read_lines(source, _ignore, LINE_BYTES)
+    lines = read_lines(source)
     first = next((line for line in lines if line.problem or line.data.strip()), None)
     if first is None:
         return iter(())
@@ -140,7 +140,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, str]]) -> Iterator[Record | Reject]:
     """Lines of texts, and TREC's files, in which quotes mean nothing."""
-    for line in read_lines(source, _ignore, LINE_BYTES):
+    for line in read_lines(source):
         try:
             text = line.data.decode("utf-8")
         except UnicodeDecodeError:
@@ -152,7 +152,3 @@ def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, s
             cells = cut(text)
             data: dict[str, Any] = cells if isinstance(cells, dict) else {str(n): one for n, one in enumerate(cells)}
             yield Record(source.name, line.number, data, untyped=True)
-
-
-def _ignore(count: int) -> None:
-    """Nobody waits for these bytes."""

@@ -15,7 +15,7 @@ from memory_store import MemoryStore
 import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import ServerError, UsageError
 from ccheck.ingest import ingest
-from ccheck.ingest.fetch import Service, fetch
+from ccheck.ingest.fetch import Client, Service, fetch
 
 FORMATS = Path(__file__).parent / "formats"
 TOTAL = 450
@@ -86,7 +86,7 @@ def no_wait(seconds: float) -> None:
 def test_all_pages_are_fetched_and_ingested(tmp_path: Path, service: Service, limit: int, expected: int) -> None:
     file = tmp_path / "seas.jsonl"
     with http_stub(SERVERS[service]) as server:
-        state = fetch(service, "sea level", file, limit=limit, server=server.url, wait=no_wait)
+        state = fetch(Client(service, server.url, wait=no_wait), "sea level", file, limit)
     assert (state.records, state.total) == (expected, TOTAL)
     store = MemoryStore()
     report = ingest([str(file)], store)
@@ -107,11 +107,11 @@ def test_an_interrupted_fetch_continues(tmp_path: Path, service: Service, monkey
 
     monkeypatch.setattr(fetching, "PAGE", 100)
     with http_stub(failing) as server, pytest.raises(ServerError, match="run the same command again to continue"):
-        fetch(service, "sea level", file, server=server.url, wait=no_wait)
+        fetch(Client(service, server.url, wait=no_wait), "sea level", file)
     with file.open("a") as stream:
         stream.write('{"id": "half')
     with http_stub(SERVERS[service]) as server:
-        state = fetch(service, "sea level", file, server=server.url, wait=no_wait)
+        state = fetch(Client(service, server.url, wait=no_wait), "sea level", file)
     ids = [json.loads(line).get("id") or json.loads(line).get("_id") for line in file.read_text().splitlines()]
     assert state.records == len(ids) == len(set(ids)) == TOTAL
     assert not file.with_name("seas.jsonl.state.json").exists()
@@ -121,7 +121,7 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text("{}\n")
     with pytest.raises(UsageError, match="exists already"):
-        fetch("openalex", "sea level", file, server="http://127.0.0.1:1", wait=no_wait)
+        fetch(Client("openalex", "http://127.0.0.1:1", wait=no_wait), "sea level", file)
     assert file.read_text() == "{}\n"
 
 
@@ -131,7 +131,7 @@ def test_a_busy_server_is_asked_again_and_no_key_leaves(tmp_path: Path, monkeypa
     busy = [Reply({}, 429, {"retry-after": "7"})]
 
     with http_stub(lambda asked: busy.pop() if busy else openalex(asked)) as server:
-        fetch("openalex", "sea level", tmp_path / "f.jsonl", limit=5, server=server.url, wait=waited.append)
+        fetch(Client("openalex", server.url, wait=waited.append), "sea level", tmp_path / "f.jsonl", 5)
         assert any(7 <= one < 8 for one in waited) and all("s3cret" not in one.query for one in server.asked)
 
 

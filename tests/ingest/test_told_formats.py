@@ -14,7 +14,7 @@ from ccheck.core.errors import ServerError
 from ccheck.core.types import Document
 from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
 from ccheck.ingest.documents import make_document
-from ccheck.ingest.fetch import fetch
+from ccheck.ingest.fetch import Client, fetch
 from ccheck.ingest.office import without_running
 
 ENDNOTE = """<?xml version="1.0" encoding="UTF-8"?><xml><records><record><database name="My.enl">My</database>
@@ -161,6 +161,6 @@ def test_a_duplicate_whose_id_is_its_doi_is_left_out_and_not_called_unusable(tmp
 def test_a_service_that_can_not_be_reached_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "seas.jsonl"
     with http_stub(lambda asked: Reply({}, 503)) as server, pytest.raises(ServerError) as raised:
-        fetch("openalex", "sea level", file, server=server.url, wait=lambda seconds: None)
+        fetch(Client("openalex", server.url, wait=lambda seconds: None), "sea level", file)
     assert not list(tmp_path.iterdir())
     assert "safe" not in str(raised.value) and "Nothing was fetched" in str(raised.value)
