@@ -101,14 +101,6 @@ def test_weights_are_read_again_when_their_file_changed(model, monkeypatch):
     assert file_hash(file) != before
 
 
-def test_weights_are_not_read_again_while_their_file_is_the_same(model, monkeypatch):
-    monkeypatch.setattr(fingerprints, "_SETTLED_NS", -1)
-    file, reads = model / "model.safetensors", []
-    digest = fingerprints.hashlib.file_digest
-    monkeypatch.setattr(fingerprints.hashlib, "file_digest", lambda *given: reads.append(1) or digest(*given))
-    assert file_hash(file) == file_hash(file) and len(reads) == 1
-
-
 def test_a_fingerprint_is_remembered_until_a_file_changes(model, monkeypatch):
     monkeypatch.setattr(fingerprints, "_SETTLED_NS", -1)
     made, content = fingerprint(model), fingerprints._content

@@ -11,15 +11,10 @@ import httpx
 import pytest
 from http_stub import Reply, http_stub
 
-from ccheck.core.errors import ServerError
 from ccheck.core.http import (
-    MOST_ERROR_BYTES,
-    Counted,
-    TooLarge,
     is_lasting,
     missing_certificates,
     redirected,
-    refuse_compressed,
     why_unreachable,
 )
 
@@ -117,21 +112,3 @@ def test_a_redirect_says_where_to():
     text = redirected("http://a", 307, {"location": "http://b/\x1b[2J"})
     assert "http://a redirects to http://b/[2J (307)" in text
     assert "no address" in redirected("http://a", 304, {})
-
-
-def test_bytes_are_counted():
-    counted = Counted("http://a", 200, 2 << 20)
-    counted.add(2 << 20)
-    with pytest.raises(TooLarge, match="http://a is larger than 2 MiB"):
-        counted.add(1)
-    error = Counted("http://a", 500, 2 << 20)
-    error.add(MOST_ERROR_BYTES)
-    with pytest.raises(ServerError):
-        error.add(1)
-
-
-@pytest.mark.parametrize("name", ["content-encoding", "Content-Encoding"])
-def test_what_is_compressed_unasked_is_refused(name):
-    refuse_compressed("http://a", {"x": "gzip", name: "identity"})
-    with pytest.raises(TooLarge, match="gzip"):
-        refuse_compressed("http://a", {name: "gzip"})

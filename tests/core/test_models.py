@@ -131,27 +131,6 @@ def test_code_comes_only_where_it_is_asked_for(hub: Hub, tmp_path: Path) -> None
     assert ask(hub, tmp_path, {}, {"with_code": True}) == [WEIGHTS, sorted([*WEIGHTS, "modeling.py"])]
 
 
-@pytest.mark.parametrize(
-    ("files", "wanted", "whole"),
-    [
-        ([], "weights", False),
-        (["tokenizer.json"], "weights", False),
-        (["tokenizer.json"], "tokenizer", True),
-        (["model.safetensors"], "weights", True),
-        (["model.safetensors"], "tokenizer", False),
-        (["model.safetensors"], "code", False),
-        (["model.safetensors", "modeling.py"], "code", True),
-        (["model.safetensors.index.json", "model-00001-of-00002.safetensors"], "weights", False),
-    ],
-)
-def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: str, whole: bool) -> None:
-    """Older clients of the hub give a folder of which only a part was downloaded as if it were whole."""
-    for name in files:
-        (tmp_path / name).write_bytes(FILES.get(name, b""))
-    patterns = {"weights": models._WEIGHTS, "code": [*models._WEIGHTS, *models._CODE], "tokenizer": models._TOKENIZER}
-    assert models._has_all(tmp_path, patterns[wanted]) == whole
-
-
 ASK_PACKAGED = """
 import sys
 from ccheck.core import models

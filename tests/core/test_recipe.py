@@ -28,12 +28,6 @@ def test_packaged_recipes_load_by_their_names(name: str) -> None:
     assert recipe.description
 
 
-def test_the_default_goes_on_without_vectors() -> None:
-    recipe = load_recipe("default")
-    assert recipe.retrievers["bm25"] == Bm25()
-    assert recipe.retrievers["dense"] == Dense(required=False)
-
-
 def test_a_recipe_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[retrievers.titles]\nkind = "bm25"\nfields = {title = 2.0, text = 1.0}\n[retrievers.dense]\n')
@@ -163,15 +157,8 @@ def test_models_are_replaced_wherever_they_stand() -> None:
     assert recipe.rerankers["gemma"].model == "small"
     assert recipe.replace == {"infly/inf-retriever-v1": "mine", "BAAI/bge-reranker-v2-gemma": "small"}
     assert list(models_used(recipe)) == ["mine", "inf-retriever-v1-checkthat4b", "small"]
-
-
-def test_the_models_of_an_ensemble_are_replaced_one_by_one() -> None:
-    recipe = load_recipe("climatecheck-ensemble", {"bge-reranker-large-climatecheck-2": "other"})
-    assert recipe.rerankers["ensemble"].models[:3] == [
-        "bge-reranker-large-climatecheck-1",
-        "other",
-        "bge-reranker-large-climatecheck-3",
-    ]
+    ensemble = load_recipe("climatecheck-ensemble", {"bge-reranker-large-climatecheck-2": "other"})
+    assert ensemble.rerankers["ensemble"].models[:2] == ["bge-reranker-large-climatecheck-1", "other"]
 
 
 def test_replacing_a_model_that_the_recipe_does_not_name() -> None:
@@ -213,11 +200,6 @@ def test_every_fine_tuned_model_of_a_packaged_recipe_is_used(name: str) -> None:
     assert set(recipe.fine_tuned) <= {model for one in (recipe, *ablations) for model in models_used(one)}
 
 
-@pytest.mark.parametrize("name", ["climatecheck-hybrid", "climatecheck-ensemble", "checkthat-4b"])
-def test_published_systems_say_where_they_come_from(name: str) -> None:
-    assert load_recipe(name).source is not None
-
-
 def test_the_papers_settings() -> None:
     """climatecheck-hybrid sections 4.1.1 to 4.1.3, climatecheck-ensemble 3, checkthat-4b 3 and appendix E."""
     hybrid = load_recipe("climatecheck-hybrid")
@@ -241,3 +223,67 @@ def test_what_the_papers_index_is_a_key_of_the_recipe() -> None:
     titles = {name: load_recipe(name).ingest.titles for name in recipe_names()}
     assert not titles["climatecheck-hybrid"] and not titles["climatecheck-ensemble"]
     assert not titles["climatecheck-2026"] and titles["checkthat-4b"] and titles["default"]
+
+
+# -- ablations
+
+
+MINE = """
+extends = "default"
+[ablations.no-dense]
+description = "BM25 alone"
+retrievers.dense = false
+[ablations.k-6]
+description = "k = 6"
+fusion.k = 6
+[ablations.unshown]
+description = "no examples"
+verdict.examples = false
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE)
+    return str(file)
+
+
+def test_an_ablation_is_laid_over_the_recipe(mine):
+    whole, one, both = (load_recipe(name) for name in (mine, f"{mine}:no-dense", f"{mine}:no-dense+k-6"))
+    assert set(whole.retrievers) == {"bm25", "dense"} and set(one.retrievers) == {"bm25"}
+    assert (whole.name, one.name, both.name) == ("mine", "mine:no-dense", "mine:no-dense+k-6")
+    assert (one.fusion.k, both.fusion.k, set(both.retrievers)) == (20, 6, {"bm25"})
+    assert load_recipe(f"{mine}:unshown").verdict.examples is None  # false also where there was nothing to take out
+
+
+def test_a_recipe_can_extend_an_ablation(mine, tmp_path):
+    (tmp_path / "other.toml").write_text('extends = "mine.toml:no-dense"\n[fusion]\nk = 3\n')
+    other = load_recipe(str(tmp_path / "other.toml"))
+    assert (other.name, other.ablation, set(other.retrievers), other.fusion.k) == ("other", None, {"bm25"}, 3)
+
+
+def test_stand_ins_are_for_the_models_of_the_ablation():
+    base = load_recipe("checkthat-4b:dense-50+mxbai", {"mixedbread-ai/mxbai-rerank-large-v2": "small"})
+    assert base.rerankers["gemma"].model == "small" and base.replace == {"mixedbread-ai/mxbai-rerank-large-v2": "small"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[ablations.x]\ndescription = 'x'", "changes at least one stage"),
+        ("[ablations.x]\ndescription = 'x'\nname = 'y'", "changes stages, not name"),
+        ("[ablations.x]\ndescription = 'x'\n[ablations.x.retrievers.bm25]\ndpeth = 3", "did you mean 'depth'"),
+    ],
+)
+def test_what_is_wrong_with_an_ablation_is_said(tmp_path, text, message):
+    (tmp_path / "wrong.toml").write_text(f'extends = "bm25"\n{text}')
+    with pytest.raises(InvalidData, match=message):
+        load_recipe(f"{tmp_path / 'wrong.toml'}:x")
+
+
+def test_an_unknown_ablation_names_the_nearest(mine):
+    with pytest.raises(NotFound, match="did you mean 'no-dense'"):
+        load_recipe(f"{mine}:no-dens")
+    with pytest.raises(NotFound, match="its ablations are: none"):
+        load_recipe("bm25:no-dense")

@@ -31,7 +31,7 @@ from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Query, Ranking
-from ccheck.search import Filter, Store, before, parse_filter
+from ccheck.search import Store, before, parse_filter
 
 
 @pytest.fixture
@@ -159,14 +159,6 @@ def test_another_process_sees_what_was_published(make_store: Callable[[], Store]
     assert ids(search(other, Query("influenza"), BM25)) == ["flu"]
     write(store, [entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
     assert set(ids(search(other, Query("influenza"), BM25))) == {"flu", "new"}
-
-
-def test_upserting_the_same_again_changes_nothing(store: Store) -> None:
-    write(store, [entry(document, VECTORS[document.id]) for document in DOCUMENTS])
-    assert store.count() == 5
-    info = store.info()
-    assert info is not None and info.passages == 5
-    assert ids(search(store, Query("influenza"), BM25)) == ["flu"]
 
 
 def test_another_model_is_refused_with_both_names(store: Store) -> None:
@@ -314,25 +306,17 @@ def test_dense_needs_vectors(make_store: Callable[[], Store]) -> None:
 # -- filters
 
 
+# What passes which filter is tests/search/test_filter_oracle.py's.
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
         ("year>=2015", {"ice", "flu"}),
-        ("year<2000", {"old"}),
-        ("year=2011", {"sea"}),
         ("year!=2011", {"ice", "flu", "tea", "old"}),
         ("journal=Nature Food", {"tea"}),
-        ("journal='Nature Food'", {"tea"}),
-        ("journal=nature food", set()),
-        ("tags=flu", {"flu"}),
         ("tags=rct", {"flu"}),
         ("tags!=rct", {"sea", "ice", "tea", "old"}),
         ("open=true", {"ice"}),
-        ("volume>41", {"old"}),
-        ("volume<=41.5", {"old"}),
         ("nothing=1", set()),
-        ("nothing>1", set()),
-        ("year>=abc", set()),
     ],
 )
 def test_filters(store: Store, condition: str, expected: set[str]) -> None:
@@ -346,12 +330,6 @@ def test_before_means_surely_before(store: Store) -> None:
     query = Query("sea ice influenza tea carbonic", VECTORS["sea"])
     found = {day: set(ids(search(store, query, BOTH, filters=[before(day)]))) for day in ("2015-03-31", "2015-04-01")}
     assert found == {"2015-03-31": {"sea", "old"}, "2015-04-01": {"sea", "old", "tea"}}
-
-
-def test_filters_join(store: Store) -> None:
-    query = Query("sea ice influenza tea carbonic")
-    assert ids(search(store, query, BM25, filters=[parse_filter("year>2000"), before("2012-01-01")])) == ["sea"]
-    assert ids(search(store, query, BM25, filters=[Filter("year", ">", "2000"), Filter("year", "<", "1900")])) == []
 
 
 # -- hostile text

@@ -127,27 +127,6 @@ def test_filters_that_are_mistakes_are_refused(store: Store, condition: str, sai
     assert said.format(store.name) in str(caught.value)
 
 
-def test_a_name_is_neither_a_path_nor_a_pattern(store: Store) -> None:
-    add(store, {'a"b': "deep", "a*": "x", "abc": 5}, {"ab": "deep"}, first=3)
-    assert [store.count([Filter('a"b', one, "deep")]) for one in ("=", "!=")] == [1, 4]  # type: ignore[arg-type]
-    assert [store.count([Filter("a*", "<", value)]) for value in ("z", "a")] == [1, 0]
-    assert store.count([Filter("dotted.name", "=", "1")]) == 1 and store.count([Filter("dotted", "=", "1")]) == 0
-
-
-def test_long_numbers_are_compared_digit_by_digit(store: Store) -> None:
-    add(store, {"id": "12345678901234567890"}, {"id": 1234567890123456789}, first=3)
-    for value, passing in (("12345678901234567890", 1), ("12345678901234567891", 0), ("1234567890123456789", 1)):
-        assert store.count([Filter("id", "=", value)]) == passing
-        assert store.count([Filter("id", "!=", value)]) == store.count() - passing
-
-
-def test_text_that_only_begins_like_a_number_is_text(store: Store) -> None:
-    """A date is no year, and pages are not their first one."""
-    add(store, {"odd": ["2015-03-31", "1-9", "1.2.3", "+", "-", "٣"]}, first=3)
-    assert store.fields()["odd"] == "text"
-    assert [store.count([parse_filter(f"odd{one}")]) for one in (">0", "<9999", "=1", "=1-9")] == [0, 0, 0, 1]
-
-
 def test_numbers_in_text() -> None:
     assert not any(as_number(one) for one in ["2015-03-31", "1-9", "1.2.3", "+", "", ".", "٣", "1\n", "1e999", "5f"])
     assert [as_number(one) for one in ("5", "-5", "+5.25", "007", "5.", ".5", "1e5")] == [5, -5, 5.25, 7, 5, 0.5, 1e5]
