@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .errors import UsageError
-from .grounding_stages import FiguresStage
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import DEFAULT, Settings
 from .stages import ModelStage, QuestionsStage, Stage, VerdictStage
@@ -53,27 +52,21 @@ def resolved(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None
     if problem := name_clash(recipe.retrievers, update["rerankers"]):
         raise UsageError(f"the recipe {recipe.name} with the reranker {rerank}: {problem}")
     if changes.llm is not None:
-        update |= {name: with_llm(stage, changes.llm) for name, stage in _inside(recipe).items()}
+        inside = {"figures": recipe.figures, "passages": recipe.passages}
+        update |= {name: _with_llm(one, changes.llm, over=True) for name, one in inside.items() if one is not None}
     return filled(recipe.model_copy(update=update), settings)
 
 
 def filled(recipe: Recipe, settings: Settings) -> Recipe:
     """The recipe with the models of the settings where it names none. Filling it again changes nothing."""
     llm, verdict = settings.llm_model, recipe.verdict
-    update: dict[str, Any] = {}
     if verdict.method == "auto" and recipe.questions is None and (llm or verdict.model or settings.stance_model):
         verdict = verdict.model_copy(update={"method": "llm" if llm or verdict.model else "stance"})
     named = llm if verdict.method == "llm" else settings.stance_model if verdict.method == "stance" else None
     if verdict.model is None and named is not None:
         verdict = verdict.model_copy(update={"model": named})
-    if verdict is not recipe.verdict:
-        update["verdict"] = verdict
-    if llm is not None:
-        for name in ("rewriting", "questions"):
-            update |= {name: with_llm(stage, llm, over=False)} if (stage := getattr(recipe, name)) is not None else {}
-        update["rerankers"] = {name: with_llm(one, llm, over=False) for name, one in recipe.rerankers.items()}
-        update |= {name: with_llm(stage, llm, over=False) for name, stage in _inside(recipe).items()}
-    return recipe.model_copy(update=update) if update else recipe
+    recipe = recipe.model_copy(update={"verdict": verdict})
+    return recipe if llm is None else _with_llm(recipe, llm)
 
 
 def printed(recipe: Recipe) -> dict[str, Any]:
@@ -82,20 +75,18 @@ def printed(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", exclude_none=True, exclude=about)
 
 
-def with_llm(stage: S, llm: str, *, over: bool = True) -> S:
-    """The stage, and those within it, with this language model; without `over`, where they name none."""
-    update: dict[str, Any] = {}
+def _with_llm(stage: S, llm: str, *, over: bool = False) -> S:
+    """The stage, and those within it, with this language model where they name none; `over`: also where they do."""
+
+    def inside(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: inside(one) for name, one in value.items()}
+        return _with_llm(value, llm, over=over) if isinstance(value, Stage) else value
+
+    update = {name: inside(value) for name, value in stage if isinstance(value, Stage | dict)}
     if "llm" in type(stage).model_fields and (over or dict(stage)["llm"] is None):
         update["llm"] = llm
-    if isinstance(stage, FiguresStage):
-        update["runs"] = {name: with_llm(run, llm, over=over) for name, run in stage.runs.items()}
     return stage.model_copy(update=update) if update else stage
-
-
-def _inside(recipe: Recipe) -> dict[str, Any]:
-    """The stages that look inside articles."""
-    stages = {"figures": recipe.figures, "passages": recipe.passages}
-    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def in_place_of_rerankers(settings: Settings) -> str | None:
