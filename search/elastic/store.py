@@ -220,8 +220,7 @@ class ElasticStore(Closing):
             meta = {**meta, ingested.READING: list(reading)}
         if meta != index.meta or fields:
             writer.remember(meta, fields)
-            index = writer.index(fresh=True)
-        writer.marks.begin(self.client, index)
+            writer.index(fresh=True)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
@@ -246,14 +245,10 @@ class ElasticStore(Closing):
         self._writer.index()
         self._writer.request("POST", "_refresh", slow=True)
 
-    def is_ingested(self, source: str) -> bool:
-        return ingested.is_ingested(self.client, self._index(fresh=True), source)
-
-    def mark_ingested(self, *sources: str) -> None:
+    def mark_ingested(self) -> None:
         index = self._writer.index(fresh=True)
-        meta = self._writer.marks.marks(self.client, index, sources)
-        if meta != index.meta:
-            self._writer.remember(meta)
+        if ingested.READING in index.meta:
+            self._writer.remember({name: value for name, value in index.meta.items() if name != ingested.READING})
         self._writer = Writer(self)
 
     def removal(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.errors import InvalidData, NotFound
 from ...core.layout import Layout
-from . import bound, bulk, ingested, mappings, ownership
+from . import bound, bulk, mappings, ownership
 from .bound import Bound, Lost
 from .client import Client
 from .errors import TooManyFields, WriteBlocked
@@ -41,7 +41,6 @@ class Writer:
         """How many documents were written to or removed from each index."""
         self.bound: Bound | None = None
         """The index that is written to."""
-        self.marks = ingested.Writes()
 
     def index(self, fresh: bool = False) -> Index:
         """The store's index, which `bound` writes to. Raises InvalidData if the name went to another one."""
@@ -114,7 +113,6 @@ class Writer:
                 return total
             finally:
                 total.add(outcome)
-                self.marks.add(outcome)
                 with self._lock:
                     done = sum(count for result, count in outcome.results.items() if result != "not_found")
                     self._counts[into.index] += done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +23,7 @@ from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.fields import Index
 from ccheck.search.elastic.found import Sample, read_index
-from ccheck.search.elastic.ingested import KEPT, figures
+from ccheck.search.elastic.ingested import figures
 from ccheck.search.elastic.queries import retriever_body, rrf
 from ccheck.search.store import Search
 
@@ -219,22 +218,6 @@ def test_figures_count_the_writes_of_primaries(stub: Stub) -> None:
 
 
 MINE_BY_NAME = read_index("papers", mapping(OURS), StoreProfile(), "here", lambda names: {})
-
-
-def test_an_index_remembers_so_many_files(stub: Stub) -> None:
-    old = [f"file {number}" for number in range(KEPT)]
-    meta = {"ccheck": {**OURS["ccheck"], "ingested": {"operations": 5, "sources": old}}}
-    stub.answers["GET", "/papers"] = [(200, mapping(meta))]
-    stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 4, 5, 0)))]
-    with ElasticStore(Connection(stub.url), "papers") as store:
-        assert store.is_ingested("file 0") and not store.is_ingested("new")
-        store.prepare(Layout())
-        store.mark_ingested("new")
-        (sent,) = stub.bodies(f"/{WRITES}/_mapping")
-        kept = json.loads(sent)["_meta"]["ccheck"]["ingested"]
-        assert kept == {"operations": 5, "sources": [*old[1:], "new"]}
-        stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 5, 5, 1)))]
-        assert not store.is_ingested("file 0")
 
 
 def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:

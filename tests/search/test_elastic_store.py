@@ -114,35 +114,6 @@ def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, ela
         assert client.get(f"/{store.index}").status_code == 404
 
 
-def test_ingested_files(store: ElasticStore, elasticsearch_url: str, elasticsearch_index: str) -> None:
-    def anew() -> ElasticStore:
-        return ElasticStore(Connection(elasticsearch_url), elasticsearch_index)
-
-    store.prepare(LAYOUT)
-    assert not store.is_ingested("file 1")
-    store.upsert([entry("a"), entry("b")])
-    store.mark_ingested("file 1")
-    assert store.is_ingested("file 1")
-    with anew() as second:
-        assert second.is_ingested("file 1") and not second.is_ingested("file 2")
-        second.prepare(LAYOUT)
-        second.upsert([entry("c")])
-        assert not second.is_ingested("file 1")  # until it is known that what was written was new
-        second.mark_ingested("file 2")
-        second.prepare(LAYOUT)
-        second.mark_ingested("file 3")
-        assert all(second.is_ingested(f"file {number}") for number in (1, 2, 3))
-        second.prepare(LAYOUT)
-        second.upsert([entry("a", digest="2")])
-        second.mark_ingested("file 4")
-        assert second.is_ingested("file 4") and not second.is_ingested("file 1")
-        store.prepare(LAYOUT)
-        second.delete(["b"])
-        assert not second.is_ingested("file 4")
-        store.mark_ingested("file 5")  # in vain: another wrote meanwhile
-        assert not store.is_ingested("file 5")
-
-
 # -- crashes
 
 
