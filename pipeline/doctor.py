@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..core.install import DISTRIBUTION, install_command
 from ..core.keys import key_for
-from ..core.layout import Vectors
 from ..core.models import (
     FoundModel,
     check_device,
@@ -29,18 +28,17 @@ from ..core.models import (
     models_installed,
     require_models,
 )
-from ..core.recipe import Recipe, load_recipe, models_used
+from ..core.recipe import Recipe, load_recipe
 from ..core.redaction import redact
 from ..core.runtime import Runtime
 from ..core.settings import FILE, Resolved, Settings, remember, shown, variables, waiting
 from ..core.text import counted, nearest
 from ..core.trust import VARIABLE
-from .ingest import needs_of
 
 if TYPE_CHECKING:
     from ..core.profiles import StoreProfile
     from ..encode.dense import Embedder
-    from ..search import Store, StoreInfo
+    from ..search import Store
 
 EXTRAS = ("models", "server", "parquet", "documents", "pages", "evaluation", "images", "train")
 PROBE = "sea level has risen"
@@ -252,12 +250,13 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
 
 
 def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
-    """Checks the store as a query does before its first claim, and with one search."""
+    """Checks the store as a query does before its first claim, and with one search. Nothing is downloaded for it."""
     from ..core.types import Claim
     from .checker import Checker
 
+    recipe, runtime = only_searching(load_recipe(resolved.settings.recipe)), Runtime(resolved.settings, download=False)
     try:
-        with Checker(resolved.settings, recipe=only_searching(load_recipe(resolved.settings.recipe))) as checker:
+        with runtime, Checker(runtime, recipe=recipe) as checker:
             info = checker.store.info()
             if info is None:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
@@ -268,26 +267,25 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
             profile, model = info.profile, resolved.settings.embedding_model
             if profile is not None:
                 yield _profile(profile, info.dimensions, model)
-            if away := _away(checker.recipe, info, resolved.settings):
-                about.append(f"not searched, because a query would first download {away}")
-                yield Finding("store", "absent", "; ".join(about))
-            else:
-                plan = checker.plan(compared=False)  # this says so itself, below
-                checker.check(Claim(PROBE), k=1)
-                about.append(f"searched with {', '.join(plan.retrievers)}")
-                yield Finding("store", "ok", "; ".join(about))
-                for warning in plan.warnings:
-                    yield Finding("search", "absent", warning)
-                if not info.made_here and plan.embedder is not None:
-                    agreed = _agreement(checker.store, plan.embedder)
-                    yield agreed
-                    if profile is not None and agreed.status == "ok" and model is not None:
-                        profile = profile.model_copy(update={"model": model})
+            plan = checker.plan(compared=False)  # this says so itself, below
+            checker.check(Claim(PROBE), k=1)
+            about.append(f"searched with {', '.join(plan.retrievers)}")
+            yield Finding("store", "ok", "; ".join(about))
+            for warning in plan.warnings:
+                yield Finding("search", "absent", warning)
+            if not info.made_here and plan.embedder is not None:
+                agreed = _agreement(checker.store, plan.embedder)
+                yield agreed
+                if profile is not None and agreed.status == "ok" and model is not None:
+                    profile = profile.model_copy(update={"model": model})
             if profile is not None and write_profile:
                 named = f", with the model {profile.model}" if profile.model else ""
                 yield Finding("profile", "ok", f"written to {remember(info.name, profile)}{named}")
     except CcheckError as error:
-        yield Finding("store", "failed", str(error), error.exit_code)
+        if isinstance(error, NotFound) and error.model is not None:
+            yield Finding("store", "absent", f"not searched: {error}. With access to the hub, a query downloads it")
+        else:
+            yield Finding("store", "failed", str(error), error.exit_code)
 
 
 def only_searching(recipe: Recipe) -> Recipe:
@@ -295,23 +293,6 @@ def only_searching(recipe: Recipe) -> Recipe:
     searching = {name: stage.model_copy(update={"query": "claim"}) for name, stage in recipe.retrievers.items()}
     nobody = recipe.verdict.model_copy(update={"method": "none"})
     return recipe.model_copy(update={"retrievers": searching, "rerankers": {}, "verdict": nobody})
-
-
-def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
-    """The models that searching needs and that are not on this machine."""
-
-    used = set(models_used(recipe))
-    made_with = info.layout.embedding
-    unnamed = any(isinstance(kind, Vectors) and kind.model is None for kind in needs_of(recipe))
-    if unnamed and info.dimensions is not None:
-        used |= {settings.embedding_model or info.model or (made_with.model if made_with else "")} - {""}
-    away = []
-    for name in sorted(used):
-        try:
-            find_model(name, download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
-        except NotFound:
-            away.append(name)
-    return ", ".join(away)
 
 
 def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
