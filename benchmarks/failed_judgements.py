@@ -1,4 +1,4 @@
-"""How reliable a verdict is if some of its documents could not be judged, with the rule of `verdict/conclude.py`.
+"""How reliable a verdict is if some of its documents could not be judged, with the rule of `verdict/judge.py`.
 
     python benchmarks/failed_judgements.py FOLDER [--seed N] [--json]
 
@@ -17,7 +17,6 @@ even). The figures are for the other half.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import math
 import random
@@ -30,9 +29,9 @@ import data
 import numpy as np
 
 from ccheck.core.types import Document, Evidence, Hit, Label, Stance
+from ccheck.verdict import judge as rule
 from ccheck.verdict.labels import parse_label
 
-rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 FAILED = Stance(None, error="the server failed")
 Answer = tuple[int, Label | None, float, Label]

@@ -61,7 +61,7 @@ ELASTIC = [
 TESTS = {
     "core/fusion.py": ["core/test_fusion.py"],
     "lab/measure/metrics.py": ["measure/test_metrics.py"],
-    "verdict/conclude.py": ["verdict/test_conclude.py"],
+    "verdict/judge.py": ["verdict/test_conclude.py"],
     "verdict/evidence.py": ["verdict/test_evidence.py"],
     "verdict/quotes.py": ["verdict/test_quotes.py"],
     "rerank/packing.py": ["rerank/test_packing.py"],

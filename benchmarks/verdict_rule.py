@@ -14,7 +14,6 @@ SciFact's claims, which is `DECISIVE`. The second half tests it.
 
 from __future__ import annotations
 
-import importlib
 import random
 import tempfile
 from collections.abc import Sequence
@@ -31,12 +30,12 @@ from ccheck.core.settings import resolve
 from ccheck.core.types import Document, Evidence, Hit, Label, Stance
 from ccheck.ingest.rows import read_records
 from ccheck.pipeline.checker import Checker
+from ccheck.verdict import judge as rule
 from ccheck.verdict.judge import Case as JudgeCase
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import parse_label
 from ccheck.verdict.packaged_model import PackagedStances
 
-rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name
 VALUES = (0.0, 0.5, 0.55, *(round(0.6 + number / 100, 2) for number in range(16)))
 RECIPE = """name = "words"
 extends = "bm25"

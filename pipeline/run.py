@@ -50,13 +50,8 @@ class Run:
     @property
     def window(self) -> int:
         """How many hits the rerankers, the estimate of relevance and the caller look at."""
-        return max(
-            [
-                self.k,
-                RELEVANCE_HITS if self.estimates else 1,
-                *(stage.depth for stage, _ in self.plan.rerankers.values()),
-            ]
-        )
+        depths = [stage.depth for stage, _ in self.plan.rerankers.values()]
+        return max(self.k, RELEVANCE_HITS if self.estimates else 1, *depths)
 
     @property
     def estimates(self) -> bool:
@@ -74,14 +69,9 @@ class Run:
     @property
     def reads_details(self) -> bool:
         """Whether somebody reads each retriever's scores and ranks: the caller, the estimate, or a reranker."""
-        return (
-            self.details
-            or self.estimates
-            or any(
-                isinstance(stage, LateStage) and stage.before == "retrievers"
-                for stage, _ in self.plan.rerankers.values()
-            )
-        )
+        stages = [stage for stage, _ in self.plan.rerankers.values()]
+        by_retrievers = any(isinstance(stage, LateStage) and stage.before == "retrievers" for stage in stages)
+        return self.details or self.estimates or by_retrievers
 
     @functools.cached_property
     def scored_by(self) -> Mapping[str, StageKind]:

@@ -1,8 +1,7 @@
 """Evidence and verdict: which sentences bear on the claim, and what they say about it."""
 
-from .conclude import conclude, nothing_bears
 from .evidence import choose_sentences
-from .judge import Case, Judge, Judged, StanceMethod, all_judged, with_stances
+from .judge import Case, Judge, Judged, StanceMethod, all_judged, conclude, nothing_bears, with_stances
 from .packaged_model import is_packaged
 
 __all__ = [

@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
 from .features import nearest_in_words
-from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
+from .judge import NO_TEXT, PairStances, likeliest
 from .labels import STANCES, parse_stance
 
 # By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts
@@ -55,8 +54,8 @@ class _Window:
     tokens: int
 
 
-class StanceClassifier:
-    """Tells what documents say about claims, with a classifier of three labels. A `StanceMethod`."""
+class StanceClassifier(PairStances):
+    """Tells what documents say about claims, with a classifier of three labels."""
 
     def __init__(self, name: str, runtime: Runtime, *, max_tokens: int | None = None, half: bool | None = None) -> None:
         """Find the model and read what its labels are; its weights are loaded with the first claim.
@@ -78,18 +77,16 @@ class StanceClassifier:
         self.path = found.path
         self.name = f"stance:{found.shown}"
         self.labels = read_labels(self.path)
+        self.english_only = name == DEFAULT_STANCE_MODEL
         self._runtime = runtime
         self._max_tokens, self._half = max_tokens, half
 
-    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """See `StanceMethod`."""
-        yield from in_groups(cases, self._judge)
-
-    def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
+    def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
+        """See `PairStances`."""
         windows: list[_Window] = []
         errors: dict[int, str] = {}
-        pairs = [(clean(case.claim.text), piece.document) for case in cases for piece in case.evidence]
         for pair, (claim, document) in enumerate(pairs):
+            claim = clean(claim)
             room = self._room(claim)
             if room >= self.max_tokens // 4:
                 found = self._windows(document, claim, room)
@@ -99,20 +96,18 @@ class StanceClassifier:
                     f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens of claim and "
                     "document. Shorten the claim"
                 )
-        read: dict[int, list[tuple[float, ...]]] = {}
+        rows: dict[int, list[tuple[float, ...]]] = {}
         for window, outcome in zip(windows, self._probabilities(windows), strict=True):
             if isinstance(outcome, str):
                 errors[window.pair] = outcome
             else:
-                read.setdefault(window.pair, []).append(outcome)
-        stances = iter(
-            self._stance(read[pair])
-            if pair in read and pair not in errors
+                rows.setdefault(window.pair, []).append(outcome)
+        return [
+            self._stance(rows[pair])
+            if pair in rows and pair not in errors
             else Stance(None, error=errors.get(pair, NO_TEXT))
             for pair in range(len(pairs))
-        )
-        for case in cases:
-            yield Judged(tuple(islice(stances, len(case.evidence))))
+        ]
 
     def _stance(self, windows: Sequence[tuple[float, ...]]) -> Stance:
         """The stance of the window that says most."""

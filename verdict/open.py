@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.errors import MissingExtra, NotFound
 from ..core.runtime import Runtime
 from ..core.stages import VerdictStage
-from .judge import EnglishOnly, StanceMethod
+from .judge import StanceMethod
 
 NOT_SET_UP = (
     "no verdict model is configured. Use --llm MODEL for a language model (and OPENAI_BASE_URL for its server), or "
@@ -53,15 +53,11 @@ def default_stance_model() -> str:
 
 
 def _stance(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
+    from .classifier import StanceClassifier
     from .packaged_model import PACKAGED, PackagedStances
 
     name = stage.model or default_stance_model()
-    if name == PACKAGED:
-        return EnglishOnly(PackagedStances(runtime))
-    from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier
-
-    made = StanceClassifier(name, runtime)
-    return EnglishOnly(made) if name == DEFAULT_STANCE_MODEL else made
+    return PackagedStances(runtime) if name == PACKAGED else StanceClassifier(name, runtime)
 
 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:

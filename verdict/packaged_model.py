@@ -11,7 +11,7 @@ adapted model reads the claim with the nearest sentences, and both answers are p
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,7 +23,7 @@ from ..core.models import require_models
 from ..core.runtime import Runtime
 from ..core.types import Document, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
-from .judge import NO_TEXT, Case, Judged, StanceMethod, in_groups, likeliest
+from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ class PackagedWeights(BaseModel):
         return self
 
 
-class PackagedStances:
-    """Tells what documents say about claims, with the model that ccheck carries. A `StanceMethod`."""
+class PackagedStances(PairStances):
+    """Tells what documents say about claims, with the model that ccheck carries."""
+
+    english_only = True
 
     def __init__(self, runtime: Runtime, folder: Path = FOLDER) -> None:
         """The embedding model is loaded with the first claim. Raises NotFound if the embedding model is missing,
@@ -108,21 +110,13 @@ class PackagedStances:
             "unseen claims, by their kind)"
         )
 
-    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """One for each case, in order. A document that can't be read gets a stance without a label."""
-        yield from in_groups(cases, self._judge)
-
-    def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        pieces = [(case.claim.text, piece.document) for case in cases for piece in case.evidence]
-        readable = [bool(sentences_of(document)) for _, document in pieces]
-        pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
-        rows, some = iter(self._probabilities(pairs)), iter(readable)
-        for case in cases:
-            found = [
-                likeliest(next(rows), self._weights.threshold) if next(some) else Stance(None, error=NO_TEXT)
-                for _ in case.evidence
-            ]
-            yield Judged(tuple(found))
+    def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
+        """See `PairStances`."""
+        readable = [bool(sentences_of(document)) for _, document in pairs]
+        rows = iter(self._probabilities([pair for pair, one in zip(pairs, readable, strict=True) if one]))
+        return [
+            likeliest(next(rows), self._weights.threshold) if one else Stance(None, error=NO_TEXT) for one in readable
+        ]
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float64]:
         """The probabilities of `STANCES`, shape [pairs, 3]."""
@@ -157,10 +151,8 @@ class PackagedStances:
 
 
 def is_packaged(method: StanceMethod | None) -> bool:
-    """Whether a method is the packaged model, also calibrated or for English only."""
-    while method is not None and not isinstance(method, PackagedStances):
-        method = getattr(method, "method", None)
-    return method is not None
+    """Whether a method is the packaged model, also calibrated."""
+    return isinstance(getattr(method, "method", method), PackagedStances)
 
 
 def read_weights(folder: Path = FOLDER) -> PackagedWeights:

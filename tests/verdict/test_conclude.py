@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccheck.core.types import Document, Evidence, Hit, Stance
-from ccheck.verdict.conclude import (
+from ccheck.verdict.judge import (
     ASSUMED_CONFIDENCE,
     DECISIVE,
     HALF_LIFE,

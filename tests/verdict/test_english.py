@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cli_runs import BM25, ccheck
 from scripted_llm import KEY, say, scripted
 
-from ccheck.core.types import Claim, Document, Evidence, Hit, Sentence, Stance
-from ccheck.verdict.judge import Case, EnglishOnly, Judged
+from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
+from ccheck.verdict.judge import Case, PairStances
 
 GERMAN = Document("de", "", "Impfungen verursachen keinen Autismus, wie eine große Studie zeigt.")
 ENGLISH = Document("en", "", "Vaccines do not cause autism.")
-QUOTE = Sentence("Vaccines", "text", 0, 8, 1.0)
 
 
-class Supports:
-    name = "supports"
+class Supports(PairStances):
+    english_only = True
 
-    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        for case in cases:
-            count = len(case.evidence)
-            yield Judged((Stance("SUPPORTS", 0.9),) * count, ((QUOTE,),) * count)
+    def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
+        return [Stance("SUPPORTS", 0.9)] * len(pairs)
 
 
 def case(claim: str, *documents: Document) -> Case:
@@ -30,9 +27,9 @@ def case(claim: str, *documents: Document) -> Case:
 
 def test_only_english_pairs_are_judged():
     cases = [case("Vaccines cause autism.", GERMAN, ENGLISH), case("Impfungen verursachen Autismus", GERMAN, ENGLISH)]
-    mixed, foreign = EnglishOnly(Supports())(cases)
+    mixed, foreign = Supports()(cases)
     assert [stance.label for stance in mixed.stances] == [None, "SUPPORTS"]
-    assert mixed.quotes == ((), (QUOTE,)) and "document seems to be in German" in str(mixed.stances[0].error)
+    assert "document seems to be in German" in str(mixed.stances[0].error)
     assert [stance.label for stance in foreign.stances] == [None, None]
     assert all("claim seems to be in German" in str(stance.error) for stance in foreign.stances)
 
