@@ -38,15 +38,16 @@ def check(index: Index, retriever: Retriever) -> None:
     lacks = retriever.searches.missing(index.layout)
     if lacks is not None and index.made_here:
         raise not_held(index.name, lacks)
-    if isinstance(retriever, Bm25) and retriever.units is None and retriever.analysis is None:
-        _boosts(index, retriever)
-    elif isinstance(retriever, Dense) and retriever.units is None:
-        _vectors(index, retriever)
-    elif lacks is not None:
-        raise NotFound(
-            f"{index.name} has no {lacks}, because ccheck did not make it. ccheck can search its text fields with BM25 "
-            "and its dense vectors"
-        )
+    match retriever:
+        case Bm25(units=None, analysis=None):
+            _boosts(index, retriever)
+        case Dense(units=None):
+            _vectors(index, retriever)
+        case _ if lacks is not None:
+            raise NotFound(
+                f"{index.name} has no {lacks}, because ccheck did not make it. ccheck can search its text fields with "
+                "BM25 and its dense vectors"
+            )
 
 
 def retriever_body(
@@ -79,10 +80,10 @@ def search_part(
     index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
 ) -> Body | None:
     """The body of a search that runs that retriever alone. See `retriever_body`."""
-    if units.granularity_of(retriever) is None:
+    if retriever.units is None:
         body = retriever_body(index, name, query, retriever, filters, clauses)
         return body and {"retriever": body}
-    assert isinstance(retriever, Bm25 | Dense) and retriever.units is not None
+    assert isinstance(retriever, Bm25 | Dense)
     inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
     path = units.path_of(retriever.units)
     if isinstance(retriever, Dense):
@@ -198,7 +199,7 @@ def fits_rrf(search: Search) -> bool:
         search.fusion.method == "rrf"
         and len(stages) >= 2
         and search.k <= window
-        and all(stage.weight == 1 and not units.granularity_of(stage) for stage in stages)
+        and all(stage.weight == 1 and not stage.units for stage in stages)
         and all(isinstance(stage, Dense) or stage.depth == window for stage in stages)
     )
 

@@ -14,7 +14,7 @@ from elastic_transport import ApiError, TransportError
 from more_itertools import constrained_batches
 
 from ...core.errors import CcheckError, InvalidData, ServerError
-from ...core.stages import Bm25, Dense, Retriever
+from ...core.stages import Bm25, Retriever
 from ...core.types import Document, Query
 from ..store import Ranks, Search
 from .client import Client, path_of
@@ -32,7 +32,7 @@ from .fields import Index, document
 from .papers import by_paper
 from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
 from .reading import Key, ids_read, key_of, public_id, shared_ids
-from .units import EXPECTED, INNER_HITS, granularity_of
+from .units import EXPECTED, INNER_HITS
 from .units import ranked as ranked_units
 
 SEARCHES_AT_ONCE = 100
@@ -182,7 +182,7 @@ class Searcher:
     @property
     def _of_units(self) -> AbstractSet[str]:
         """The retrievers that search units."""
-        return {name for name, retriever in self.search.retrievers.items() if granularity_of(retriever)}
+        return {name for name, retriever in self.search.retrievers.items() if retriever.units}
 
     def _depth(self, retriever: Retriever) -> int:
         """How many hits a retriever is asked for."""
@@ -303,7 +303,6 @@ class Searcher:
         read = float if name == NATIVE else score_reader(self.index, self.search.retrievers[name])
         if name in self._of_units:
             retriever = self.search.retrievers[name]
-            assert isinstance(retriever, Bm25 | Dense)
             return ranked_units(retriever, [(_key(self.index, hit), hit) for hit in _hits(response)], read)
         best: dict[Key, float] = {}
         for hit in _hits(response):

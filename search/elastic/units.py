@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.analysis import clip
 from ...core.fusion import projected
-from ...core.stages import Bm25, Dense, Retriever
+from ...core.stages import Retriever
 from ...core.types import Hit, Query, Unit, document_of, unit_key
 from .client import Client
 from .fields import Index, flatten, text_of
@@ -23,11 +23,6 @@ INNER_HITS = "units"
 """The name of the inner hits in an answer."""
 EXPECTED = 10
 """How many units of a document one search is expected to find, which decides how many searches share a request."""
-
-
-def granularity_of(retriever: Retriever) -> str | None:
-    """The granularity of the units that a retriever searches; None if it searches documents."""
-    return retriever.units if isinstance(retriever, Bm25 | Dense) else None
 
 
 def path_of(granularity: str) -> str:
@@ -46,7 +41,7 @@ def inner_hits(granularity: str, depth: int) -> dict[str, Any]:
 
 
 def ranked(
-    retriever: Bm25 | Dense,
+    retriever: Retriever,
     parents: Iterable[tuple[Key, Mapping[str, Any]]],
     score: Callable[[float], float],
 ) -> list[tuple[Key, float]]:
