@@ -69,7 +69,9 @@ def write(
     pending: deque[tuple[Outcome, Future[None]]] = deque()
     with client.stopping() as stopped, ThreadPoolExecutor(threads, "ccheck-bulk") as pool:
         try:
-            for chunk in constrained_batches(operations, CHUNK_BYTES, CHUNK_DOCUMENTS, _bytes, strict=False):
+            for chunk in constrained_batches(
+                operations, CHUNK_BYTES, CHUNK_DOCUMENTS, lambda one: len(one.lines), strict=False
+            ):
                 if len(pending) >= 2 * threads:
                     _finish(pending, total)
                 outcome = Outcome()
@@ -83,10 +85,6 @@ def write(
                 total.add(outcome)
             raise
     return total
-
-
-def _bytes(operation: Operation) -> int:
-    return len(operation.lines)
 
 
 def _finish(pending: deque[tuple[Outcome, Future[None]]], total: Outcome) -> None:

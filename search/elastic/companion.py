@@ -82,10 +82,6 @@ class Companion(ElasticStore):
 
     # -- both together
 
-    def serves(self, retrievers: Mapping[str, Retriever]) -> bool:
-        """Whether any of the retrievers searches here."""
-        return bool(_served(self._index().layout, retrievers))
-
     def joined(self, theirs: StoreInfo, *, figures: bool = True) -> StoreInfo:
         """Returns the combined info of the other index and this one."""
         ours = self.info(figures=figures)
@@ -251,7 +247,7 @@ class JoinedStore(ElasticStore):
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()
-        if beside is None or not beside.serves(search.retrievers):
+        if beside is None or not _served(beside._index().layout, search.retrievers):
             return super().rank(search)
         searched_units(search.retrievers)  # they rank the same things, or this says so
         return beside.join_rankings(search)

@@ -54,7 +54,9 @@ class Connection:
             object.__setattr__(self, "username", unquote(username))
             object.__setattr__(self, "password", unquote(password))
         keep_secrets_of(self.url or "")
-        keep_secret(self.api_key, self.password, _basic(self.username, self.password))
+        # As basic authentication sends them.
+        both = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        keep_secret(self.api_key, self.password, both if self.username and self.password else None)
         hosts = [_address(host, "ELASTICSEARCH_HOSTS")[0] for host in self.hosts]
         for host in hosts:
             if urlsplit(host).scheme != urlsplit(url).scheme:
@@ -126,11 +128,6 @@ def _address(address: str, variable: str) -> tuple[str, str]:
     user, _, host = parts.netloc.rpartition("@")
     netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
     return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")), user
-
-
-def _basic(user: str | None, password: str | None) -> str | None:
-    """Returns the credentials that basic authentication sends; None unless both are set."""
-    return base64.b64encode(f"{user}:{password}".encode()).decode() if user and password else None
 
 
 def _cloud_address(cloud_id: str) -> str:

@@ -106,7 +106,8 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
             "longer, set CCHECK_ELASTICSEARCH_TIMEOUT"
         )
     if isinstance(error, SerializationError):
-        return ServerError(f"{server} gave an answer that does not look like Elasticsearch's: {_shortly(error)}")
+        said = redact(" ".join(str(error).split()))[:_LONGEST]
+        return ServerError(f"{server} gave an answer that does not look like Elasticsearch's: {said}")
     return ServerError(
         f"{server} can't be reached: {why_unreachable(error, CERTIFICATES)}. Is it running, and is "
         "the address right (--store https://host:9200/papers, or ELASTICSEARCH_URL)?"
@@ -270,7 +271,3 @@ def _errors(body: Any) -> Iterator[Mapping[str, Any]]:
 def _dicts(parts: Any) -> list[dict[str, Any]]:
     """The objects of a list; none of anything else."""
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def _shortly(error: Exception) -> str:
-    return redact(" ".join(str(error).split()))[:_LONGEST]

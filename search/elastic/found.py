@@ -228,7 +228,8 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
         left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:
-        left_out[title] = f"shown as the title, but not searched: {_is(fields[title])}"
+        why = fields[title].why or f"it is {_described(fields[title])}"
+        left_out[title] = f"shown as the title, but not searched: {why}"
     vectors.sort(key=lambda name: name != names.vector)
     semantic.sort(key=lambda name: name != names.vector)
     published = next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None)
@@ -387,10 +388,6 @@ def _without_multi_fields(fields: Mapping[str, Field], names: StoreProfile) -> t
 def _is_title(one: Field) -> bool:
     """Whether a field can be shown as a title: also one that is a text here and a keyword there."""
     return one.type in TITLE_TYPES or (one.types <= set(TITLE_TYPES) and bool(one.types) and not one.nested)
-
-
-def _is(one: Field) -> str:
-    return one.why or f"it is {_described(one)}"
 
 
 def _described(one: Field) -> str:

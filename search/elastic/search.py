@@ -6,7 +6,6 @@ import json
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -180,7 +179,7 @@ class Searcher:
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
 
     @property
-    def _of_units(self) -> AbstractSet[str]:
+    def _of_units(self) -> set[str]:
         """The retrievers that search units."""
         return {name for name, retriever in self.search.retrievers.items() if retriever.units}
 

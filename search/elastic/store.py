@@ -19,6 +19,7 @@ from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, Stor
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
 from ...core.stages import Bm25, Retriever
+from ...core.text import counted
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..answering import searched_units
 from ..filters import Kind
@@ -108,21 +109,23 @@ class ElasticStore(Closing):
                 said = [f"{name} ({why})" for name, why in index.left_out.items()]
                 more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
-        elif figures and index.id is not None and (strangers := self.client.count(self.index, _without(index.id))):
-            details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
+        elif figures and index.id is not None:
+            without_id = {"bool": {"must_not": [{"exists": {"field": index.id}}]}}
+            if strangers := self.client.count(self.index, without_id):
+                details["not written by ccheck"] = counted(strangers, "document")
         notices = (*index.notices, *unfinished(self.name, ingested.reading(index)))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
-        counted = ingested.figures(self.client, index) if figures else None
+        sizes = ingested.figures(self.client, index) if figures else None
         return StoreInfo(
             name=self.name,
             documents=self.count(),
             passages=reading.count_passages(self.client, self.index, index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,
-            bytes=counted.bytes if counted else None,
-            state=counted.state if counted else None,
+            bytes=sizes.bytes if sizes else None,
+            state=sizes.state if sizes else None,
             made_here=index.made_here,
             details=details,
             words=bool(index.searched["content"]),
@@ -330,8 +333,8 @@ class ElasticStore(Closing):
         self._read = (found, index) if index.made_here or self.count() else None
         return index
 
-    def _index(self, fresh: bool = False, within: float = KNOWN_SECONDS) -> Index:
-        return self._looked(fresh, within)[0]
+    def _index(self, fresh: bool = False) -> Index:
+        return self._looked(fresh)[0]
 
     def _looked(self, fresh: bool = False, within: float = KNOWN_SECONDS) -> tuple[Index, Mapping[str, Any]]:
         """The index, and what the server said of each index behind the name."""
@@ -396,8 +399,3 @@ class ElasticStore(Closing):
 
     def close(self) -> None:
         self.client.close()
-
-
-def _without(field: str) -> dict[str, Any]:
-    """A query for documents that lack a field."""
-    return {"bool": {"must_not": [{"exists": {"field": field}}]}}
