@@ -9,7 +9,7 @@ from ...core.errors import InvalidData, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
 from ...core.types import Entry
-from . import bound, bulk, changes, ingested
+from . import bound, bulk, changes, reading
 from .bound import Bound
 from .changes import Written
 from .enrich import Page, Source, Target, Wrote
@@ -52,7 +52,7 @@ class InPlace(Target):
                 "writes again passes through them and loses its vector, until you run this command again"
             )
         replicas, documents = int(settings.get("number_of_replicas", 0)), self.source.store.count()
-        figures = ingested.figures(self.source.client, self.source.index)
+        figures = reading.figures(self.source.client, self.source.index)
         gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
         size = figures.bytes if figures is not None else 0
         yield (

@@ -12,7 +12,7 @@ from . import bound
 from .bound import Bound, is_own
 from .client import Client
 from .fields import Index
-from .ingested import figures
+from .reading import figures
 
 _HARMFUL = {"rollover", "delete", "shrink", "searchable_snapshot", "downsample"}
 """Actions of a life cycle policy after which the index is another one, or none."""

@@ -6,12 +6,15 @@ alias, with its filter and its privileges), which getting a document by its id d
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from more_itertools import chunked
 
+from ...core.errors import CcheckError
 from ...core.types import Document
 from .client import Client
 from .errors import part_error
@@ -214,3 +217,36 @@ def home_of(index: Index, id_: str) -> Key | None:
         if id_.startswith(f"{concrete}/"):
             return concrete, id_.removeprefix(f"{concrete}/")
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The bytes of an index with all copies, and a hash that changes with what searches see."""
+
+    bytes: int
+    state: str
+
+
+def figures(client: Client, index: Index) -> Figures | None:
+    """None if the key or user lacks the privilege."""
+    path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
+    try:
+        answer = client.request("GET", path, params={"level": "shards"})
+        seen = []
+        for uuid, shard, primary in sorted(_primaries(answer["indices"]), key=lambda found: found[:2]):
+            docs = primary["docs"]
+            # A write is in the first number at once, and in the others when it has become searchable.
+            seen.append((uuid, shard, primary["seq_no"]["max_seq_no"], docs["count"], docs["deleted"]))
+        state = hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
+        return Figures(int(answer["_all"]["total"]["store"]["size_in_bytes"]), state)
+    except (CcheckError, KeyError):
+        return None
+
+
+def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """The index's unique id, number and figures of each primary shard."""
+    for found in indices.values():
+        for number, copies in found["shards"].items():
+            for copy in copies:
+                if copy["routing"]["primary"]:
+                    yield str(found["uuid"]), int(number), copy

@@ -24,7 +24,7 @@ from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..answering import searched_units
 from ..filters import Kind
 from ..store import Ranks, Search, StoreInfo, no_store, unfinished
-from . import bound, bulk, ingested, mappings, ownership, reading, units
+from . import bound, bulk, mappings, ownership, reading, units
 from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
@@ -40,6 +40,8 @@ Known: TypeAlias = tuple[float, Index, Mapping[str, Any]]
 """When an index was asked for, the index, and what the server said of each index behind the name."""
 
 FIRST = "-000001"  # of the index behind an alias
+READING = "reading"
+"""Where `_meta` has what the last ingest reads, unless it has ended."""
 COMPANION = "companion"
 """Where a companion's `_meta` says whose it is, and up to which writes it has everything."""
 MOST_SAID = 20
@@ -113,11 +115,12 @@ class ElasticStore(Closing):
             without_id = {"bool": {"must_not": [{"exists": {"field": index.id}}]}}
             if strangers := self.client.count(self.index, without_id):
                 details["not written by ccheck"] = counted(strangers, "document")
-        notices = (*index.notices, *unfinished(self.name, ingested.reading(index)))
+        read = index.meta.get(READING)
+        notices = (*index.notices, *unfinished(self.name, list(map(str, read)) if isinstance(read, list) else []))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
-        sizes = ingested.figures(self.client, index) if figures else None
+        sizes = reading.figures(self.client, index) if figures else None
         return StoreInfo(
             name=self.name,
             documents=self.count(),
@@ -220,7 +223,7 @@ class ElasticStore(Closing):
             type_ = index.meta.get(mappings.INDEX_TYPE)
             meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
         if reading:
-            meta = {**meta, ingested.READING: list(reading)}
+            meta = {**meta, READING: list(reading)}
         if meta != index.meta or fields:
             writer.remember(meta, fields)
             writer.index(fresh=True)
@@ -250,8 +253,8 @@ class ElasticStore(Closing):
 
     def mark_ingested(self) -> None:
         index = self._writer.index(fresh=True)
-        if ingested.READING in index.meta:
-            self._writer.remember({name: value for name, value in index.meta.items() if name != ingested.READING})
+        if READING in index.meta:
+            self._writer.remember({name: value for name, value in index.meta.items() if name != READING})
         self._writer = Writer(self)
 
     def removal(self) -> str:

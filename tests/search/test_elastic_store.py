@@ -250,4 +250,3 @@ def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: None
             change()
     assert store.count() == 3
     assert store.digests(["p0"]) == {}
-    assert not store.is_ingested("file")
