@@ -131,11 +131,6 @@ class Node:
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def restart(self) -> None:
-        """Starts the server again with the same data and port; stops it first if it runs."""
-        self.stop()
-        self.start()
-
     def __enter__(self) -> Node:
         return self
 

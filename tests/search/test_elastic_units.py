@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import itertools
-import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import elastic_indices
@@ -20,10 +16,8 @@ from stores import SERVERS
 from ccheck.core.layout import Embedding, Layout, UnitField
 from ccheck.core.stages import Bm25, Dense, Fusion
 from ccheck.core.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, unit_key
-from ccheck.ingest.passages import cut_units
-from ccheck.search import Filter, Store
+from ccheck.search import Filter
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.local import LocalStore
 
 DIMENSIONS = 16
 EMBEDDING = Embedding("m", DIMENSIONS, "f" * 64, 128)
@@ -83,39 +77,6 @@ def test_dense_units_are_the_nearest_of_all(filled: ElasticStore, scope: tuple[F
     best = sorted(cosines.items(), key=lambda item: -item[1])[: VECTORS.depth]
     assert [key for key, _ in found["dense"]] == [key for key, _ in best]
     assert [score for _, score in found["dense"]] == pytest.approx([score for _, score in best], abs=1e-5)
-
-
-@pytest.mark.parametrize("make_store", SERVERS, indirect=True)
-def test_words_count_as_in_the_local_store(make_store: Callable[..., Store], scifact: Path, tmp_path: Path) -> None:
-    """300 abstracts cut into sentences and windows: the same units with the same BM25 scores."""
-    fields = {"sentence": UnitField("sentence"), "window": UnitField("window", 64, 16)}
-    with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = list(map(json.loads, itertools.islice(file, 300)))
-    entries = [
-        Entry(
-            Document(row["_id"], row["title"], row["text"]),
-            "1",
-            units={name: tuple(map(UnitEntry, some)) for name, some in cut_units(row["text"], fields).items()},
-        )
-        for row in rows
-    ]
-    lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:30]
-    queries = [Query(json.loads(line)["text"]) for line in lines]
-    found = []
-    with LocalStore(tmp_path / "local") as local:
-        for store in (local, make_store()):
-            fill(store, Layout(units=fields), entries)
-            retrievers = {name: Bm25(units=name, depth=40, parents="max") for name in fields}
-            found.append(rank_all(store, queries, retrievers))
-            found[-1] += rank_all(store, queries, {"units": Bm25(units="sentence", depth=40)})
-    for mine, theirs in zip(*found, strict=True):
-        assert isinstance(mine, dict) and isinstance(theirs, dict)
-        for name, ranking in mine.items():
-            other = dict(theirs[name])
-            assert [score for _, score in ranking] == pytest.approx(list(other.values()), rel=1e-4)
-            last = ranking[-1][1] if ranking else 0.0
-            for key, score in ranking:
-                assert other.get(key, last) == pytest.approx(score, rel=1e-4), "only a tie at the end may be left out"
 
 
 def test_a_scope_holds_inside_the_fusion_of_the_server(filled: ElasticStore) -> None:

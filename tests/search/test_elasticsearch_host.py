@@ -1,15 +1,14 @@
-"""The servers that the other tests rely on: they start, keep what was written, and differ where licences differ."""
+"""The servers that the other tests rely on: they rank, and differ where licences differ."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from elasticsearch_nodes import ENVIRONMENT, VERSION, VERSION_8, Node, server, start_node
+from elasticsearch_nodes import ENVIRONMENT, VERSION, Node, server, start_node
 
 DOCUMENTS = [
     {"text": "Sea level has risen 20 cm since 1900.", "vector": [1.0, 0.0, 0.0]},
@@ -46,10 +45,6 @@ def ids(response: httpx.Response) -> list[str]:
     return [hit["_id"] for hit in response.json()["hits"]["hits"]]
 
 
-def version(url: str) -> str:
-    return str(httpx.get(url).json()["version"]["number"])
-
-
 def test_a_server_that_is_gone_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variable, gone = "CCHECK_TEST_ELASTICSEARCH_BASIC_URL", "http://127.0.0.1:9"
     monkeypatch.setitem(ENVIRONMENT, variable, gone)
@@ -60,9 +55,12 @@ def test_a_server_that_is_gone_is_named_with_its_variable(monkeypatch: pytest.Mo
         pass
 
 
-def test_rrf_ranks_on_trial(elasticsearch_url: str, elasticsearch_index: str) -> None:
-    fill(elasticsearch_url, elasticsearch_index)
-    response = search(elasticsearch_url, elasticsearch_index, {"retriever": RRF})
+@pytest.mark.parametrize("server", ["elasticsearch_url", "elasticsearch_8_url"])
+def test_rrf_ranks_on_trial(request: pytest.FixtureRequest, server: str, elasticsearch_index: str) -> None:
+    url = request.getfixturevalue(server)
+    assert server == "elasticsearch_url" or httpx.get(url).json()["version"]["number"].startswith("8.")
+    fill(url, elasticsearch_index)
+    response = search(url, elasticsearch_index, {"retriever": RRF})
     assert ids(response) == ["0", "1", "2"]
     scores = [hit["_score"] for hit in response.json()["hits"]["hits"]]
     assert scores == pytest.approx([1 / 61 + 1 / 61, 1 / 62 + 1 / 63, 1 / 62])
@@ -81,34 +79,6 @@ def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_ind
     assert refused.status_code == httpx.codes.FORBIDDEN
     assert refused.json()["error"]["type"] == "security_exception"
     assert "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]" in refused.json()["error"]["reason"]
-
-
-def test_version_8_ranks_the_same(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
-    assert version(elasticsearch_8_url).startswith("8.")
-    fill(elasticsearch_8_url, elasticsearch_index)
-    assert ids(search(elasticsearch_8_url, elasticsearch_index, {"retriever": RRF})) == ["0", "1", "2"]
-
-
-def check_that_data_outlives_a_crash(node: Node, release: str) -> None:
-    url = node.url
-    assert version(url) == release
-    fill(url, "kept")
-    node.kill()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(url)
-    node.restart()
-    assert node.url == url
-    assert ids(search(url, "kept", {"query": {"match": {"text": "ocean"}}})) == ["2"]
-
-
-def test_node_keeps_its_data_over_a_crash(own_node: Node) -> None:
-    check_that_data_outlives_a_crash(own_node, VERSION)
-
-
-@pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
-def test_node_of_version_8_keeps_its_data_over_a_crash(tmp_path: Path) -> None:
-    with start_node("basic", tmp_path / "home", version=VERSION_8) as node:
-        check_that_data_outlives_a_crash(node, VERSION_8)
 
 
 @pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
