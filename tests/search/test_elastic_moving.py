@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
-from elastic_busy import Busy
+from elastic_busy import PAUSE, Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
 from filling import fill
@@ -30,7 +30,7 @@ from ccheck.search.elastic import Connection, ElasticStore, changes, mappings, m
 from ccheck.search.elastic.errors import WriteBlocked
 from ccheck.search.elastic.mappings import IndexOptions
 
-DOCUMENTS, PAUSE = 60, 0.05
+DOCUMENTS = 60
 RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
 OTHER = Layout.with_vectors(Embedding("other-model", DIMENSIONS, "e" * 64, 128), LAYOUT.dense["passages"].chunking)
 
@@ -69,7 +69,7 @@ def behind(store: ElasticStore) -> dict[str, bool]:
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "AT_ONCE", 20)
     entries = [numbered(number) for number in range(DOCUMENTS)]
-    with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number), k=5, pause=PAUSE) as busy:
+    with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number)) as busy:
         done = migrate(
             Runtime(settings),
             Changes(IndexOptions("hnsw", shards=2, replicas=0)),

@@ -5,7 +5,6 @@ The test node has neither: what is tested is what ccheck asks and how it reads d
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -19,40 +18,9 @@ ASKS = ("POST", "/_security/user/_has_privileges")
 POLICY = {"hot": {"actions": {"rollover": {"max_age": "30d"}}}, "delete": {"actions": {"delete": {}}}}
 
 
-def granting(index: dict[str, list[str]], cluster: tuple[str, ...] = ()) -> Any:
-    """The answer to whoever has these privileges, to any question."""
-
-    def answer(body: bytes) -> tuple[int, Any]:
-        asked = json.loads(body)
-        found: dict[str, dict[str, bool]] = {}
-        for entry in asked["index"]:
-            for name in entry["names"]:
-                had = {one: one in index.get(name, ()) for one in entry["privileges"]}
-                found[name] = found.get(name, {}) | had
-        return 200, {"cluster": {one: one in cluster for one in asked["cluster"]}, "index": found}
-
-    return answer
-
-
 def found(stub: Stub, part: str, index: str = "articles") -> list[tuple[bool, str]]:
     stub.answers.setdefault(("GET", "/"), [(200, {"version": {"number": "9.5.3"}})])
     return [(ok, said) for name, ok, said in diagnose(Connection(stub.url), index) if name == part]
-
-
-def test_what_a_key_may_not_do_and_what_to_grant(stub: Stub) -> None:
-    denied = {"error": {"type": "security_exception", "reason": "unauthorized"}, "status": 403}
-    stub.answers["GET", "/"] = [(403, denied)]
-    read = ["read", "view_index_metadata"]
-    stub.answers[ASKS] = [granting({"articles": [*read, "write"], "articles-*": read})]
-    ((ok, said),) = found(stub, "privileges")
-    assert ok and said.startswith("can search; can't write to the store: grant monitor, maintenance, indices:admin/")
-    assert "on articles; monitor, maintenance, write, indices:admin/mapping/put on articles-* (es_mappings" in said
-    assert "companion" not in said
-    assert "read_ilm on the cluster" in said and "delete_index" in said
-    assert found(stub, "elasticsearch")[0][0]  # who may only search may not ask for the version
-    stub.answers[ASKS] = [granting({})]
-    ((ok, said),) = found(stub, "privileges")
-    assert not ok and said.startswith("can't search: grant read, view_index_metadata on articles (")
 
 
 def test_a_server_without_security(stub: Stub) -> None:
