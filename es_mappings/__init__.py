@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any, Final
-
-COMPONENTS: Final = ("ccheck-settings", "ccheck-fields", "ccheck-vectors", "ccheck-sparse")
-"""The component templates, in the order in which they are laid over one another."""
-INDEX_TEMPLATE: Final = "ccheck-template"
+from typing import Any
 
 
 def read(name: str) -> dict[str, Any]:
@@ -17,26 +13,13 @@ def read(name: str) -> dict[str, Any]:
     return data
 
 
+def mappings(component: str) -> dict[str, Any]:
+    """The mappings of a component template: those of every index (`fields`), or what `vectors` or `sparse` ones add."""
+    found: dict[str, Any] = read(f"ccheck-{component}")["template"]["mappings"]
+    return found
+
+
 def settings() -> dict[str, Any]:
     """The settings of an index, with its analyzer."""
-    return _part("ccheck-settings", "settings") | _part("ccheck-fields", "settings")
-
-
-def fields() -> dict[str, Any]:
-    """The mappings of an index without embeddings."""
-    return _part("ccheck-fields", "mappings")
-
-
-def vectors() -> dict[str, Any]:
-    """The mappings that embeddings add."""
-    return _part("ccheck-vectors", "mappings")
-
-
-def sparse() -> dict[str, Any]:
-    """The mappings that sparse vectors add."""
-    return _part("ccheck-sparse", "mappings")
-
-
-def _part(name: str, part: str) -> dict[str, Any]:
-    found: dict[str, Any] = read(name)["template"][part]
-    return found
+    parts = (read(name)["template"]["settings"] for name in ("ccheck-settings", "ccheck-fields"))
+    return {name: value for part in parts for name, value in part.items()}

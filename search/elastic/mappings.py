@@ -44,7 +44,7 @@ _BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "f
 def create_body(index: str, alias: str | None, layout: Layout, options: IndexOptions | None = None) -> dict[str, Any]:
     """The request that makes an index for documents of this layout, behind an alias or without one."""
     options = options or IndexOptions()
-    mappings = es_mappings.fields()
+    mappings = es_mappings.mappings("fields")
     mappings["properties"] |= layout_mappings(layout, options.index_type)["properties"]
     mappings["_meta"] = {OURS: remembered(layout, options.index_type)}
     settings = es_mappings.settings()
@@ -64,7 +64,7 @@ def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, 
     """
     properties = {name: _passages(field.embedding, index_type) for name, field in layout.dense.items()}
     if layout.sparse is not None:
-        properties |= es_mappings.sparse()["properties"]
+        properties |= es_mappings.mappings("sparse")["properties"]
     if layout.analyses:
         properties[TERMS] = {
             "properties": {analysis_key(analysis): dict(_BY_WHITE_SPACE) for analysis in layout.analyses}
@@ -84,7 +84,7 @@ def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
 
 def _passages(embedding: Embedding, index_type: str | None) -> dict[str, Any]:
     """A nested field of passages with their vectors."""
-    mapping: dict[str, Any] = es_mappings.vectors()["properties"][MAIN_VECTORS]
+    mapping: dict[str, Any] = es_mappings.mappings("vectors")["properties"][MAIN_VECTORS]
     vector = mapping["properties"]["vector"]
     vector["dims"] = embedding.dimensions
     if index_type is not None:
@@ -100,7 +100,7 @@ def _units(field: UnitField) -> dict[str, Any]:
         "number": {"type": "integer", "index": False},
         "start": place,
         "end": place,
-        "content": es_mappings.fields()["properties"]["content"],
+        "content": es_mappings.mappings("fields")["properties"]["content"],
     }
     if field.embedding is not None:
         # The full vectors are searched: a document's units are then told apart by their exact cosines.
