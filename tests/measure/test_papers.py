@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
 from ccheck.core.recipe import load_recipe, recipe_names
-from ccheck.lab.papers.pages import page
+from ccheck.lab.papers.pages import page, read_measured
 from ccheck.lab.papers.published import Table, published, row_command, tables_of
 
 TABLE = {"title": "t", "on": "o", "split": "s", "metrics": ["RR"], "rows": {"a": {}}}
@@ -48,7 +50,8 @@ def test_the_page_has_what_was_published_and_measured_and_every_key():
     for said in (
         "| BM25 + SPLADE + Dense | `climatecheck-hybrid:rrf-only` |",
         "| ClimateSense | `climatecheck-2026` | .466 | 1.183 |",  # as published, to the last digit
-        "| `climatecheck-hybrid:rrf-only`: SciFact's training claims, local store |",
+        "| `climatecheck-hybrid:rrf-only`: SciFact's training claims, local store; recorded at 0ba6de1 2026-11-23 |",
         "### [retrievers.bm25.analysis]",
     ):
         assert said in made, said
+    assert all(re.search(r"recorded at [0-9a-f]{7} \d{4}-\d\d-\d\d$", run["note"]) for run in read_measured())
