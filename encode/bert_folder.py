@@ -7,17 +7,15 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
 
 from ..core.special_tokens import words_only
 
-if TYPE_CHECKING:
-    import numpy as np
-    import tokenizers
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-
+Floats: TypeAlias = NDArray[np.float32]
 _POOLING = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -85,7 +83,6 @@ def read_weights(folder: BertFolder) -> dict[str, Floats]:
     """All tensors, which must be in float32, read only and from the file's pages: what is not looked at is not read. A
     claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for a broken file.
     """
-    import numpy as np
     from safetensors import safe_open
 
     file = folder.path / _WEIGHTS
@@ -169,8 +166,6 @@ def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
 
 def open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
     """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
-    import tokenizers
-
     file = folder / "tokenizer.json"
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))

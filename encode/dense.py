@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from ..core.errors import InvalidData
 from ..core.layout import Embedding, SparseField
 from ..core.models import (
@@ -18,6 +20,7 @@ from ..core.models import (
     models_installed,
     require_models,
 )
+from ..core.runtime import Runtime
 from ..core.types import Vector
 from .bert_folder import BertFolder, read_bert_folder
 from .numpy_bert import NumpyBert, load_bert, unit_length
@@ -25,7 +28,6 @@ from .numpy_bert import NumpyBert, load_bert, unit_length
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from ..core.runtime import Runtime
 
 Spec = TypeVar("Spec", Embedding, SparseField)
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -106,8 +108,6 @@ class Embedder:
         return [len(tokens) for tokens in ids]
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Vector:
-        import numpy as np
-
         if not texts:
             return np.zeros((0, self.spec.dimensions), np.float32)
         # sentence-transformers sorts what it is given by length before it makes batches.

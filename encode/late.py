@@ -22,21 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ..core.files import private_folder, writing_bytes
 from ..core.fingerprints import file_hash
 from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, require_models
-from .bert_folder import BertFolder, read_bert_folder
+from ..core.runtime import Runtime
+from .bert_folder import BertFolder, Floats, read_bert_folder
 from .numpy_bert import NumpyBert, load_bert, unit_length
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from sentence_transformers import MultiVectorEncoder
 
-    from ..core.runtime import Runtime
-
-    Floats = NDArray[np.float32]
 
 BATCH = 16
 """Texts in one forward pass."""
@@ -122,7 +121,6 @@ LateEncoder: TypeAlias = StaticEncoder | ContextEncoder
 
 def by_numpy(bert: NumpyBert) -> ContextEncoder:
     """The tokens of a BERT-type model, without torch."""
-    import numpy as np
 
     def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
         rows = zip(bert.token_ids(texts), bert.encode_tokens(texts), strict=True)
@@ -279,8 +277,6 @@ class TokenTable:
 
     def vectors(self, ids: Sequence[int]) -> Floats:
         """The vectors of tokens, shape [ids, width]."""
-        import numpy as np
-
         rows = np.asarray(ids, np.intp)
         made: Floats = self.codes[rows] * self.scales[rows, None]
         return made
@@ -318,8 +314,6 @@ def load_table(bert: NumpyBert, weights: str, cache: Path, on_make: Callable[[],
 
 def make_table(bert: NumpyBert) -> TokenTable:
     """Let the model read each of its tokens alone."""
-    import numpy as np
-
     vectors = unit_length(bert.encode_alone(range(bert.vocabulary)))
     # Without a mean to subtract: products with vectors that are not in the table are to stay what they are.
     _, directions = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)

@@ -20,28 +20,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from ..core.errors import InvalidData
-from .bert_folder import BertFolder, open_tokenizer, read_weights
+from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from threadpoolctl import ThreadpoolController
 
-    Floats = NDArray[np.float32]
 
 TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
 _ROWS = 32
 """Rows that stay in a processor's cache while a function of several steps is applied to them."""
 
-Linear = tuple["Floats", "Floats"]
+Linear: TypeAlias = tuple[Floats, Floats]
 """Weight, shape [out, in], and bias."""
 
 
-CrossEncoder: TypeAlias = "Callable[[Sequence[tuple[str, str]]], Floats]"
+CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Floats]
 """From pairs of texts to the outputs of the head, shape [pairs, outputs]."""
-Layer: TypeAlias = "Callable[[Floats, list[slice]], Floats]"
+Layer: TypeAlias = Callable[[Floats, list[slice]], Floats]
 """From the states of all tokens, and where each text's are, to the next ones."""
 
 
@@ -94,8 +93,6 @@ class NumpyBert:
 
         Of `most` tokens, with the three special ones, the first text gets up to a half.
         """
-        import numpy as np
-
         first, last = self._tokenizer.encode("").ids
         one, other = (self.token_ids([pair[side] for pair in pairs]) for side in (0, 1))
         ids, kinds = [], []
@@ -157,8 +154,6 @@ class NumpyBert:
         return found
 
     def _rows(self, vectors: Sequence[Floats], widths: int = 1) -> Floats:
-        import numpy as np
-
         return np.array(vectors, np.float32).reshape(len(vectors), widths * self._folder.dimensions)
 
     def _states(
@@ -168,8 +163,6 @@ class NumpyBert:
 
         The texts lie one behind the other, so that nothing is padded; only attention takes them one by one.
         """
-        import numpy as np
-
         lengths = [len(one) for one in ids]
         ends = list(itertools.accumulate(lengths))
         spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
@@ -190,8 +183,6 @@ class NumpyBert:
 
 def unit_length(vectors: Floats) -> Floats:
     """The vectors, shape [..., dimensions], scaled to length 1 in place. A vector of zeros stays one."""
-    import numpy as np
-
     vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
     return vectors
 
@@ -208,7 +199,6 @@ def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEnc
 
     Raises InvalidData if one of the two is broken, or they do not fit each other.
     """
-    import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -265,8 +255,6 @@ def _read_layer(
     weights: dict[str, Floats], number: int, heads: int, epsilon: float
 ) -> Callable[[Floats, list[slice]], Floats]:
     """A layer of the model: from the states of all tokens to the next ones."""
-    import numpy as np
-
     name = f"encoder.layer.{number}"
     parts = [_named(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
     dimensions = parts[0][0].shape[0]
@@ -296,8 +284,6 @@ def _read_layer(
 
 def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
     """`inside` has query, key and value of each token side by side."""
-    import numpy as np
-
     dimensions = inside.shape[1] // 3
     mixed = np.empty((len(inside), dimensions), np.float32)
     for span in spans:
@@ -319,8 +305,6 @@ def _linear(states: Floats, layer: Linear) -> Floats:
 
 def _normalise(states: Floats, norm: Linear, epsilon: float) -> None:
     """Layer normalisation, in place."""
-    import numpy as np
-
     for rows in _blocks(states, 8 * _ROWS):
         rows -= rows.mean(-1, keepdims=True)
         variance = np.einsum("ij,ij->i", rows, rows) / np.float32(rows.shape[1])
@@ -342,8 +326,6 @@ _Q = (
 
 def _gelu(states: Floats) -> None:
     """x/2 (1 + erf(x/√2)), in place."""
-    import numpy as np
-
     for rows in _blocks(states, _ROWS):
         x = np.clip(rows * np.float32(math.sqrt(0.5)), -4, 4)
         square = x * x
@@ -356,8 +338,6 @@ def _gelu(states: Floats) -> None:
 
 
 def _polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
-    import numpy as np
-
     made: Floats = x * np.float32(coefficients[0])
     for coefficient in coefficients[1:-1]:
         made += np.float32(coefficient)

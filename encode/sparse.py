@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..core.errors import InvalidData
 from ..core.layout import SparseField
 from ..core.models import FoundModel, load_encoder, require_models
+from ..core.runtime import Runtime
 from ..core.types import SparseVector
 from .dense import spec_of
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SparseEncoder
 
-    from ..core.runtime import Runtime
 
 BATCH = {"cpu": 8}
 """Texts in one forward pass, by the kind of device: each token has a logit for every word of the vocabulary, which
@@ -87,8 +89,6 @@ def load_sparse_embedder(name: str, runtime: Runtime, known: SparseField | None 
 
 def _rows(encoded: torch.Tensor, count: int, name: str) -> Iterator[SparseVector]:
     """The rows of a sparse tensor, shape [count, vocabulary]."""
-    import numpy as np
-
     encoded = encoded.coalesce()  # which also sorts the indices, by row and then by column
     rows, columns = encoded.indices().numpy()
     weights = encoded.values().float().numpy()

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..encode.late import LateEncoder
 from .types import Scores, not_finite
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vectors = NDArray[np.floating[Any]]
+Vectors: TypeAlias = NDArray[np.floating[Any]]
 
 
 class LateReranker:
@@ -72,8 +71,6 @@ def maxsim(claim: Vectors, passage: Vectors, weights: Sequence[float], window: i
     Shapes: [claim tokens, dimensions], [passage tokens, dimensions]; of unit length. With a `window` it is the largest
     over stretches of so many tokens, each half a window after the one before. 0 where one of them has no tokens.
     """
-    import numpy as np
-
     if not len(claim) or not len(passage):
         return 0.0
     products = claim.astype(np.float32, copy=False) @ passage.astype(np.float32, copy=False).T

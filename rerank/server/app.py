@@ -183,7 +183,7 @@ async def _within_limits(service: Service, request: Request, work: Work) -> Resp
         raise Refusal(415, "the body must not be compressed")
     seconds = service.limits.timeout
     ends = asyncio.get_running_loop().time() + seconds
-    with service.gate.body() as add:
+    with service.bytes.some() as add:
         try:
             async with asyncio.timeout_at(ends):
                 body = await _read(request, service.limits.body, add)
@@ -192,7 +192,7 @@ async def _within_limits(service: Service, request: Request, work: Work) -> Resp
         if body is None:
             return Response(status_code=HUNG_UP)
         # Only now: a slow sender takes nobody's place.
-        with service.gate.request():
+        with service.requests.some(1):
             try:
                 async with asyncio.timeout_at(ends):
                     return await _unless_gone(request, work(request, body))

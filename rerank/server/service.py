@@ -16,7 +16,7 @@ from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
 from .dialects import Dialect, Ranked, Refusal, listed
 from .guard import Access, Limits
-from .worker import Batch, Engine, Gate, Job, Worker
+from .worker import Batch, Engine, Held, Job, Worker
 
 PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
@@ -69,7 +69,8 @@ class Service:
         self.scorers, self.limits, self.access = dict(scorers), limits, access
         self.metrics = Metrics(lambda: self.worker.waiting)
         self.worker = Worker(limits.batch_tokens, self.metrics.batch)
-        self.gate = Gate(limits.requests, limits.held_bytes, lambda: self.worker.seconds_to_wait)
+        self.requests = Held(limits.requests, "requests", lambda: self.worker.seconds_to_wait)
+        self.bytes = Held(limits.held_bytes, "bytes", lambda: self.worker.seconds_to_wait)
         self._engines = {name: Engine(name, scorer.score) for name, scorer in self.scorers.items()}
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
 

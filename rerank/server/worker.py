@@ -214,39 +214,30 @@ class Worker:
         return results
 
 
-class Gate:
-    """Limits the requests in progress and their bytes. For use in the event loop's thread only."""
+class Held:
+    """Limits what is in progress: requests, or their bytes. For use in the event loop's thread only."""
 
-    def __init__(self, most_requests: int, most_bytes: int, seconds_to_wait: Callable[[], int]) -> None:
-        self.requests = 0
-        self.bytes = 0
-        self._most_requests, self._most_bytes = most_requests, most_bytes
-        self._seconds_to_wait = seconds_to_wait
+    def __init__(self, most: int, unit: str, seconds_to_wait: Callable[[], int]) -> None:
+        self.used = 0
+        self._most, self._unit, self._seconds_to_wait = most, unit, seconds_to_wait
 
     @contextmanager
-    def request(self) -> Iterator[None]:
-        """Raises Refusal if too many are in progress."""
-        if self.requests >= self._most_requests:
-            raise Refusal(429, f"the queue is full ({self._most_requests} requests)", self._seconds_to_wait())
-        self.requests += 1
-        try:
-            yield
-        finally:
-            self.requests -= 1
+    def some(self, count: int = 0) -> Iterator[Callable[[int], None]]:
+        """Holds `count` until the end, and what the function that it gives is told of.
 
-    @contextmanager
-    def body(self) -> Iterator[Callable[[int], None]]:
-        """Gives a function to be told of bytes that were read. It raises Refusal where too many are held."""
+        Raises Refusal where too much is held; so does that function.
+        """
         held = 0
 
-        def add(count: int) -> None:
+        def add(more: int) -> None:
             nonlocal held
-            if self.bytes + count > self._most_bytes:
-                raise Refusal(429, f"the queue is full ({self._most_bytes:,} bytes)", self._seconds_to_wait())
-            held += count
-            self.bytes += count
+            if self.used + more > self._most:
+                raise Refusal(429, f"the queue is full ({self._most:,} {self._unit})", self._seconds_to_wait())
+            held += more
+            self.used += more
 
         try:
+            add(count)
             yield add
         finally:
-            self.bytes -= held
+            self.used -= held

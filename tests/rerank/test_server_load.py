@@ -59,9 +59,9 @@ def test_a_caller_that_hung_up_costs_no_more(serve):
         assert served.scorer.busy.wait(30)
         gone = socket.create_connection(("127.0.0.1", httpx.URL(served.url).port))
         gone.sendall(request_of({"query": "q", "texts": ["gone"] * 50}))
-        wait_until(lambda: served.service.gate.requests == 2)
+        wait_until(lambda: served.service.requests.used == 2)
         gone.close()
-        wait_until(lambda: served.service.gate.requests == 1)
+        wait_until(lambda: served.service.requests.used == 1)
         served.scorer.go.set()
         assert first.result().status_code == 200
     served.post("/rerank", {"query": "q", "texts": ["last"]})
@@ -87,13 +87,13 @@ def test_a_slow_caller_holds_up_nobody(serve):
     with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port)) as slow:
         slow.settimeout(30)
         slow.sendall(whole[:-10])
-        wait_until(lambda: served.service.gate.bytes > 0)
+        wait_until(lambda: served.service.bytes.used > 0)
         assert served.post("/rerank", TEI_BODY).status_code == 200
         answer = b""
         while part := slow.recv(65536):
             answer += part
     assert answer.startswith(b"HTTP/1.1 408") and b"did not arrive within 2 s" in answer
-    assert served.service.gate.bytes == 0
+    assert served.service.bytes.used == 0
 
 
 def request_of(body: Any) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from ccheck.core.errors import InvalidData
 from ccheck.rerank.server.dialects import Refusal
-from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Gate, Job, Worker
+from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Held, Job, Worker
 
 
 class Model:
@@ -188,15 +188,13 @@ def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     assert [len(results(job)) for job in jobs] == [1, 9]
 
 
-def test_the_gate_counts_requests_and_bytes() -> None:
-    gate = Gate(1, 100, lambda: 7)
-    with gate.request():
-        with pytest.raises(Refusal, match="full") as refused, gate.request():
+def test_what_is_held_is_limited() -> None:
+    held = Held(100, "bytes", lambda: 7)
+    with held.some(60) as add:
+        with pytest.raises(Refusal, match="bytes") as refused, held.some(41):
             raise AssertionError
         assert (refused.value.status, refused.value.retry_after) == (429, 7)
-    with gate.request(), gate.body() as add:
-        add(60)
-        with pytest.raises(Refusal, match="bytes"), gate.body() as other:
+        with pytest.raises(Refusal, match="full"), held.some() as other:
             other(41)
         add(40)
-    assert (gate.requests, gate.bytes) == (0, 0)
+    assert held.used == 0
