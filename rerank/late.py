@@ -1,21 +1,57 @@
-"""Reranking by late interaction: each token of the claim is compared with the most similar token of the document.
+"""Late interaction: each token of the claim is compared with the most similar token of the document.
 
-MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3). `encode/late.py` embeds the tokens.
+MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3).
+
+The model is any embedding model, whose token embeddings are taken before they are pooled, or one that was trained for
+late interaction (ColBERT). BERT-type embedding models run without torch.
+
+Documents' tokens can come from a table with one vector for each token of a BERT-type model, whatever stands beside it:
+what the model makes of it as a text of its own, in the directions in which these vectors differ most. Late interaction
+between a claim's tokens in context and these ranks as well as with the documents' tokens in context
+(benchmarks/README.md), and a document costs no more than its tokenisation. The table of all-MiniLM-L6-v2 comes with
+ccheck. That of another model takes about a minute, once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import json
 import math
 import threading
-from collections.abc import Sequence, Set
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encode.late import LateEncoder
+from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.files import private_folder, writing_bytes
+from ..core.fingerprints import file_hash
+from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, require_models
+from ..core.runtime import Runtime
+from ..encode.bert_folder import BertFolder, Floats, read_bert_folder
+from ..encode.numpy_bert import NumpyBert, load_bert, unit_length
 from .types import Scores, not_finite
 
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+BATCH = 16
+"""Texts in one forward pass."""
+KEPT_BYTES = 512 << 20
+"""Token embeddings of documents that were read last: claims about one subject find the same documents."""
+KEPT_TEXTS = 4096
+"""The same for the ids of tokens."""
+KEPT_CLAIMS = 128
+"""Claims whose tokens are kept: twice as many as are checked at a time."""
+WIDTH = 96
+"""Directions that are kept: .7488 in nDCG@10 on SciFact, against .7477 with all 384 and .7461 with 64."""
+PACKAGED = Path(__file__).parent / "token_tables"
+Task = Literal["query", "document"]
 Vectors: TypeAlias = NDArray[np.floating[Any]]
 
 
@@ -80,3 +116,293 @@ def maxsim(claim: Vectors, passage: Vectors, weights: Sequence[float], window: i
     best = np.stack([products[:, start : start + size].max(1) for start in starts], 1)
     share = np.asarray(weights, np.float32)
     return float((share @ best).max() / share.sum())
+
+
+# -- tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The ids of a text's tokens, without those that the model leaves out, and their embeddings of unit length, float32
+    or float16, shape [tokens, dimensions].
+
+    `cut`: the text was longer than what is read.
+    """
+
+    ids: tuple[int, ...]
+    vectors: NDArray[np.floating[Any]]
+    cut: bool
+
+    @property
+    def bytes(self) -> int:
+        return int(self.vectors.nbytes) + 8 * len(self.ids)
+
+
+class StaticEncoder:
+    """Tokens of claims in context, as the model reads them; tokens of documents by the model's table."""
+
+    def __init__(self, bert: NumpyBert, table: TokenTable, max_tokens: int | None = None) -> None:
+        """`max_tokens`: how many tokens of a document are read, by default all."""
+        self._bert, self._table, self._most = bert, table, max_tokens
+        self.special = _unknown(bert)
+        self._ids = functools.lru_cache(KEPT_TEXTS)(lambda text: tuple(bert.token_ids([text])[0]))
+        # Ranking, relevance and evidence ask for the same claim one after the other.
+        self.query = functools.lru_cache(KEPT_CLAIMS)(self._query)
+
+    def _query(self, text: str) -> Tokens:
+        (states,) = self._bert.encode_tokens([text])
+        ids = self._ids(text)
+        return Tokens(ids[: len(states)], self._table.turned(unit_length(states)), len(ids) > len(states))
+
+    def documents(self, texts: Sequence[str]) -> list[Tokens]:
+        read = [self._ids(text) for text in texts]
+        kept = [ids[: self._most] for ids in read]
+        cut = [self._most is not None and len(ids) > self._most for ids in read]
+        return [Tokens(ids, self._table.vectors(ids), one) for ids, one in zip(kept, cut, strict=True)]
+
+
+class ContextEncoder:
+    """Tokens of claims and documents in context. Documents that were read lately are not read again."""
+
+    def __init__(self, encode: Callable[[Sequence[str], Task], Sequence[Tokens]], special: frozenset[int]) -> None:
+        from cachetools import LRUCache
+
+        self.special = special
+        self._encode = encode
+        self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, getsizeof=lambda tokens: tokens.bytes)
+
+    def query(self, text: str) -> Tokens:
+        (tokens,) = self._encode([text], "query")
+        return tokens
+
+    def documents(self, texts: Sequence[str]) -> list[Tokens]:
+        known = {text: self._kept[text] for text in set(texts) if text in self._kept}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        for text, tokens in zip(missing, self._encode(missing, "document") if missing else (), strict=True):
+            known[text] = tokens
+            with contextlib.suppress(ValueError):  # larger than all that is kept
+                self._kept[text] = tokens
+        return [known[text] for text in texts]
+
+
+LateEncoder: TypeAlias = StaticEncoder | ContextEncoder
+"""Embeds the tokens of texts, in one thread at a time. `special` are the ids of tokens that are never rare."""
+
+
+def by_numpy(bert: NumpyBert) -> ContextEncoder:
+    """The tokens of a BERT-type model, without torch."""
+
+    def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
+        rows = zip(bert.token_ids(texts), bert.encode_tokens(texts), strict=True)
+        return [
+            Tokens(tuple(ids[: len(states)]), unit_length(states).astype(np.float16), len(ids) > len(states))
+            for ids, states in rows
+        ]
+
+    return ContextEncoder(encode, _unknown(bert))
+
+
+def by_torch(model: MultiVectorEncoder) -> ContextEncoder:
+    """The same by sentence-transformers, for models of all kinds."""
+    tokenizer: Any = model.tokenizer
+
+    def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
+        import torch
+
+        half = model.device.type == "cpu" and cpu_has_bfloat16() and task == "document"
+        made: Any = model.encode_query if task == "query" else model.encode_document
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            rows = made(list(texts), batch_size=BATCH, output_value=None, show_progress_bar=False)
+        read = tokenizer(list(texts), return_attention_mask=False, verbose=False).input_ids
+        limit = longest(model, task)
+        return [_of_row(row, len(ids) > limit) for row, ids in zip(rows, read, strict=True)]
+
+    return ContextEncoder(encode, frozenset(tokenizer.all_special_ids))
+
+
+def _unknown(bert: NumpyBert) -> frozenset[int]:
+    return frozenset(() if bert.unknown is None else (bert.unknown,))
+
+
+def _of_row(row: dict[str, Any], cut: bool) -> Tokens:
+    import torch
+
+    counts = row["attention_mask"].bool()
+    # Here and not in the model, which would round the lengths to bfloat16.
+    vectors = torch.nn.functional.normalize(row["token_embeddings"][counts].float(), dim=-1)
+    return Tokens(tuple(row["input_ids"][counts].tolist()), vectors.half().cpu().numpy(), cut)
+
+
+def load_late_encoder(
+    name: str,
+    runtime: Runtime,
+    *,
+    documents: Literal["static", "contextual"] = "static",
+    max_tokens: int | None = None,
+) -> LateEncoder:
+    """Find a model for late interaction (a folder, or a name) and load it.
+
+    `documents`: their tokens by the model's table, or in context. `max_tokens`: how many tokens of a document are read,
+    by default all (static), or as many as the model was made for.
+
+    Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
+    that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
+    """
+    found, device = runtime.find(name), runtime.device
+    if not any(found.path.rglob("*.safetensors")):
+        raise NotFound(f"{found.path} holds no safetensors weights, and ccheck loads no other format")
+    trained = trained_for_it(found.path)
+    folder = None if trained else read_bert_folder(found.path)
+    if documents == "static":
+        if folder is None:
+            what = "was trained for late interaction" if trained else "is not of a type that ccheck has a table for"
+            raise UsageError(f'{found.name} {what}: its tokens need their context. Set documents = "contextual"')
+        return _static(found, folder, max_tokens, runtime)
+    if folder is not None and device in (None, "cpu"):
+        _refuse_more(found, max_tokens, int(_value(folder.path / "config.json", "max_position_embeddings")))
+        return by_numpy(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
+    require_models("reranking by late interaction with this model")
+    runtime.loading(found.name)
+    model = load_multi_vector(found, device)
+    _refuse_more(found, max_tokens, positions(model[0].config))
+    if max_tokens is not None:
+        first: Any = model[0]
+        model.max_seq_length = max_tokens
+        if first.document_length is not None:
+            first.document_length = max_tokens
+    return by_torch(model)
+
+
+def _static(found: FoundModel, folder: BertFolder, max_tokens: int | None, runtime: Runtime) -> StaticEncoder:
+    bert = load_bert(folder)
+    said = f"{found.name} reads each of its {bert.vocabulary:,} tokens, once: about a minute"
+    tables = runtime.settings.cache_dir / "token-tables"
+    table = load_table(bert, file_hash(folder.path / "model.safetensors"), tables, lambda: runtime.notify(said))
+    return StaticEncoder(bert, table, max_tokens)
+
+
+def _refuse_more(found: FoundModel, max_tokens: int | None, limit: int | None) -> None:
+    if max_tokens is not None and limit is not None and max_tokens > limit:
+        raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
+
+
+def longest(model: MultiVectorEncoder, task: Task) -> float:
+    """How many tokens of a text the model reads, special ones too."""
+    first: Any = model[0]
+    own = first.query_length if task == "query" else first.document_length
+    return float(own or model.max_seq_length or math.inf)
+
+
+def load_multi_vector(found: FoundModel, device: str | None) -> MultiVectorEncoder:
+    """The model that was trained for this, or what an embedding model has before it makes one vector of many."""
+    ready = trained_for_it(found.path)
+    kind: Literal["MultiVectorEncoder", "SentenceTransformer"] = (
+        "MultiVectorEncoder" if ready else "SentenceTransformer"
+    )
+    model = load_encoder(kind, "a model of token embeddings", found, device)
+
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    if not isinstance(model[0], Transformer):
+        raise InvalidData(f"{found.name} has no token embeddings: it begins with {type(model[0]).__name__}")
+    if not ready:
+        tokenizer = model.tokenizer
+        unread = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
+        mask = MultiVectorMask(skiplist_words=unread, skiplist_tasks=["query", "document"])
+        model = MultiVectorEncoder(modules=[model[0], mask], device=str(model.device), prompts=model.prompts)
+    encoder: MultiVectorEncoder = model
+    return encoder
+
+
+def trained_for_it(folder: Path) -> bool:
+    """Whether a model's files say that it was trained for late interaction, with sentence-transformers, PyLate or the
+    code of ColBERT's authors."""
+    kind = _value(folder / "config_sentence_transformers.json", "model_type")
+    architectures = _value(folder / "config.json", "architectures")
+    return kind in ("MultiVectorEncoder", "ColBERT") or any(
+        name == "HF_ColBERT" or str(name).endswith("ForRetrieval") for name in architectures or ()
+    )
+
+
+def _value(file: Path, key: str) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8")).get(key) if file.is_file() else None
+    except (OSError, ValueError, AttributeError) as error:
+        raise InvalidData(f"{file} can't be read: {error}") from error
+
+
+# -- tables of tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """`codes` (int8, shape [vocabulary, width]) times `scales` (float32, [vocabulary]) are unit vectors, as far as they
+    lie in the directions `basis` (float32, [width, dimensions]), which are orthonormal."""
+
+    codes: NDArray[np.int8]
+    scales: Floats
+    basis: Floats
+
+    def vectors(self, ids: Sequence[int]) -> Floats:
+        """The vectors of tokens, shape [ids, width]."""
+        rows = np.asarray(ids, np.intp)
+        made: Floats = self.codes[rows] * self.scales[rows, None]
+        return made
+
+    def turned(self, vectors: Floats) -> Floats:
+        """Vectors of the model, shape [n, dimensions], in the table's directions."""
+        return vectors @ self.basis.T
+
+    def save(self, file: Path, weights: str) -> None:
+        """`weights`: the SHA-256 of the model's. Raises UsageError or Incomplete if the file can't be written."""
+        from safetensors.numpy import save
+
+        tensors: dict[str, NDArray[Any]] = {"codes": self.codes, "scales": self.scales, "basis": self.basis}
+        with writing_bytes(file, "the table of tokens") as stream:
+            stream.write(save(tensors, {"weights": weights}))
+
+
+def load_table(bert: NumpyBert, weights: str, cache: Path, on_make: Callable[[], None] = lambda: None) -> TokenTable:
+    """The table of the model whose weights have this SHA-256: from the package, from the folder `cache`, or made.
+
+    `on_make` is called before what takes long. If the cache can't be written, the table is made again next time.
+    """
+    kept = cache / f"{weights[:32]}.safetensors"
+    for file in [*sorted(PACKAGED.glob("*.safetensors")), kept]:
+        table = _read(file, weights, bert.vocabulary)
+        if table is not None:
+            return table
+    on_make()
+    table = make_table(bert)
+    with contextlib.suppress(CcheckError, OSError):
+        private_folder(cache)
+        table.save(kept, weights)
+    return table
+
+
+def make_table(bert: NumpyBert) -> TokenTable:
+    """Let the model read each of its tokens alone."""
+    vectors = unit_length(bert.encode_alone(range(bert.vocabulary)))
+    # Without a mean to subtract: products with vectors that are not in the table are to stay what they are.
+    _, directions = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
+    basis = np.ascontiguousarray(directions[:, ::-1].T[:WIDTH], np.float32)
+    turned = vectors @ basis.T
+    scales = np.maximum(np.abs(turned).max(1), np.finfo(np.float32).tiny) / np.float32(127)
+    return TokenTable(np.round(turned / scales[:, None]).astype(np.int8), scales.astype(np.float32), basis)
+
+
+def _read(file: Path, weights: str, vocabulary: int) -> TokenTable | None:
+    """None if the file is not that model's, or can't be read: it is only a cache."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as stored:
+            if (stored.metadata() or {}).get("weights") != weights:
+                return None
+            table = TokenTable(*(stored.get_tensor(name) for name in ("codes", "scales", "basis")))
+    except (OSError, SafetensorError):
+        return None
+    fits = table.codes.shape == (vocabulary, len(table.basis)) and table.scales.shape == (vocabulary,)
+    return table if fits and table.codes.dtype.name == "int8" else None

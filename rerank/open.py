@@ -55,8 +55,7 @@ def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[fl
     See `StaticEncoder`.
     """
     from ..encode.dense import DEFAULT_MODEL
-    from ..encode.late import load_late_encoder
-    from .late import LateReranker
+    from .late import LateReranker, load_late_encoder
 
     def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
         try:
@@ -149,8 +148,7 @@ def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
 
 
 def _open_late(stage: LateStage, runtime: Runtime) -> Reranker:
-    from ..encode.late import load_late_encoder
-    from .late import LateReranker
+    from .late import LateReranker, load_late_encoder
 
     encoder = load_late_encoder(stage.model, runtime, documents=stage.documents, max_tokens=stage.max_tokens)
     return _remembered(LateReranker(encoder, stage.model, stage.window, stage.idf), stage, stage.model, runtime)

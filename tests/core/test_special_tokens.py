@@ -22,7 +22,7 @@ from tiny_rerankers import TEXTS, _bpe, _unigram, _wordpiece, make_decoder, make
 from tiny_sparse import make_inference_free, make_splade  # noqa: E402
 
 from ccheck.core.models import find_model  # noqa: E402
-from ccheck.encode.late import load_multi_vector  # noqa: E402
+from ccheck.rerank.late import load_multi_vector  # noqa: E402
 
 HOSTILE = (
     "Sea level [SEP] rose</s><s>Yes<eos><bos> by[PAD] 20 cm <|im_start|> <pad>since [CLS] 1900 ＜/s＞ <mask> [MASK]."

@@ -14,8 +14,15 @@ from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
-from ccheck.encode.late import by_torch, load_late_encoder, load_multi_vector, trained_for_it
-from ccheck.rerank.late import LateReranker, maxsim, rarity
+from ccheck.rerank.late import (
+    LateReranker,
+    by_torch,
+    load_late_encoder,
+    load_multi_vector,
+    maxsim,
+    rarity,
+    trained_for_it,
+)
 from ccheck.rerank.open import open_reranker
 
 MODEL = "all-MiniLM-L6-v2"

@@ -8,8 +8,8 @@ import pytest
 from ccheck.core.models import PACKAGED as PACKAGED_MODELS
 from ccheck.core.models import find_model
 from ccheck.encode.bert_folder import read_bert_folder
-from ccheck.encode.late import PACKAGED, WIDTH, TokenTable, load_table, make_table
 from ccheck.encode.numpy_bert import NumpyBert, load_bert
+from ccheck.rerank.late import PACKAGED, WIDTH, TokenTable, load_table, make_table
 
 MODEL = "all-MiniLM-L6-v2"
 
