@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .kinds import Compression
 from .records import LINE_BYTES
-from .sniff import as_utf8
-from .sources import Source
+from .sniff import HEAD_BYTES, as_utf8
+
+if TYPE_CHECKING:
+    from .sources import Source
 
 CHUNK = 1 << 16
 _COMPRESSED_CHUNK = 1 << 10  # of which zstd can make 32,768 times as much
@@ -77,6 +80,17 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
         return
     with source.path.open("rb") as stream:
         yield from _chunks(stream, on_bytes)
+
+
+def unpacked_head(head: bytes, compression: Compression | None) -> bytes:
+    """The first bytes of what a compressed file holds, as far as its own first bytes tell."""
+    found = bytearray()
+    with suppress(Broken):  # reading says what is wrong
+        for chunk in decompressed([head], compression):
+            found += chunk
+            if len(found) >= HEAD_BYTES:
+                break
+    return bytes(found[:HEAD_BYTES])
 
 
 def _chunks(stream: Any, on_bytes: Callable[[int], None]) -> Iterator[bytes]:

@@ -25,11 +25,11 @@ from ..core.text import is_unicode
 from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
 from .kinds import LINES, TABLES
-from .lines import Line, decompressed, raw_chunks, read_lines
+from .lines import Line, decompressed, raw_chunks, read_lines, unpacked_head
 from .pages import knowledge_row
 from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
 from .shapes import papers
-from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
+from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding
 from .sources import Given, Source, find_sources
 from .tables import read_table
 

@@ -15,10 +15,10 @@ from typing import Any
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
 from .kinds import HINTS
-from .lines import read_lines
+from .lines import read_lines, unpacked_head
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
-from .sniff import HEAD_BYTES, sniff_compression, unpacked_head
+from .sniff import HEAD_BYTES, sniff_compression
 from .sources import STDIN, Source, find_sources
 
 SHOWN = 5

@@ -6,7 +6,6 @@ import codecs
 import csv
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -35,23 +34,6 @@ _TAGGED: tuple[tuple[re.Pattern[str], Format], ...] = (
 
 def sniff_compression(head: bytes) -> Compression | None:
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
-
-
-def unpacked_head(head: bytes, compression: Compression | None) -> bytes:
-    """The first bytes of what a compressed file holds, as far as its own first bytes tell."""
-    try:
-        if compression == "gzip":
-            return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-        if compression == "zstd":
-            import zstandard
-
-            return zstandard.ZstdDecompressor().decompressobj().decompress(head)[:HEAD_BYTES]
-    except (zlib.error, ValueError, MemoryError):
-        return b""
-    except Exception as error:  # noqa: BLE001 - zstandard's own; reading says what is wrong
-        del error
-        return b""
-    return head
 
 
 def sniff(head: bytes) -> Format | None:

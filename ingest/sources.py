@@ -12,7 +12,8 @@ from typing import TypeAlias
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
 from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
-from .sniff import HEAD_BYTES, sniff, sniff_compression, unpacked_head
+from .lines import unpacked_head
+from .sniff import HEAD_BYTES, sniff, sniff_compression
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 """The end of the names of files that list rejects. Folders and globs leave them out."""

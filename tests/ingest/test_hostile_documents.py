@@ -115,14 +115,6 @@ def test_a_quoted_field_over_lines_is_still_one_after_bad_rows(tmp_path):
     assert any(isinstance(one, Reject) and one.line == 4 for one in answers)
 
 
-def test_a_header_of_many_columns(tmp_path, monkeypatch):
-    names = [f"c{number}" for number in range(20_000)]
-    monkeypatch.setattr(tables, "Counter", lambda given: dict.fromkeys(given, 1))
-    (tmp_path / "a.csv").write_text(f"{','.join(names)}\n{','.join(names)}\n")
-    (record,) = read(str(tmp_path / "a.csv"))
-    assert isinstance(record, Record) and len(record.data) == 20_000
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited on Linux")
 def test_parquet_that_unpacks_to_gigabytes_is_a_reject(tmp_path, monkeypatch):
     pa = pytest.importorskip("pyarrow")

@@ -358,15 +358,6 @@ def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
         read([])
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    stdin = io.TextIOWrapper(io.BytesIO(b'{"n": 1}\nbad\n'))
-    monkeypatch.setattr("sys.stdin", stdin)
-    records, rejects = read_all("-")
-    assert (records[0].file, records[0].data) == ("standard input", {"n": 1})
-    assert rejects[0].line == 2
-    assert find_sources(["-"])[0].size is None
-
-
 def test_named_pipe(tmp_path: Path) -> None:
     import threading
 

@@ -237,13 +237,6 @@ def test_duplicates_across_files_name_both(tmp_path: Path) -> None:
     assert f"line 2 of {one}" in reject["reason"]
 
 
-def test_duplicates_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
-    path = write(tmp_path / "a.jsonl", [*rows(100), *rows(100), {"_id": "0", "text": "Other."}])
-    report = ingest([path], MemoryStore())
-    assert counts(report) == {"added": 100, "repeated": 100, "rejected": 1}
-
-
 def test_what_the_store_refuses_is_rejected(tmp_path: Path) -> None:
     store = MemoryStore(lambda entries: {"1": "too odd"})
     path = write(tmp_path / "a.jsonl", rows(3))
