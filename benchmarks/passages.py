@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import click
 import numpy as np
@@ -37,8 +38,9 @@ def main(folder: Path) -> None:
     for name, cut in CUTS.items():
         with tempfile.TemporaryDirectory() as scratch:
             settings = ccheck.open(f"{scratch}/store").settings
-            with ccheck.Checker(settings) as checker:
-                options = IngestOptions(cache_dir=settings.cache_dir, chunking=cut)
+            cutting = patch("ccheck.pipeline.ingest.default_chunking", return_value=cut)
+            with ccheck.Checker(settings) as checker, cutting:
+                options = IngestOptions(cache_dir=settings.cache_dir)
                 report = checker.ingest(str(folder / "corpus.jsonl.gz"), options=options)
             print(f"{name}: {report.passages:,} passages of {report.read:,} abstracts, {report.seconds:.0f} s")
             for recipe in ("dense", "default"):

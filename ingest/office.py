@@ -22,6 +22,12 @@ UNPACKED = 1 << 30
 TITLE_WITHIN = 2_000
 _DOI = re.compile(r"\b10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\"<>{}|\\^]+")
 _ABSTRACT = re.compile(r"^\s*(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary)\b\s*[:.—-]?\s*", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(
+    r"(?=.{1,39}$)(?:\d+\.?\s+)?(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary|introduction|methods?|results?|references|"
+    r"materials and methods|discussion|conclusions?|acknowledge?ments?|keywords)\s*[:.]?",
+    re.IGNORECASE,
+)
+"""A line that is a heading by itself."""
 _NOT_TITLES = re.compile(
     r"\.(?:docx?|tex|dvi|indd|pdf|qxd)\b|^(?:untitled|microsoft word|pii:?|doi:?)|^\W*$", re.IGNORECASE
 )
@@ -148,26 +154,17 @@ def flowing(text: str) -> str:
             bare = " ".join(line.split())
             if not bare:
                 continue
-            if lines and not _ends(lines[-1]) and not _ends(bare) and not _ABSTRACT.match(bare):
+            if (
+                lines
+                and not _HEADING.fullmatch(lines[-1])
+                and not _HEADING.fullmatch(bare)
+                and not _ABSTRACT.match(bare)
+            ):
                 lines[-1] = f"{lines[-1]} {bare}"
             else:
                 lines.append(bare)
         kept.append("\n".join(lines))
     return "\n\n".join(one for one in kept if one)
-
-
-def _ends(line: str) -> bool:
-    """Whether a line is a heading by itself."""
-    return (
-        len(line) < 40
-        and re.fullmatch(
-            r"(?:\d+\.?\s+)?(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary|introduction|methods?|materials and methods|"
-            r"results?|discussion|conclusions?|references|acknowledge?ments?|keywords)\s*[:.]?",
-            line,
-            re.IGNORECASE,
-        )
-        is not None
-    )
 
 
 def _after(text: str, title: str) -> str:
