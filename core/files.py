@@ -13,7 +13,7 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -56,12 +56,7 @@ def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ())
     Raises UsageError with the reason if nothing can, or should, be written there.
     """
     target = Path(path)
-    try:
-        reason = _obstacle(str(path), target, reads)
-    except OSError as error:
-        reason = f"{error.strerror or error}"
-    if reason is not None:
-        raise UsageError(f"{what} can't be written to {path}: {reason}")
+    _refuse(path, what, lambda: _obstacle(str(path), target, reads))
     return target
 
 
@@ -86,19 +81,25 @@ def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable
 def check_folder(path: AnyPath, what: str) -> Path:
     """The place of a folder that is to be made or replaced. Raises UsageError as `check_output` does."""
     target = Path(path)
-    reason: str | None
-    try:
+
+    def obstacle() -> str | None:
         if target.is_symlink():
-            reason = _linked(target)
-        elif target.exists() and not target.is_dir():
-            reason = "a file with that name exists. Choose another folder"
-        else:
-            reason = _bad_way(target) or _in_store(target / STORE_FILE)
+            return _linked(target)
+        if target.exists() and not target.is_dir():
+            return "a file with that name exists. Choose another folder"
+        return _bad_way(target) or _in_store(target / STORE_FILE)
+
+    _refuse(path, what, obstacle)
+    return target
+
+
+def _refuse(path: AnyPath, what: str, obstacle: Callable[[], str | None]) -> None:
+    try:
+        reason = obstacle()
     except OSError as error:
         reason = f"{error.strerror or error}"
     if reason is not None:
         raise UsageError(f"{what} can't be written to {path}: {reason}")
-    return target
 
 
 @contextmanager

@@ -98,24 +98,6 @@ def terms_field(analysis: Analysis) -> str:
     return f"terms_{analysis_key(analysis)}"
 
 
-class Bm25Index:
-    """A tantivy index of documents by seq, or of units by id, in a folder that does not change any more."""
-
-    def __init__(self, folder: Path, fields: TextFields) -> None:
-        """Raises Damaged, derived, unless the folder has a readable index of these fields."""
-        self.folder, self.fields = folder, fields
-        self._links: tempfile.TemporaryDirectory[str] | None = None
-        if not os.access(folder, os.W_OK):
-            # tantivy needs a lock even to read, so it gets a temporary folder with links to these files.
-            self._links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
-            for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
-                Path(self._links.name, file.name).symlink_to(file.absolute())
-            folder = Path(self._links.name)
-        with sheltered(self.folder):
-            index = _open(folder, fields)
-            self.view = Bm25View(_schema(fields), index.searcher(), fields)
-
-
 def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Sequence[int], old: Path | None) -> None:
     """Make an index in a new folder: the one in `old` with some rows added and others removed, in one commit.
 
@@ -181,13 +163,27 @@ def _open(folder: Path, fields: TextFields) -> tantivy.Index:
     return index
 
 
+def open_index(folder: Path, fields: TextFields) -> Bm25View:
+    """The index in a folder that does not change any more. Raises Damaged, derived, unless it has these fields."""
+    links, readable = None, folder
+    if not os.access(folder, os.W_OK):
+        # tantivy needs a lock even to read, so it gets a temporary folder with links to these files.
+        links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
+        readable = Path(links.name)
+        for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
+            (readable / file.name).symlink_to(file.absolute())
+    with sheltered(folder):
+        return Bm25View(_schema(fields), _open(readable, fields).searcher(), fields, links)
+
+
 @dataclass(frozen=True, slots=True)
 class Bm25View:
-    """An index as it was when this was made. Any number of threads can use it."""
+    """An index of documents by seq, or of units by id, as it was when this was made. For any number of threads."""
 
     schema: tantivy.Schema
     searcher: tantivy.Searcher
     fields: TextFields
+    links: tempfile.TemporaryDirectory[str] | None = None
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
 
     def check(self, retriever: Bm25) -> None:

@@ -15,7 +15,8 @@ from ...core.fusion import projected
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Bm25, Dense, Retriever, Sparse
 from ...core.types import Filter, Query, Vector
-from .bm25 import Bm25Index, Bm25View, TextFields
+from . import bm25
+from .bm25 import Bm25View, TextFields
 from .database import Database
 from .files import Verified
 from .records import DOCUMENTS, SPARSE, UNIT_BITS, check_sparse, unit_vectors, vector_fields
@@ -23,6 +24,14 @@ from .vectors import SparseIndex, VectorIndex
 
 Ranked: TypeAlias = list[tuple[int, float]]
 """(seq of a document or id of a unit, score), best first."""
+MANY_IDS = 2_000
+"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
+KEPT = 64
+"""How many masks are kept for the next claims."""
+
+
+class Changed(Exception):
+    """The database is no longer as the snapshot has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,7 @@ class Snapshot:
     """The view that readers have at one generation of the database. Indices are opened when they are first needed.
 
     `alive[seq]`: whether the document exists. `behind` names the BM25 indices that still have removed documents.
+    `masks` has the documents that pass the most recent scopes: the filters of a search and of a query.
     """
 
     generation: int
@@ -40,6 +50,7 @@ class Snapshot:
     words: dict[str, Bm25View] = field(default_factory=dict)
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
+    masks: dict[tuple[Filter, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
     def lacks(self, retriever: Retriever) -> bool:
         """Whether the index that it searches is not open yet."""
@@ -50,7 +61,7 @@ class Snapshot:
         for retriever in filter(self.lacks, retrievers.values()):
             name = _index_of(retriever)
             if isinstance(retriever, Bm25):
-                self.words[name] = open_words(database, folder, name, self.verified).view
+                self.words[name] = open_words(database, folder, name, self.verified)
             else:
                 self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
 
@@ -108,12 +119,39 @@ class Snapshot:
         weights[asked.ids] = asked.weights
         return weights
 
+    def mask(self, scope: tuple[Filter, ...], database: Database) -> NDArray[np.bool_] | None:
+        """mask[seq]: whether a document passes; None if all do.
 
-def open_words(database: Database, folder: Path, name: str, verified: Verified) -> Bm25Index:
+        Raises Changed if the database is no longer as this has it.
+        """
+        if not scope:
+            return None
+        mask = self.masks.pop(scope, None)
+        if mask is None:
+            with database.reading():
+                if database.generation != self.generation:
+                    raise Changed
+                mask = np.zeros(len(self.alive), np.bool_)
+                mask[database.passing(scope)] = True
+        self.masks[scope] = mask
+        if len(self.masks) > KEPT:
+            del self.masks[next(iter(self.masks))]
+        return mask
+
+    def ids_of(self, wanted: Sequence[int], database: Database) -> dict[int, str]:
+        """The ids of these documents that still exist, and perhaps of others."""
+        if not self.ids and len(wanted) < MANY_IDS:
+            return database.ids_by_seq(wanted)
+        if not self.ids:
+            self.ids.update(database.ids())
+        return self.ids
+
+
+def open_words(database: Database, folder: Path, name: str, verified: Verified) -> Bm25View:
     """The BM25 index of that name. Raises Damaged, derived, if it is not as it was written."""
     words = database.words[name]
     verified.check_files(folder / words.folder, words.files)
-    return Bm25Index(folder / words.folder, TextFields.of(database.layout, name))
+    return bm25.open_index(folder / words.folder, TextFields.of(database.layout, name))
 
 
 def open_vectors(
@@ -135,61 +173,9 @@ def _index_of(retriever: Retriever) -> str:
     return SPARSE
 
 
-MANY_IDS = 2_000
-"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
-
-
-def ids_of(snapshot: Snapshot, database: Database, wanted: Sequence[int]) -> dict[int, str]:
-    """The ids of these documents that still exist, and perhaps of others."""
-    if not snapshot.ids and len(wanted) < MANY_IDS:
-        return database.ids_by_seq(wanted)
-    if not snapshot.ids:
-        snapshot.ids.update(database.ids())
-    return snapshot.ids
-
-
-# -- scopes: the documents that pass the filters of a search and of its queries
-
-KEPT = 64
-"""How many masks are kept for the next claims."""
-
-
-class Changed(Exception):
-    """The database is no longer as the snapshot has it."""
-
-
 def scopes(queries: Sequence[Query], filters: Sequence[Filter]) -> dict[tuple[Filter, ...], list[int]]:
     """Each scope (the filters of the call and of a query) with the places of the queries that share it."""
     found: dict[tuple[Filter, ...], list[int]] = {}
     for place, query in enumerate(queries):
         found.setdefault(tuple(dict.fromkeys((*filters, *query.filters))), []).append(place)
     return found
-
-
-class Masks:
-    """The documents of the most recent scopes. For one thread at a time."""
-
-    def __init__(self) -> None:
-        self._generation = -1
-        self._masks: dict[tuple[Filter, ...], NDArray[np.bool_]] = {}
-
-    def of(self, scope: tuple[Filter, ...], snapshot: Snapshot, database: Database) -> NDArray[np.bool_] | None:
-        """mask[seq]: whether a document passes; None if all do.
-
-        Raises Changed if the database is no longer as the snapshot has it.
-        """
-        if not scope:
-            return None
-        if self._generation != snapshot.generation:
-            self._generation, self._masks = snapshot.generation, {}
-        mask = self._masks.pop(scope, None)
-        if mask is None:
-            with database.reading():
-                if database.generation != snapshot.generation:
-                    raise Changed
-                mask = np.zeros(len(snapshot.alive), np.bool_)
-                mask[database.passing(scope)] = True
-        self._masks[scope] = mask
-        if len(self._masks) > KEPT:
-            del self._masks[next(iter(self._masks))]
-        return mask

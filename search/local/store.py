@@ -8,6 +8,7 @@ the indices catch up with it when the next writer opens the store, or the next r
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -35,7 +36,7 @@ from .bm25 import is_panic
 from .database import Database
 from .files import DATABASE, LOCK, Damaged, Verified, is_damage, is_leftover, is_remnant, make_folder, remove_store
 from .records import UNIT_BITS, check_entry, unit_number, vectors_of
-from .snapshot import Changed, Masks, Ranked, Snapshot, ids_of, scopes
+from .snapshot import Changed, Ranked, Snapshot, scopes
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """During an ingest the BM25 indices catch up with the database after so many documents, or so many seconds."""
@@ -94,7 +95,6 @@ class LocalStore(Closing):
         self._lock: FileLock | None = None
         self._snapshot: Snapshot | None = None
         self._verified = Verified()
-        self._masks = Masks()
         self._waiting, self._caught_up = 0, 0.0
 
     # -- what is there
@@ -123,7 +123,7 @@ class LocalStore(Closing):
                     pending=database.count_after(min(one.last for one in database.words.values())),
                     state=database.state,
                     details={"folder": str(self.path)},
-                    notices=unfinished(self.name, upkeep.reading(database)),
+                    notices=unfinished(self.name, json.loads(database.meta("reading", "[]"))),
                 )
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
@@ -315,7 +315,7 @@ class LocalStore(Closing):
             try:
                 for scope, places in scopes(search.queries, search.filters).items():
                     with self._guard:
-                        allowed = self._masks.of(scope, snapshot, self._database())
+                        allowed = snapshot.mask(scope, self._database())
                     rankings = snapshot.rank([search.queries[place] for place in places], search.retrievers, allowed)
                     found.update(zip(places, rankings, strict=True))
                 return snapshot, [found[place] for place in range(len(search.queries))]
@@ -331,7 +331,7 @@ class LocalStore(Closing):
         with self._guard:
             database = self._database()
             with database.reading():
-                found = ids_of(snapshot, database, wanted)
+                found = snapshot.ids_of(wanted, database)
                 if database.generation == snapshot.generation and not found.keys() >= set(wanted):
                     raise Damaged(database.path, "lacks documents that it should have")
                 return found
@@ -354,7 +354,7 @@ class LocalStore(Closing):
         if self._reader is not None and not self._reader.in_place:
             self._reader.close()
             self._reader = self._snapshot = None
-            self._verified, self._masks = Verified(), Masks()
+            self._verified = Verified()
         if self._reader is None:
             if not (self.path / DATABASE).is_file():
                 raise self._missing()

@@ -175,11 +175,6 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
     rebuild_words(database, folder, words_of(database.layout))
 
 
-def reading(database: Database) -> list[str]:
-    """Returns the sources of the last ingest, as its command named them; empty if it ended."""
-    return [str(one) for one in json.loads(database.meta("reading", "[]"))]
-
-
 def adopt(database: Database, folder: Path, layout: Layout, reading: Sequence[str] = ()) -> None:
     """Change the store's layout, create the indices that the new one needs, and note what an ingest is to read."""
     if reading:
