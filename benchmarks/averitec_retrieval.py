@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import data
+import common
 import numpy as np
 
 from ccheck import Checker
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--store", help="default: a temporary local store")
     parser.add_argument("--model", default=MINILM)
     given = parser.parse_args()
-    rows = list(data.rows(given.file))
+    rows = list(common.rows(given.file))
     knowledge, wanted = pages_of(rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "knowledge.jsonl"

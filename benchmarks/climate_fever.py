@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 
 import click
-import data
+import common
 
 
 @click.command()
@@ -26,7 +26,7 @@ def main(file: Path, output: Path) -> None:
     ids: dict[tuple[str, str], str] = {}
     claims: list[dict[str, str]] = []
     judged: list[str] = []
-    for record in data.rows(file):
+    for record in common.rows(file):
         relevant = set()
         for evidence in record["evidences"]:
             id_ = ids.setdefault((evidence["article"], evidence["evidence"]), f"e{len(ids)}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import common
 import httpx
 import numpy as np
 
@@ -86,11 +84,6 @@ def drop(url: str, index: str) -> None:
     httpx.delete(f"{url}/{names}", params={"ignore_unavailable": True}, timeout=60)
 
 
-def spread(values: Sequence[float]) -> str:
-    low, middle, high = (f"{value:.3f}" for value in (min(values), statistics.median(values), max(values)))
-    return f"{middle} (median of {len(values)} rounds; {low} to {high})"
-
-
 def machine(url: str) -> str:
     version = httpx.get(url, timeout=60).json()["version"]["number"]
-    return f"Elasticsearch {version}, Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}"
+    return common.machine(f"Elasticsearch {version}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import data
+import common
 import elasticsearch
 import httpx
 import numpy as np
@@ -101,10 +100,7 @@ def measured(url: str, corpus: Path | None, documents: int, dimensions: int, rou
             print(f"  round {number}: {name} {rates[name][-1]:,.0f} documents/s", file=sys.stderr)
     for name in ("in place", "companion"):
         ratios = [ours / theirs for ours, theirs in zip(rates[name], rates["parallel_bulk"], strict=True)][1:]
-        print(
-            f"{name} over parallel_bulk updates: {statistics.median(ratios):.2f} (median of {len(ratios)} rounds; "
-            f"{min(ratios):.2f} to {max(ratios):.2f})"
-        )
+        print(f"{name} over parallel_bulk updates: {common.spread(ratios)}")
 
 
 def killed(url: str, corpus: Path | None, documents: int, dimensions: int) -> None:
@@ -160,7 +156,7 @@ def fill(url: str, corpus: Path | None, documents: int) -> None:
     drop(url)
     titles = ["Sea level has risen since 1900", "Glaciers melt", "Methane in the air"]
     if corpus is not None:
-        titles = [row["title"] for row in data.rows(corpus)]
+        titles = [row["title"] for row in common.rows(corpus)]
     client = elasticsearch.Elasticsearch(url, request_timeout=60)
     properties = {"abstract": {"type": "text"}, "year": {"type": "integer"}}
     client.indices.create(index=INDEX, mappings={"properties": properties}, settings={"number_of_replicas": 0})

@@ -18,8 +18,9 @@ from typing import Any
 
 import click
 import elasticsearch
+from common import spread
 from elasticsearch import helpers
-from elasticsearch_common import drop, entries, machine, server, spread
+from elasticsearch_common import drop, entries, machine, server
 
 from ccheck.core.layout import Layout
 from ccheck.core.types import Entry

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import click
 import elasticsearch
-from elasticsearch_common import entries, indexed, machine, queries, random_layout, server, spread
+from common import in_turns, spread
+from elasticsearch_common import entries, indexed, machine, queries, random_layout, server
 
 from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
@@ -56,25 +56,22 @@ def compare(
 
     bodies = [recorded(store, lambda query=query: ours(query)) for query in asked]
     assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is not details
-    ratios, times, spent = [], [], []
+    ratios, wall, cpu = [], [], []
     for turn in range(rounds + 1):
-        seconds, cpu = [0.0, 0.0], [0.0, 0.0]
-        for number, (query, requests) in enumerate(zip(asked, bodies, strict=True)):
-            sides = (lambda query=query: ours(query), lambda r=requests: bare(client, r))
-            # The second side finds the server's caches warm, so each side goes second equally often.
-            for side in (0, 1) if (turn + number) % 2 else (1, 0):
-                started, before = time.perf_counter(), time.process_time()
-                sides[side]()
-                seconds[side] += time.perf_counter() - started
-                cpu[side] += time.process_time() - before
-        ratios.append(seconds[0] / seconds[1])
-        times.append([1000 * value / len(asked) for value in seconds])
-        spent.append([1000 * value / len(asked) for value in cpu])
-    own, plain = (statistics.median(column) for column in zip(*times[1:], strict=True))
-    own_cpu, plain_cpu = (statistics.median(column) for column in zip(*spent[1:], strict=True))
+        found = [
+            in_turns((lambda q=query: ours(q), lambda r=requests: bare(client, r)), turn + number)
+            for number, (query, requests) in enumerate(zip(asked, bodies, strict=True))
+        ]
+        own, plain = (sum(side.wall for side in sides) for sides in zip(*found, strict=True))
+        ratios.append(own / plain)
+        wall.append((own, plain))
+        cpu.append([sum(side.cpu for side in sides) for sides in zip(*found, strict=True)])
+    ms, cpu_ms = (
+        [1000 * statistics.median(side) / len(asked) for side in zip(*x[1:], strict=True)] for x in (wall, cpu)
+    )
     return (
-        f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms; CPU time of the client's process: "
-        f"{own_cpu:.2f} ms against {plain_cpu:.2f} ms"
+        f"{spread(ratios[1:])}; {ms[0]:.2f} ms against {ms[1]:.2f} ms; CPU time of the client's process: "
+        f"{cpu_ms[0]:.2f} ms against {cpu_ms[1]:.2f} ms"
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import data
+import common
 import httpx
 import numpy as np
 from elasticsearch_common import drop, machine, server
@@ -48,7 +48,7 @@ QUERIES = 50
 def main(
     corpus: Path, url: str | None, sizes: tuple[int, ...], dims: int, words: int | None, types: tuple[str, ...]
 ) -> None:
-    texts = [(row["title"], " ".join(row["text"].split()[:words])) for row in data.rows(corpus)]
+    texts = [(row["title"], " ".join(row["text"].split()[:words])) for row in common.rows(corpus)]
     with server(url) as address:
         print(json.dumps({"machine": machine(address)}), flush=True)
         for index_type in types:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import data
+import common
 
 from ccheck.core.runtime import Runtime
 from ccheck.encode.dense import DEFAULT_MODEL
@@ -49,7 +48,7 @@ def main(file: Path, documents: int, copies: int, rounds: int, engines: tuple[st
         texts = Path(scratch, "texts.json")
         texts.write_text(json.dumps(read(file, documents, copies)))
         count = len(json.loads(texts.read_text()))
-        print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {count:,} documents")
+        print(common.machine(f"load {os.getloadavg()[0]:.1f}", f"{count:,} documents"))
         print(f"{'':<10}{'docs/s':>9}{'CPU s':>9}{'CPU/doc':>9}{'load CPU':>9}{'peak MB':>9}")
         for _ in range(rounds):
             for engine in engines:
@@ -72,7 +71,7 @@ def main(file: Path, documents: int, copies: int, rounds: int, engines: tuple[st
 
 def read(file: Path, documents: int, copies: int) -> list[str]:
     """Texts as they are embedded, in the order of an ingest."""
-    rows = list(itertools.islice(data.rows(file), documents))
+    rows = list(itertools.islice(common.rows(file), documents))
     texts = [
         "\n".join([f"{row.get('title', '')}{f' ({copy})' if copy else ''}", row["text"]])
         for copy in range(copies)

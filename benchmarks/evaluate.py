@@ -11,14 +11,12 @@ its spread.
 
 from __future__ import annotations
 
-import platform
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click
+from common import in_turns, machine, spread
 
 from ccheck.core.analysis import clean
 from ccheck.core.recipe import changed, load_recipe
@@ -47,32 +45,21 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
             with Checker(settings) as checker:
                 checker.ingest(str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir))
         data = read_evaluation_data(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"), limit=limit)
-        print(f"{platform.machine()}, Python {platform.python_version()}, {len(data.claims)} claims")
+        print(machine(f"{len(data.claims)} claims"))
 
         def command(number: int) -> Callable[[], float]:
             empty = settings.model_copy(update={"cache_dir": Path(scratch) / str(number)})
             return lambda: _command(empty, recipe, data)
 
-        sides = [[], []]
-        cpu = [[], []]
         _bare(settings, recipe, data)  # the first one warms the caches up
+        found = []
         for number in range(rounds):
-            order = [(0, command(number)), (1, lambda: _bare(settings, recipe, data))]
-            figures = {}
-            for side, run in order if number % 2 else reversed(order):
-                started, spent = time.perf_counter(), time.process_time()
-                figures[side] = run()
-                sides[side].append(len(data.claims) / (time.perf_counter() - started))
-                cpu[side].append(len(data.claims) / (time.process_time() - spent))
-            assert abs(figures[0] - figures[1]) < 1e-9, figures
-            print(f"round {number + 1}: command {sides[0][-1]:.1f}, bare {sides[1][-1]:.1f} claims/s", flush=True)
-        for what, (ours, bare) in {"claims/s": sides, "claims/CPU-s": cpu}.items():
-            ratios = sorted(a / b for a, b in zip(ours, bare, strict=True))
-            print(
-                f"{what}: command {statistics.median(ours):.1f}, bare {statistics.median(bare):.1f}, "
-                f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-            )
-        print(f"nDCG@10 of both: {figures[0]:.4f}")
+            ours, plain = in_turns([command(number), lambda: _bare(settings, recipe, data)], number)
+            assert abs(ours.answer - plain.answer) < 1e-9, (ours, plain)
+            found.append((ours, plain))
+        print(f"throughput: {spread([plain.wall / ours.wall for ours, plain in found])}")
+        print(f"by CPU time: {spread([plain.cpu / ours.cpu for ours, plain in found])}")
+        print(f"nDCG@10 of both: {ours.answer:.4f}")
 
 
 _RUNTIME = Runtime()

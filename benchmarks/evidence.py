@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
-import data
+import common
 import numpy as np
 
 from ccheck.core.analysis import clean, sentence_spans
@@ -46,8 +46,8 @@ OTHERS = 9
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Embedding model, a folder or a name.")
 def main(folder: Path, model: str) -> None:
-    corpus = data.documents(folder / "corpus.jsonl.gz")
-    rows = list(data.rows(folder / "verdicts.jsonl"))
+    corpus = common.documents(folder / "corpus.jsonl.gz")
+    rows = list(common.rows(folder / "verdicts.jsonl"))
     pairs = [row for row in rows if row["sentences"]]
     embedder = load_embedder(model, Runtime())
     rng = np.random.default_rng(0)

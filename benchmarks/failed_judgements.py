@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import data
+import common
 import numpy as np
 
 from ccheck.core.types import Document, Evidence, Hit, Label, Stance
@@ -69,7 +69,7 @@ def main(folder: Path, seed: int, draws: int, as_json: bool) -> None:
 def halves(path: Path) -> tuple[list[list[Label]], list[list[Label]]]:
     """The stances of each claim, of claims in the first and in the second half."""
     parts: tuple[list[list[Label]], list[list[Label]]] = [], []
-    for row in data.rows(path):
+    for row in common.rows(path):
         odd = hashlib.sha256(str(row["claim_id"]).encode()).digest()[0] % 2
         parts[odd].append([parse_label(piece["evidence_label"]) for piece in row["evidences"]])
     return parts

@@ -11,7 +11,6 @@ that is busy with other work).
 from __future__ import annotations
 
 import json
-import platform
 import sqlite3
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import click
 import numpy as np
 import tantivy
+from common import in_turns, machine
 
 from ccheck.core.analysis import analyzer, terms
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -129,34 +129,25 @@ def main(documents: int, claims: int, folder: Path | None) -> None:
             ]
             plain = bare(folder)
             stages, fusion = {"bm25": Bm25(), "dense": Dense()}, Fusion(k=60)
-            ours, theirs, cpu = [], [], []
+            found = []
             for i, query in enumerate(queries):
-                sides = [lambda q=query: answer(store, Search([q], stages, fusion, 10))[0], lambda q=query: plain(q)]
-                times, spent, answers = [0.0, 0.0], [0.0, 0.0], [None, None]
-                for side in (0, 1) if i % 2 else (1, 0):
-                    started, before = time.perf_counter(), time.process_time()
-                    answers[side] = sides[side]()
-                    times[side], spent[side] = time.perf_counter() - started, time.process_time() - before
-                ours_found = [
+                search = Search([query], stages, fusion, 10)
+                own, bare_one = in_turns([lambda s=search: answer(store, s)[0], lambda q=query: plain(q)], i)
+                hits = [
                     (hit.document.id, hit.document.title, hit.document.text, dict(hit.document.metadata), hit.score)
-                    for hit in answers[0].hits
+                    for hit in own.answer.hits
                 ]
-                assert len(ours_found) == 10 and ours_found == answers[1], query.text
-                if i >= 10:  # the first ones warm the caches up
-                    ours.append(times[0])
-                    theirs.append(times[1])
-                    cpu.append(spent)
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    print(
-        f"{platform.processor() or platform.machine()}, {np.__name__} {np.__version__}, tantivy {tantivy.__version__}"
-    )
-    print(f"ccheck {statistics.median(ours) * 1e3:.1f} ms, bare {statistics.median(theirs) * 1e3:.1f} ms")
-    print(f"ratio {middle:.2f} (quartiles {low:.2f} to {high:.2f}) over {len(ratios)} claims")
-    own, plain = (statistics.median(column) * 1e3 for column in zip(*cpu, strict=True))
-    low, middle, high = statistics.quantiles((a / b for a, b in cpu), n=4)
-    spread = f"(quartiles {low:.2f} to {high:.2f})"
-    print(f"CPU time: ccheck {own:.1f} ms, bare {plain:.1f} ms, ratio {middle:.2f} {spread}")
+                assert len(hits) == 10 and hits == bare_one.answer, query.text
+                found.append((own, bare_one))
+    print(machine(np, tantivy))
+    for name in ("wall", "cpu"):
+        pairs = [(getattr(own, name), getattr(plain, name)) for own, plain in found[10:]]  # the first ones warm up
+        low, middle, high = statistics.quantiles([a / b for a, b in pairs], n=4)
+        ms = [1e3 * statistics.median(side) for side in zip(*pairs, strict=True)]
+        print(
+            f"{name} time: ccheck {ms[0]:.1f} ms, bare {ms[1]:.1f} ms, ratio {middle:.2f} (quartiles {low:.2f} to "
+            f"{high:.2f}) over {len(pairs)} claims"
+        )
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ quartiles.
 
 from __future__ import annotations
 
-import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import numpy as np
 import scipy.sparse
+from common import in_turns, machine
 
 from ccheck.core.layout import Layout, SparseField
 from ccheck.core.stages import Sparse
@@ -107,19 +106,14 @@ def main(documents: int, claims: int, depth: int) -> None:
             def by_columns(claim: SparseVector) -> list[tuple[int, float]]:
                 return best(columns[:, claim.ids] @ claim.weights, depth)
 
-            sides: list[Callable[[SparseVector], list[tuple[int, float]]]] = [ours, by_rows, by_columns]
-            times: list[list[float]] = [[], [], []]
+            found = []
             for number, claim in enumerate(asked):
-                answers = {}
-                for side in np.roll([0, 1, 2], number).tolist():
-                    started = time.process_time()
-                    answers[side] = sides[side](claim)
-                    if number >= 10:  # the first ones warm the caches up
-                        times[side].append(time.process_time() - started)
-                for other in (1, 2):
-                    scores = np.array([score for _, score in answers[0]])
-                    assert np.allclose(scores, [score for _, score in answers[other]], rtol=1e-5)
-    print(f"{platform.processor() or platform.machine()}, numpy {np.__version__}, scipy {scipy.__version__}")
+                sides = in_turns([lambda c=claim, f=side: f(c) for side in (ours, by_rows, by_columns)], number)
+                scores = [np.array([score for _, score in side.answer]) for side in sides]
+                assert all(np.allclose(scores[0], other, rtol=1e-5) for other in scores[1:])
+                found.append([side.cpu for side in sides])
+            times = list(zip(*found[10:], strict=True))  # the first ones warm the caches up
+    print(machine(np, scipy))
     print(f"ccheck {statistics.median(times[0]) * 1e3:.1f} ms a claim")
     for name, other in (("CSR product", times[1]), ("CSC columns", times[2])):
         ratios = [b / a for a, b in zip(times[0], other, strict=True)]

@@ -14,7 +14,8 @@ from unittest.mock import patch
 
 import click
 import numpy as np
-from scifact import metrics, read_qrels, read_queries
+from common import rows
+from scifact import metrics, read_qrels
 
 import ccheck
 from ccheck.core.layout import Chunking
@@ -32,7 +33,7 @@ CUTS = {
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 def main(folder: Path) -> None:
-    claims = [ccheck.Claim(text, id_) for id_, text in read_queries(folder)]
+    claims = [ccheck.Claim(row["text"], row["_id"]) for row in rows(folder / "queries.jsonl")]
     qrels = read_qrels(folder)
     whole: dict[str, list[list[float]]] = {}
     for name, cut in CUTS.items():

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import data
+import common
 import numpy as np
 
 import ccheck
@@ -91,20 +91,20 @@ def main(folder: Path) -> None:
 
 
 def scifact(folder: Path) -> DataSet:
-    documents = list(data.rows(folder / "scifact" / "corpus.jsonl.gz"))
+    documents = list(common.rows(folder / "scifact" / "corpus.jsonl.gz"))
     gold: dict[str, set[str]] = {}
     for line in (folder / "scifact" / "qrels.tsv").read_text().splitlines()[1:]:
         claim, document, grade = line.split("\t")
         if int(grade) > 0:
             gold.setdefault(claim, set()).add(document)
-    rows = data.rows(folder / "scifact" / "queries.jsonl")
+    rows = common.rows(folder / "scifact" / "queries.jsonl")
     return DataSet(documents, [(row["_id"], row["text"], frozenset(gold[row["_id"]])) for row in rows])
 
 
 def climate_fever(folder: Path) -> DataSet:
     documents: dict[str, Mapping[str, str]] = {}
     claims = []
-    for row in data.rows(folder / "climate-fever" / "claims.jsonl.gz"):
+    for row in common.rows(folder / "climate-fever" / "claims.jsonl.gz"):
         for one in row["evidences"]:
             text = {"_id": one["evidence_id"], "title": one["article"], "text": one["evidence"]}
             documents[one["evidence_id"]] = text
@@ -115,7 +115,7 @@ def climate_fever(folder: Path) -> DataSet:
 
 
 def fever(folder: Path) -> DataSet:
-    rows = random.Random(0).sample(list(data.rows(folder / "fever" / "pairs.jsonl.gz")), 3_000)
+    rows = random.Random(0).sample(list(common.rows(folder / "fever" / "pairs.jsonl.gz")), 3_000)
     ids = {row["evidence"]: hashlib.sha256(row["evidence"].encode()).hexdigest()[:12] for row in rows}
     documents = [{"_id": id_, "title": "", "text": text[:2_000]} for text, id_ in ids.items()]
     claims = [(row["id"], row["claim"], frozenset([ids[row["evidence"]]])) for row in rows[:1_200]]

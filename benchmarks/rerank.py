@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import data
+import common
 from processes import processes, received
 
 from ccheck.core.runtime import Runtime
@@ -75,7 +75,7 @@ def main(
     device: str,
 ) -> None:
     folder = folder or Path(os.environ["CCHECK_SHARED_DATA"]) / "scifact"
-    records = itertools.islice(data.rows(folder / "corpus.jsonl.gz"), LONGEST)
+    records = itertools.islice(common.rows(folder / "corpus.jsonl.gz"), LONGEST)
     passages = [f"{record['title']} {record['text']}" for record in records]
     # Each process is forked from one that has imported everything: the imports take longer than some of the runs.
     os.environ["OMP_NUM_THREADS"] = "1"

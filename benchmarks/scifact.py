@@ -9,13 +9,12 @@ other 300 claims: BM25 .679, all-MiniLM-L6-v2 .645.
 
 from __future__ import annotations
 
-import platform
 import tempfile
 import time
 from pathlib import Path
 
 import click
-import data
+import common
 import numpy as np
 
 import ccheck
@@ -47,7 +46,7 @@ UNEQUAL_DEPTHS: Recipe = Recipe(
 @click.option("--store", help="Where to ingest and search.  [default: a local store in a temporary folder]")
 @click.option("--recipe", "chosen", multiple=True, help="Only these of the recipes.  [default: all]")
 def main(folder: Path, store: str | None, chosen: tuple[str, ...]) -> None:
-    claims = [ccheck.Claim(text, id_) for id_, text in read_queries(folder)]
+    claims = [ccheck.Claim(row["text"], row["_id"]) for row in common.rows(folder / "queries.jsonl")]
     qrels = read_qrels(folder)
     with tempfile.TemporaryDirectory() as scratch:
         settings = ccheck.open(store or f"{scratch}/store").settings
@@ -56,7 +55,7 @@ def main(folder: Path, store: str | None, chosen: tuple[str, ...]) -> None:
                 str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir)
             )
             print(f"{report.read:,} abstracts, {report.passages:,} passages, {report.seconds:.0f} s")
-        print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
+        print(common.machine(checker.store.name, f"{len(claims)} claims"))
         print(f"{'recipe':<20} nDCG@10              R@100                CPU ms per claim")
         baseline: list[float] | None = None
         for name, whole in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
@@ -85,10 +84,6 @@ def main(folder: Path, store: str | None, chosen: tuple[str, ...]) -> None:
                 baseline = values[0]
             elif baseline is not None:
                 print(f"{'':<20} {_difference(values[0], baseline)}", flush=True)
-
-
-def read_queries(folder: Path) -> list[tuple[str, str]]:
-    return [(row["_id"], row["text"]) for row in data.rows(folder / "queries.jsonl")]
 
 
 def read_qrels(folder: Path) -> dict[str, dict[str, int]]:

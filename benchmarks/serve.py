@@ -10,7 +10,6 @@ alternate. The goal: throughput with 32 callers is at least 0.9 of the bare loop
 from __future__ import annotations
 
 import os
-import platform
 import random
 import signal
 import statistics
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import click
 import httpx
+from common import machine, spread
 
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -89,11 +89,11 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
             sidecar.stop(signal.SIGKILL)
     tokens = statistics.mean(len(one.ids) for query, texts in asked for one in scorer.encode(query, texts))
     print(
-        f"Python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores, {device}; "
+        f"{machine(torch, device)}; "
         f"{name if model else 'random weights'}, {requests} requests of {passages} passages of {tokens:.0f} tokens"
     )
-    print(f"throughput of {callers} callers / bare loop: {_spread(ratios)}, to reach {GOAL}")
-    print(f"the same by CPU time (bare loop / server process): {_spread(cpu_ratios)}")
+    print(f"throughput of {callers} callers / bare loop: {spread(ratios)}, to reach {GOAL}")
+    print(f"the same by CPU time (bare loop / server process): {spread(cpu_ratios)}")
     quantiles = statistics.quantiles(latencies, n=100) if len(latencies) > 1 else latencies * 99
     print(f"latency: p50 {quantiles[49]:.2f} s, p99 {quantiles[98]:.2f} s; errors {errors}, wrong scores {wrong}")
 
@@ -147,10 +147,6 @@ def _requests(count: int, passages: int) -> list[Request]:
         )
         for _ in range(count)
     ]
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} (median of {len(values)} rounds; {min(values):.2f} to {max(values):.2f})"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from common import machine
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "numpy", "pydantic", "rich")
 GOAL_S = 0.3
@@ -48,7 +48,7 @@ def main(runs: int) -> None:
     for _ in range(runs):
         for name, command in commands.items():
             times[name].append(seconds(command))
-    print(f"Python {platform.python_version()}, {platform.machine()}, {runs} interleaved runs")
+    print(machine(f"{runs} interleaved runs"))
     print(f"{'':<28}{'median':>9}{'fastest':>9}")
     for name, taken in times.items():
         print(f"{name:<28}{statistics.median(taken):>7.3f} s{min(taken):>7.3f} s")

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import data
+import common
 from packaged_stance import Held, judged_by, out_of_fold, read_parts, together_of_others, write_model
 
 from ccheck.core.analysis import clean
@@ -85,7 +85,7 @@ def counted(cases: Sequence[Case], value: float) -> tuple[int, int, int]:
 def found(folder: Path, most: int, held: Sequence[Held]) -> list[Case]:
     """SciFact's claims with what is found for them."""
     labels: dict[str, set[Label]] = {}
-    for row in data.rows(folder / "scifact/verdicts.jsonl"):
+    for row in common.rows(folder / "scifact/verdicts.jsonl"):
         labels.setdefault(row["claim"], set()).add(parse_label(row["label"]))
     asked = sorted(labels)
     random.Random(5).shuffle(asked)
