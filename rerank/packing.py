@@ -102,7 +102,8 @@ def attend(
     if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= 256:
         flash = _varlen()
         if flash is not None:
-            return _attend_at_once(q, k, v, row, flash, scale, causal)
+            kernel = functools.partial(flash, scale=scale, window_size=(-1, 0) if causal else (-1, -1))
+        return _attend_at_once(q, k, v, row, kernel)
     out = torch.empty_like(q)
     out[len(row.ids) :] = 0
     q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
@@ -166,13 +167,7 @@ def _with_shared(t: torch.Tensor, span: Span) -> torch.Tensor:
 
 
 def _attend_at_once(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    row: PackedRow,
-    flash: Callable[..., torch.Tensor],
-    scale: float,
-    causal: bool,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: PackedRow, kernel: Callable[..., torch.Tensor]
 ) -> torch.Tensor:
     """All sequences by one kernel.
 
@@ -184,17 +179,7 @@ def _attend_at_once(
     whole, own, limits, longest = _layout((*row.shared, *row.spans), q.device)
     if k.shape[1] != q.shape[1]:
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
-    answer = flash(
-        q[whole],
-        k[whole],
-        v[whole],
-        limits,
-        limits,
-        longest,
-        longest,
-        scale=scale,
-        window_size=(-1, 0) if causal else (-1, -1),
-    )
+    answer = kernel(q[whole], k[whole], v[whole], limits, limits, longest, longest)
     out = torch.empty_like(q)
     out[whole[own]] = answer[own]
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 
@@ -87,7 +88,8 @@ def test_attention_is_within_each_sequence(monkeypatch: pytest.MonkeyPatch, caus
         last = attend_last(q[[span.end - 1 for span in row.spans]], k, v, row, scale=0.3)
         assert torch.allclose(last, torch.stack(lasts[len(row.shared) :]), atol=1e-5)
         # As on a GPU, with the kernel's arithmetic done here.
-        assert torch.allclose(_attend_at_once(q, k, v, row, flash, 0.3, causal), expected, atol=1e-5)
+        kernel = functools.partial(flash, scale=0.3, window_size=(-1, 0) if causal else (-1, -1))
+        assert torch.allclose(_attend_at_once(q, k, v, row, kernel), expected, atol=1e-5)
         # A few queries at a time, long sequences without a mask, and rows behind the last sequence.
         monkeypatch.setattr("ccheck.rerank.packing.BLOCK", 4)
         assert torch.allclose(attend(q, k, v, row, scale=0.3, causal=causal), expected, atol=1e-5)
@@ -136,8 +138,9 @@ def test_equal_ids_are_scored_once() -> None:
 def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With tensors that say that they are on a GPU."""
     called = []
-    monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda: "kernel")
-    monkeypatch.setattr("ccheck.rerank.packing._attend_at_once", lambda *given: called.append(given[4:]) or "done")
+    monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda: flash)
+    at_once = "ccheck.rerank.packing._attend_at_once"
+    monkeypatch.setattr(at_once, lambda *given: called.append(given[4].keywords) or "done")
     (row,) = rows([(1, 2, 3)], [0], 100)
 
     class There:
@@ -148,7 +151,7 @@ def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: 
 
     for dtype in (torch.float16, torch.bfloat16):
         assert attend(There(dtype, 256), None, None, row, scale=0.5, causal=True) == "done"
-    assert called == [("kernel", 0.5, True)] * 2
+    assert called == [{"scale": 0.5, "window_size": (-1, 0)}] * 2
     q = torch.randn(3, 1, 8)
     assert torch.is_tensor(attend(q.bfloat16(), q.bfloat16(), q.bfloat16(), row, scale=0.5, causal=True))
     for there in (There(torch.float32, 8), There(torch.float16, 257)):
