@@ -96,12 +96,11 @@ class RemoteReranker:
         url: str,
         *,
         api_key: str | None = None,
-        model: str | None = None,
         timeout: float = 60,
         retry_seconds: float = 30,
         notify: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """Connects to nothing yet. `model`, else `?model=` of the URL, picks one of a server that has several.
+        """Connects to nothing yet. `?model=` of the URL picks one of a server that has several.
 
         `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone. A server that never
         answered is given up sooner. `notify` is called once when the wait begins. Raises UsageError for an invalid URL
@@ -117,7 +116,7 @@ class RemoteReranker:
         """A warning for the user about the connection."""
         keep_secret(api_key)
         keep_secrets_of(url)
-        self._model = model or parsed.params.get("model")
+        self._model = parsed.params.get("model")
         self._url = parsed.copy_remove_param("model").copy_with(fragment=None)
         if not self._url.query:
             self._url = self._url.copy_with(query=None)
