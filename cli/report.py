@@ -71,6 +71,13 @@ About = Mapping[str, str | Sequence[str]]
 Span = tuple[int, int]
 
 
+def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
+    """Write the page of some results; `about` is `writing_report`'s. Raises UsageError."""
+    with writing_report(path, about) as add:
+        for result in results:
+            add(result)
+
+
 @opt.command
 def report(
     answers: str = opt.argument("ANSWERS"),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
-from ccheck.cli.report import About, writing_report
 from ccheck.core.errors import InvalidData
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
@@ -54,10 +50,3 @@ MANY = [
     result(piece(), verdict=Verdict(None, error="no language model answered")),
     result(verdict=None, error=InvalidData("the claim is empty"), claim=Claim("")),
 ]
-
-
-def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
-    """The page of some results."""
-    with writing_report(path, about) as add:
-        for one in results:
-            add(one)

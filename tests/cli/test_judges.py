@@ -18,8 +18,8 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.lab.measure.calibration import calibrate, open_stance_method
+from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict.calibration import load_calibration
-from ccheck.verdict.examples import load_pairs
 
 SEA = "sea level has risen 20 cm since 1900"
 SUPPORTS = {"rationale": "It says so.", "quote": "", "label": "SUPPORTS", "confidence": 0.9}
@@ -176,7 +176,7 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
         assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
         with Runtime(resolve({"llm_model": "m"}).settings) as runtime:  # as a script does it
-            report = calibrate(open_stance_method(runtime), load_pairs(pairs))
+            report = calibrate(open_stance_method(runtime), read_rows(str(pairs)).rows)
         assert facts == {**report.to_dict(), "output": str(made)}
         assert load_calibration(made) == report.calibration
         rows = [json.loads(line) for line in pairs.read_text().splitlines()]  # with the documents in another file

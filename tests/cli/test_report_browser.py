@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_results import MANY, ROSE, piece, result, write_report
+from report_results import MANY, ROSE, piece, result
+
+from ccheck.cli.report import write_report
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 from html_page import HOSTILE, Element, parse
-from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence, write_report
+from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
 from ccheck.cli.report import (
     MAX_TEXT,
@@ -23,6 +23,7 @@ from ccheck.cli.report import (
     evidence_spans,
     pieces,
     placeless,
+    write_report,
     writing_report,
 )
 from ccheck.core.errors import InvalidData
