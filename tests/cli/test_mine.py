@@ -8,6 +8,7 @@ from cli_runs import BM25, ccheck, jsonl
 
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
 from ccheck.lab.train.mining import MiningOptions, Source, mine
+from ccheck.search.local import LocalStore
 
 TEXT = "The sea has risen by twenty centimetres since nineteen hundred, as tide gauges at all coasts have shown."
 
@@ -83,7 +84,7 @@ def test_only_the_first_are_drawn_from_and_the_seed_decides(tmp_path):
     assert drawn <= {f"d{n}" for n in range(2, 8)} and len(drawn) > 2
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, monkeypatch):
     documents = [{"_id": one.id, "title": one.title, "text": one.text} for one in CORPUS.values()]
     corpus = jsonl(tmp_path / "corpus.jsonl", *documents)
     claims = jsonl(
@@ -102,6 +103,12 @@ def test_the_command(tmp_path):
     found = rows(output)
     assert [row["positive_id"] for row in found] == ["good", "d3"]
     assert all(one["id"] not in ("good", "copy") for one in found[0]["negatives"])
+    # What was ranked before is remembered, so that a mining that was stopped goes on where it was.
+    first = output.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "rank", None)
+        assert ccheck(*asked, "--hard", 2, "--random", 3, "--corpus", corpus).code == 0
+    assert output.read_text() == first
     nothing = ccheck(*asked, "--hard", 0, "--random", 0)
     assert nothing.code == 2 and "nothing to mine" in nothing.err
     assert ccheck(*asked[:-4], "-o", claims, *BM25).code == 2
