@@ -145,20 +145,21 @@ def _limit(memory: int) -> None:
         return
 
 
-def _grown(memory: int) -> bool:
-    """Whether this process has become so large that the next file should have a fresh one."""
+def _peak() -> int:
+    """The most bytes that this process has had in memory; of one that was just started, those of its parent."""
     try:
         import resource
     except ModuleNotFoundError:
-        return False
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > memory // 4
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def main() -> None:
     """Answers questions until there are no more. `=` begins an answer, `!` an error, `.` and `,` end the answers."""
     memory = int(sys.argv[2])
     _limit(memory)
+    # Above it the process has become so large that the next file should have a fresh one.
+    large = max(memory // 4, _peak())
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer
     module, _, name = sys.argv[1].partition(":")
     function = getattr(importlib.import_module(module), name)
@@ -177,7 +178,7 @@ def main() -> None:
             break  # nobody reads any more
         except Exception as error:  # noqa: BLE001 - the other side raises it
             ended = b"!%b\n" % json.dumps(why_unread(error)).encode()
-        answers.write(ended if ended[:1] == b"!" or not _grown(memory) else b",\n")
+        answers.write(ended if ended[:1] == b"!" or _peak() <= large else b",\n")
         answers.flush()
     # Threads of a library that crash while the interpreter ends must not make an answer look cut off.
     os._exit(0)
