@@ -94,7 +94,8 @@ def ingest(asked: Asked) -> None:
     from ..ingest.encoders import with_passages
     from ..ingest.fields import Fields
     from ..ingest.sources import find_sources
-    from ..pipeline.ingest import open_ingest, recipe_to_ingest
+    from ..pipeline.ingest import open_encoders, recipe_to_ingest
+    from ..search import open_store
 
     if asked.replace and asked.recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
@@ -105,8 +106,8 @@ def ingest(asked: Asked) -> None:
     settings = settings_from(store=asked.store, embedding_model=asked.model)
     needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
     dense = False if asked.no_dense else True if asked.model is not None else None
-    with runtime(settings, asked.quiet) as models, open_ingest(models, needed, dense) as ingesting:
-        opened, encoders = ingesting.store, with_passages(ingesting.encoders, asked.passage_tokens)
+    with runtime(settings, asked.quiet) as models, open_store(settings) as opened:
+        encoders = with_passages(open_encoders(models, opened.info(), needed, dense), asked.passage_tokens)
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
             fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),

@@ -1,15 +1,15 @@
 """What an ingest works with: what a recipe needs in a store, and the encoders that provide it and what the store has.
 
-with Runtime(settings) as runtime, open_ingest(runtime, recipe_to_ingest(settings, "mine.toml")) as opened:
-    report = ingest(["corpus.jsonl"], opened.store, opened.encoders, IngestOptions())
+with Runtime(settings) as runtime, open_store(settings) as store:
+    encoders = open_encoders(runtime, store.info(), recipe_to_ingest(settings, "mine.toml"))
+    report = ingest(["corpus.jsonl"], store, encoders, IngestOptions())
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.adjust import resolved
@@ -20,7 +20,7 @@ from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import AdditionalStage, Analysis
 from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
-from ..search import Store, StoreInfo, open_store
+from ..search import StoreInfo
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -60,22 +60,6 @@ def recipe_to_ingest(
         recipe = resolved(settings)
         return recipe if needs_own(recipe) or not recipe.ingest.titles else None
     return load_recipe(name, replace or {})
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedIngest:
-    store: Store
-    encoders: Encoders
-
-
-@contextmanager
-def open_ingest(runtime: Runtime, recipe: Recipe | None = None, dense: bool | None = None) -> Iterator[OpenedIngest]:
-    """The settings' store, and the encoders of its fields and the recipe's. Closes the store at the end.
-
-    `dense` and the errors are those of `open_encoders`.
-    """
-    with open_store(runtime.settings) as store:
-        yield OpenedIngest(store, open_encoders(runtime, store.info(), recipe, dense))
 
 
 def open_encoders(
