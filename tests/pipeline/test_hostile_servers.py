@@ -137,7 +137,7 @@ def test_bombs_stay_small(server, tmp_path):
         child.stdin.close()
 
 
-@pytest.mark.parametrize("cut", ["0-30000000", "0-30000000," * 1000, "9" * 4000, "-1", "1,0", "0-1-2"])
+@pytest.mark.parametrize("cut", ["0-30000000", "0-30000000," * 1000, "9" * 4000, "-1", "0-1-2"])
 def test_a_header_of_texts_that_were_cut_is_read_within_their_number(server, cut):
     server.answer = Raw(RANKING, headers={"X-Ccheck-Cut": cut})
     assert RemoteReranker(server.url)("sea", ["a", "b"]).cut == (False, False)

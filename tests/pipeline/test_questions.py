@@ -135,26 +135,23 @@ def test_a_claim_without_pages_is_open(folder: Path) -> None:
     assert set(map(kind_of, llm.requests)) == {"Questions", "Queries"}
 
 
-def test_some_questions_can_fail(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("others", "label", "said"),
+    [
+        (cite_first, "SUPPORTS", "1 of 4 questions have no answer"),
+        (lambda text: GAP, None, "1 of 4 questions failed and none was answered"),
+    ],
+)
+def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: str | None, said: str) -> None:
     def answer(text: str) -> Any:
-        return Said("no JSON") if asked_of(text) == QUESTIONS[2] else cite_first(text)
+        return Said("no JSON") if asked_of(text) == QUESTIONS[2] else others(text)
 
     with questioned(PassageAnswer=answer) as llm:
         result = checked(folder, llm)
     assert result.questions is not None and result.verdict is not None
     assert [one.error is None for one in result.questions] == [True, True, False, True]
     assert result.questions[2].answer is None and "neither reply is valid" in str(result.questions[2].error)
-    assert result.verdict.label == "SUPPORTS" and "1 of 4 questions have no answer" in str(result.verdict.error)
-
-
-def test_without_any_answer_a_failure_is_no_label(folder: Path) -> None:
-    def answer(text: str) -> Any:
-        return Said("no JSON") if asked_of(text) == QUESTIONS[2] else GAP
-
-    with questioned(PassageAnswer=answer) as llm:
-        result = checked(folder, llm)
-    assert result.verdict is not None and result.verdict.label is None
-    assert "1 of 4 questions failed and none was answered" in str(result.verdict.error)
+    assert result.verdict.label == label and said in str(result.verdict.error)
 
 
 @pytest.mark.parametrize(

@@ -40,19 +40,21 @@ def test_the_text_comes_before_the_title():
     assert find_quote(Document("d", "Sea level rose fast", "Nothing."), "level rose fast", 1).field == "title"
 
 
-@pytest.mark.parametrize("quote", ["", " ", "\u200b", "\n\ufeff\t"])
-def test_an_empty_quote_is_told_as_such(quote):
-    assert "empty" in refused(quote, "Some text.")
-
-
-def test_what_is_not_there_is_refused():
-    assert "not in the paper" in refused("sea level fell fast", "Sea level fell fast")
-    assert "not in the paper" in refused("a b c", "a b", "c")
+@pytest.mark.parametrize(
+    ("quote", "text", "said"),
+    [
+        *((empty, "Some text.", "empty") for empty in ("", " ", "\u200b", "\n\ufeff\t")),
+        ("sea level fell fast", "Sea level fell fast", "not in the paper"),
+        ("a b c", "a b", "not in the paper"),
+        ("sea level", "The sea level rose.", "too short"),
+        ("level", "The sea level rose.", "too short"),
+    ],
+)
+def test_what_is_not_there_or_shows_nothing_is_refused(quote, text, said):
+    assert said in refused(quote, text, "c")
 
 
 def test_a_quote_has_three_words_or_is_all_there_is():
-    assert "too short" in refused("sea level", "The sea level rose.")
-    assert "too short" in refused("level", "The sea level rose.")
     assert found("sea level rose", "The sea level rose.") == "sea level rose"
     assert found("Sea level", " Sea  level\n") == "Sea  level"
     assert found("Rising seas", "Another text.", "Rising seas") == "Rising seas"
