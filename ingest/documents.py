@@ -77,23 +77,23 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     if not text and not title:
         there = any(has_field(data, name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
         raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
-    if len(title) > TITLE_CHARS:
-        raise InvalidData(f"the title is too long: {len(title):,} characters, at most {TITLE_CHARS:,}")
-    if len(text) > TEXT_CHARS:
-        raise InvalidData(f"the text is too long: {len(text):,} characters, at most {TEXT_CHARS:,}")
+    _check("the title is too long", len(title), TITLE_CHARS)
+    _check("the text is too long", len(text), TEXT_CHARS)
     identifier = content_id(title, text) if given is None else given
     metadata = {name: _number(value) for name, value in flat.items()} if untyped else flat
-    if len(metadata) > METADATA_KEYS:
-        raise InvalidData(f"too much metadata: {len(metadata):,} fields, at most {METADATA_KEYS}")
-    size = len(_canonical(metadata))
-    if size > METADATA_BYTES:
-        raise InvalidData(f"the metadata are too long: {size:,} bytes, at most {METADATA_BYTES:,}")
+    _check("too much metadata", len(metadata), METADATA_KEYS, "fields")
+    _check("the metadata are too long", len(_canonical(metadata)), METADATA_BYTES, "bytes")
     names = (fields.date,) if fields.date else DATE_FIELDS
     dates = [flat[key] for name in names if (key := key_of(flat, name)) is not None]
     published = next((day for date in dates if (day := last_day(date))), None)
     return Made(
         Document(identifier, title, text, metadata, published), given is None, bool(dates) and published is None
     )
+
+
+def _check(what: str, size: int, most: int, unit: str = "characters") -> None:
+    if size > most:
+        raise InvalidData(f"{what}: {size:,} {unit}, at most {most:,}")
 
 
 def content_id(title: str, text: str) -> str:
@@ -210,8 +210,7 @@ def _scalar(name: str, value: Any) -> Scalar:
 
 def _name(key: str) -> str:
     """A field's name without empty parts between its dots, which Elasticsearch refuses."""
-    if len(key) > NAME_CHARS:
-        raise InvalidData(f"the name of a field is too long: {len(key):,} characters, at most {NAME_CHARS:,}")
+    _check("the name of a field is too long", len(key), NAME_CHARS)
     return _known_name(key)
 
 
@@ -251,9 +250,7 @@ def _id(value: Any) -> str:
         raise InvalidData("empty id")
     if _DROPPED.search(identifier):
         raise InvalidData("the id contains control characters or lone surrogates")
-    size = len(identifier.encode())
-    if size > ID_BYTES:
-        raise InvalidData(f"the id is too long: {size:,} bytes, at most {ID_BYTES}")
+    _check("the id is too long", len(identifier.encode()), ID_BYTES, "bytes")
     return identifier
 
 

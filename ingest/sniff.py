@@ -77,12 +77,7 @@ def likely_delimiter(text: str, usual: str) -> str:
     `usual` is that of the file's name. It counts unless it does not occur in the header, or another makes more sense.
     """
     lines = text.splitlines()[: _ROWS * 5]
-    best, most = usual, _agreement(lines, usual)
-    for delimiter in DELIMITERS:
-        found = _agreement(lines, delimiter)
-        if found > most:
-            best, most = delimiter, found
-    return best
+    return max((usual, *DELIMITERS), key=lambda delimiter: _agreement(lines, delimiter))
 
 
 def _agreement(lines: list[str], delimiter: str) -> tuple[float, int]:
