@@ -77,7 +77,8 @@ def likely_delimiter(text: str, usual: str) -> str:
     `usual` is that of the file's name. It counts unless it does not occur in the header, or another makes more sense.
     """
     lines = text.splitlines()[: _ROWS * 5]
-    return max((usual, *DELIMITERS), key=lambda delimiter: _agreement(lines, delimiter))
+    best: str = max([usual, *DELIMITERS], key=lambda delimiter: _agreement(lines, delimiter))
+    return best
 
 
 def _agreement(lines: list[str], delimiter: str) -> tuple[float, int]:
