@@ -12,7 +12,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -163,9 +163,10 @@ class _Run(Closing):
         """Everything up to the end, or to where the run is to stop."""
         info = self._store.info()
         is_new = info is None or not (info.documents or info.pending)
-        with self._pump as pump:
+        # Closed here: the collector would close it in whichever thread runs then, where its database can't be closed.
+        with self._pump as pump, contextlib.closing(self._items(records)) as new:
             most = BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN
-            batches = constrained_batches(self._items(records), BATCH_CHARS, most, get_len=_chars, strict=False)
+            batches = constrained_batches(new, BATCH_CHARS, most, get_len=_chars, strict=False)
             for items in map(list, batches):
                 batch = _Batch(items, bytes_read=self._bytes_read)
                 if not is_new:
@@ -185,7 +186,7 @@ class _Run(Closing):
             self._join()
             self._bytes_done = self._bytes_read
 
-    def _items(self, records: Iterator[Record | Reject]) -> Iterator[_Item]:
+    def _items(self, records: Iterator[Record | Reject]) -> Generator[_Item]:
         """The documents that are new in this run."""
         with Seen() as seen:
             if self._options.dedupe_doi and self._store.info() is not None:

@@ -20,6 +20,7 @@ from ccheck.core.types import Entry
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fields import Fields
+from ccheck.ingest.seen import Seen
 
 
 @pytest.fixture(autouse=True)
@@ -329,6 +330,26 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
     assert counts(report) == {"added": 170, "unchanged": 30}
     assert len(embedder.embedded) == len(set(embedder.embedded)) == 200
     assert sorted(store.entries, key=int) == [str(n) for n in range(200)]
+
+
+def test_after_a_failure_nothing_is_left_to_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in any thread, and the database of a run's ids belongs to one."""
+    closed: list[int] = []
+    close = Seen.close
+
+    def noted(seen: Seen) -> None:
+        closed.append(threading.get_ident())
+        close(seen)
+
+    monkeypatch.setattr(Seen, "close", noted)
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+
+    def on_upsert(entries: Sequence[Entry]) -> None:
+        raise ServerError("the server is gone")
+
+    with pytest.raises(ServerError) as failed:
+        ingest([write(tmp_path / "a.jsonl", rows(100))], MemoryStore(on_upsert), TinyEmbedder())
+    assert failed.tb is not None and closed == [threading.get_ident()]  # its frames, and so the generators, are held
 
 
 def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
