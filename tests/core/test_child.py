@@ -23,6 +23,8 @@ def answers(what):
             pass
     if what == "memory":
         yield len(bytearray(1 << 40))
+    if what == "large":
+        len(b"x" * (300 << 20))
     if what == "crash":
         os.kill(os.getpid(), 9)
     if what == "deep":
@@ -47,6 +49,14 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_one_process_answers_many_questions(child: Child) -> None:
     first, second = list(child.ask(0, what="")), list(child.ask(0, what=""))
     assert first == second and first[0] != os.getpid() and first[1] is None  # JSON has no NaN
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not say how large a process was")
+def test_a_process_that_became_large_answers_no_more_questions(child: Child, monkeypatch) -> None:
+    monkeypatch.setattr(children, "MEMORY", 1 << 30)
+    assert len(b"x" * (500 << 20))  # how large this process was does not count
+    first, second, large, fresh = (next(iter(list(child.ask(0, what=what)))) for what in ("", "", "large", ""))
+    assert first == second == large != fresh
 
 
 @pytest.mark.parametrize(
