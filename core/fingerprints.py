@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -101,8 +102,17 @@ def _state(file: Path) -> tuple[int, int, int, int, int]:
     return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
-@functools.lru_cache(maxsize=1)
+_opening = threading.Lock()
+"""SQLite can refuse two threads that make one file at the same moment."""
+
+
 def _hashes(folder: str | None, process: int) -> Cache:
+    with _opening:
+        return _open_hashes(folder, process)
+
+
+@functools.lru_cache(maxsize=1)
+def _open_hashes(folder: str | None, process: int) -> Cache:
     """`process`: a connection is not taken along into a fork."""
     import platformdirs
 

@@ -6,13 +6,16 @@ import json
 import os
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from ccheck.core import fingerprints
+from ccheck.core.cache import Cache
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.fingerprints import file_hash, fingerprint
 from ccheck.core.models import find_model
@@ -120,6 +123,15 @@ def test_what_changed_just_now_is_read_again(model, monkeypatch):
     monkeypatch.setattr(fingerprints.hashlib, "file_digest", lambda *given: reads.append(1) or digest(*given))
     monkeypatch.setattr(fingerprints.time, "time_ns", lambda: file.stat().st_ctime_ns + 1)
     assert file_hash(file) == file_hash(file) and len(reads) == 2
+
+
+def test_several_threads_remember_in_one_cache(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+    opened = []
+    monkeypatch.setattr(fingerprints, "Cache", lambda *given: opened.append(given) or sleep(0.1) or Cache(*given))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(file_hash, [model / "model.safetensors"] * 8))) == 1
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])
