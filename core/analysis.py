@@ -294,7 +294,8 @@ def foreign_language(text: str) -> str | None:
     claims, 5,140 sentences and 5,183 abstracts of SciFact and Climate-FEVER, with their genes, species and formulas, is
     taken for another language.
     """
-    text = _CONTROL.sub("", text[:MOST_CHARS])  # no sign of any language
+    # Neither control characters nor the ends of lines are a sign of any language.
+    text = " ".join(_CONTROL.sub("", text[:MOST_CHARS]).split())
     words = _LETTERS_ONLY.findall(text)
     common = sum(word in _COMMON for word in words)
     if not words or (common and common * _RARELY >= len(words)):

@@ -58,6 +58,7 @@ ENGLISH = [
 @pytest.mark.parametrize(("language", "texts"), OTHERS.items())
 def test_other_languages_are_named(language: str, texts: list[str]) -> None:
     assert [foreign_language(text) for text in texts] == [language] * len(texts)
+    assert [foreign_language(text.replace(" ", "\r\n")) for text in texts] == [language] * len(texts)
 
 
 @pytest.mark.parametrize("text", ENGLISH)
