@@ -62,7 +62,7 @@ class StoreProfile(BaseModel):
 
 
 def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-    """The same field or fields. Raises ValueError for one with a weight that is not one."""
+    """The same field or fields. Raises ValueError for a weight that is not valid."""
     for one in (fields,) if isinstance(fields, str) else fields or ():
         weighted(one)
     return fields

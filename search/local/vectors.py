@@ -60,7 +60,6 @@ class Blocks:
     """
 
     path: Path
-    derived: bool
     data: NDArray[np.uint8]
     edges: NDArray[np.int64]
     digests: NDArray[np.void]
@@ -77,11 +76,7 @@ class Blocks:
         wanted = np.cumsum(changes)[: len(self.digests)] > 0
         for i in np.flatnonzero(wanted & ~self.seen[: len(self.digests)]).tolist():
             if digest(self.data[self.edges[i] : self.edges[i + 1]]) != self.digests[i].tobytes():
-                raise Damaged(
-                    self.path,
-                    f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}",
-                    derived=self.derived,
-                )
+                raise Damaged(self.path, f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}")
             self.seen[i] = True
 
     def check_all(self) -> None:
@@ -130,7 +125,7 @@ class VectorIndex:
         edges = np.array([block.first for block in blocks] + [len(owners)], np.int64) * (4 * dimensions)
         digests = np.frombuffer(b"".join(block.digest for block in blocks), "V8")
         data = np.asarray(rows).reshape(-1).view(np.uint8)
-        checks = Blocks(path, False, data, edges, digests, verified.of_blocks(path.name, len(blocks)))
+        checks = Blocks(path, data, edges, digests, verified.of_blocks(path.name, len(blocks)))
         starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
         seqs = owners[starts] >> bits
         return cls(rows, starts, owners[starts], np.where(alive[seqs], seqs, -1), checks)

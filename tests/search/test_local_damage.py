@@ -283,20 +283,20 @@ def test_each_block_is_compared_once_and_only_where_it_is_read() -> None:
     for begin in range(0, 1000, 50):
         for end in range(begin, 1001, 50):
             seen = np.zeros(4, np.bool_)
-            Blocks(Path("x"), True, data, edges, digests, seen).check([begin], [end])
+            Blocks(Path("x"), data, edges, digests, seen).check([begin], [end])
             expected = [begin < last and first < end and begin < end for first, last in itertools.pairwise(edges)]
             assert seen.tolist() == expected, (begin, end)
     broken = data.copy()
     broken[299] ^= 1
     for begin, end, wrong in ((0, 1, True), (299, 300, True), (300, 1000, False), (0, 0, False)):
-        blocks = Blocks(Path("x"), True, broken, edges, digests, np.zeros(4, np.bool_))
+        blocks = Blocks(Path("x"), broken, edges, digests, np.zeros(4, np.bool_))
         if wrong:
             with pytest.raises(Damaged, match="bytes 0 to 300"):
                 blocks.check([900, begin], [900, end])
         else:
             blocks.check([900, begin], [900, end])
     seen = np.ones(4, np.bool_)
-    Blocks(Path("x"), True, broken, edges, digests, seen).check([0], [1000])
+    Blocks(Path("x"), broken, edges, digests, seen).check([0], [1000])
 
 
 # -- the command
