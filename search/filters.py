@@ -135,7 +135,8 @@ def parse_filter(text: str) -> Filter:
         raise UsageError(f"the filter {text!r} is not valid UTF-8")
     if match is None:
         raise UsageError(
-            f"the filter {text!r} is not FIELD=VALUE (or !=, <, <=, >, >=). Write, for example, 'year>=2010'"
+            f"the filter {text!r} is not FIELD=VALUE (or !=, <, <=, >, >=). Write, for example, 'year>=2010'. A field "
+            "whose name has quotes, blanks at its ends or one of =!<> stands in single quotes"
         )
     operator, value = match["operator"], match["value"]
     if value[0] in "=<>":
