@@ -77,10 +77,10 @@ def main(documents: int, claims: int, seed: int) -> None:
         asked = [{"_id": f"c{n}{STEERING}", "text": text(draw)} for n in range(claims)]
         lines = "".join(json.dumps(one) + "\n" for one in asked)
         (folder / "claims.jsonl").write_text(lines, encoding="utf-8")
-        store = ["--store", str(folder / "store"), "--no-dense"]
-        rejects = ["--rejects", str(folder / "rejects.jsonl"), "--json"]
+        store = ["--store", str(folder / "store")]
+        rejects = ["--no-dense", "--rejects", str(folder / "rejects.jsonl"), "--json"]
         written = ["--run", str(folder / "my.run"), "--report", str(folder / "page.html")]
-        query = ["query", *store, "--rerank", "none", "--verdict", "none"]
+        query = ["query", *store, "--recipe", "bm25", "--rerank", "none", "--verdict", "none"]
         steps = {
             "records": ["ingest", str(folder / "records.jsonl"), *store, *rejects],
             **{name: ["ingest", str(folder / name), *store, *rejects] for name in FILES},
