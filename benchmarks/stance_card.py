@@ -40,7 +40,7 @@ adapter's outputs times `{together[reader]}`.
   twice, some of them with a reversed claim. The adapter that ships has read all pairs of these two. The measured ones
   were trained in the same way on two thirds.
 - The files contain weights only, neither texts nor labels.
-- **Features**: the {counts} counts of `ccheck/verdict/features.py`, and each of them once more for documents of one
+- **Features**: the {counts} counts of `verdict/features.py`, and each of them once more for documents of one
   sentence. In an abstract, they read the four sentences that share most words with the claim.
 - **Choices**: regularisation C = `{strength}`, class weights to the power of `{balanced}`, weight of FEVER `{fever}`,
   temperature `{temperature}`, threshold `{threshold}`. They were chosen in two folds of the training pairs.
@@ -60,7 +60,7 @@ of the first part on the same pairs, and the interval of what the adapter adds t
   answers are combined.
 {leaks}
 
-On pairs of other claims, which were never in this project and which nobody could choose by:
+On pairs of other claims, which are kept outside this project, so that nothing was chosen on them:
 
 <!-- published: verdict/packaged/figures.json -->
 | data | pairs | weighted F1 | calibration error | of refuted claims, said SUPPORTS |
