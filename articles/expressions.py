@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..core.errors import InvalidData
-from ..core.files import read_text
+from ..core.files import read_text, write_text
 
 _TOKEN = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]")
 _CLOSED = frozenset(
@@ -60,7 +60,8 @@ class Expressions:
         )
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text("".join(f"{one}\n" for one in self.expressions), encoding="utf-8")
+        """Raises UsageError if the file can't be written."""
+        write_text(path, "".join(f"{one}\n" for one in self.expressions), "the expressions")
 
 
 def tokens(text: str) -> list[str]:

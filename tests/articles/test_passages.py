@@ -12,7 +12,7 @@ from ccheck.articles.chunks import Cut
 from ccheck.articles.expressions import Expressions, learn, load, packaged
 from ccheck.articles.passages import PassageRanker
 from ccheck.articles.reading import parse_article
-from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.grounding_stages import PassagesStage
 
 
@@ -93,3 +93,6 @@ def test_files_of_expressions(tmp_path: Path) -> None:
         load(tmp_path / "empty.txt")
     with pytest.raises(NotFound):
         load(tmp_path / "none.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "own.txt")
+    with pytest.raises(UsageError, match="symbolic link"):
+        Expressions(("we grew",)).save(tmp_path / "link.txt")
