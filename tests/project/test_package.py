@@ -39,10 +39,9 @@ HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tan
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: a build folder of old could add what is no longer there."""
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]):
-        shutil.copy(ROOT / name, folder)
-    for name in FACE:
-        shutil.copy(ROOT / name, folder)
+    for file in ROOT.iterdir():
+        if file.is_file() and not file.name.startswith("."):
+            shutil.copy(file, folder)
     for room in {path.split("/")[0] for path in PACKAGES.values()} - {"."}:
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
