@@ -11,7 +11,7 @@ import functools
 import html
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, TypeAlias
 
@@ -24,9 +24,11 @@ At: TypeAlias = Callable[[str], list[Any]]
 
 _ONE = (
     *("_id", "title", "text", "journal", "volume", "issue", "language", "url", "pmid", "pmcid", "corpusid"),
-    *("cited_by_count", "source"),
+    "cited_by_count",
 )
 """The fields that have one value."""
+_AS_GIVEN = ("_id", "url")
+"""The fields that have no markup: `&copy=` in an address is not an entity."""
 _RETRACTED_TITLE = re.compile(r"^\W*retracted(?:\s+(?:article|paper|chapter))?\s*:", re.IGNORECASE)
 """As publishers mark the titles of papers that they retract."""
 _YEAR = re.compile(r"(?<![0-9])([0-9]{4})(?:[0-9]{4})?(?![0-9])")
@@ -53,22 +55,25 @@ def plain_record(kind: str, at: At, **known: Any) -> Plain:
     """The plain record of a source's record; `known` are fields that are not just somewhere in it."""
     own = places()[kind]
 
+    def found(name: str) -> Iterator[list[Any]]:
+        for place in own.get(name, ()):
+            values = [_value(one, marked_up=name not in _AS_GIVEN) for one in at(place)]
+            yield [value for value in values if value not in (None, "")]
+
     def values(name: str) -> list[Any]:
-        found = (
-            [value for one in at(place) if (value := _value(one)) not in (None, "")] for place in own.get(name, ())
-        )
-        return next(filter(None, found), [])
+        return next(filter(None, found(name)), [])
 
     def parts(name: str) -> list[str]:
         return [part.strip() for value in values(name) for part in str(value).split(";") if part.strip()]
 
+    first = values("first")[:1]
     made: Plain = {name: next(iter(values(name)), None) for name in _ONE}
     made |= {
         "doi": next((doi for place in own.get("doi", ()) for one in at(place) if (doi := normal_doi(one))), None),
         "authors": [str(one) for one in values("authors")] or list(authors_of("; ".join(map(str, values("byline"))))),
-        "date": next((one for one in values("date") if year_of(one)), None),
+        "date": next((one for some in found("date") for one in some if year_of(one)), None),
         "keywords": parts("keywords"),
-        "pages": "-".join(dict.fromkeys(map(str, (*values("first")[:1], *values("last")[:1])))) or None,
+        "pages": "-".join(dict.fromkeys(map(str, (*first, *values("last")[:1])))) if first else None,
         "type": parts("type"),
     }
     made |= {name: value for name, value in known.items() if value not in (None, "", [])}
@@ -85,8 +90,10 @@ def plain_record(kind: str, at: At, **known: Any) -> Plain:
     return {name: value for name, value in made.items() if value not in (None, "", [])}
 
 
-def _value(value: Any) -> Any:
-    return plain(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
+def _value(value: Any, *, marked_up: bool) -> Any:
+    if isinstance(value, str):
+        return plain(value) if marked_up else value.strip()
+    return value if isinstance(value, int | float) else None
 
 
 def inside(data: Mapping[str, Any]) -> At:
@@ -95,7 +102,7 @@ def inside(data: Mapping[str, Any]) -> At:
     def at(place: str) -> list[Any]:
         found: list[Any] = [data]
         for name in place.split("."):
-            inner = [one.get(name) for one in found if isinstance(one, Mapping)]
+            inner = [one[name] for one in found if isinstance(one, dict) and name in one]
             found = [value for one in inner for value in (one if isinstance(one, list) else [one])]
         return found
 

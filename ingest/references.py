@@ -155,12 +155,13 @@ def _bibtex(text: str) -> Plain | None:
     def at(place: str) -> list[Any]:
         return [_from_latex(fields[place])] if fields.get(place) else []
 
+    keywords = at("keywords") or at("keyword")
     made = plain_record(
         "BibTeX entries",
         lambda place: [fields.get(place)] if place in ("doi", "url") else at(place),
         date=fields.get("date") or iso_date(*at("year"), *(one[:3] for one in at("month"))),
         authors=[_from_latex(one) for one in re.split(r"\s+and\s+", fields.get("author", "")) if one.strip()],
-        keywords=[one.strip() for text in at("keywords") for one in re.split("[,;]", text) if one.strip()],
+        keywords=[one.strip() for one in re.split("[,;]", "".join(keywords)) if one.strip()],
         pages=next(iter(at("pages")), "").replace("--", "-"),
     )
     return {**made, "type": entry.entry_type, "_id": entry.key or made.get("doi")}
@@ -189,12 +190,12 @@ def _medline(text: str) -> Plain:
         return [" ".join(lines) for lines in tags.get(place, ())]
 
     ids = [one.removesuffix("[doi]") for one in (*at("LID"), *at("AID")) if one.endswith("[doi]")]
-    title = next(iter((*at("TI"), *at("BTI"), *at("TT"))), "")
+    title, day = next(iter((*at("TI"), *at("BTI"), *at("TT"))), ""), next(iter(at("DP")), "")
     made = plain_record(
         "PubMed citations",
         at,
         title=plain(title).removesuffix("."),
-        date=iso_date(*next(iter(at("DP")), "").split()),
+        date=iso_date(*day.split()) or iso_date(day),
         doi=normal_doi(ids[0].strip()) if ids else None,
         keywords=[*at("OT"), *at("MH")],
     )

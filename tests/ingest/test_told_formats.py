@@ -49,6 +49,24 @@ def test_an_endnote_library(tmp_path: Path, encoding: str) -> None:
     assert other.title == "Ice" and other.published is None
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.bib", "@misc{k, title={T}, year=2014, keyword={a, b}}", {"keywords": ["a", "b"], "year": 2014}),
+        ("a.bib", "@misc{k, title={T}, url={http://x.org/?a=1&copy=2}}", {"url": "http://x.org/?a=1&copy=2"}),
+        ("a.nbib", "PMID- 1\nTI  - T\nDP  - Winter 2019\n", {"year": 2019, "date": "2019"}),
+        ("a.ris", "TY  - JOUR\nTI  - T\nDA  - 03/05\nPY  - 2019\nEP  - 9\nER  - \n", {"date": "2019", "pages": None}),
+        ("a.csv", "Key,Item Type,Title,Date,Publication Year\nA,book,T,in press,2020\n", {"date": "2020"}),
+    ],
+)
+def test_what_a_reference_says_in_other_places(
+    tmp_path: Path, name: str, text: str, expected: dict[str, object]
+) -> None:
+    (tmp_path / name).write_text(text)
+    (paper,) = documents(tmp_path / name)
+    assert {key: paper.metadata.get(key) for key in expected} == expected
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "cp1252", "cp1251", "cp1253"])
 @pytest.mark.parametrize("name", ["a.csv", "a.ris", "a.txt", "a.jsonl"])
 def test_text_of_other_encodings(tmp_path: Path, encoding: str, name: str) -> None:
