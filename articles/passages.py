@@ -44,6 +44,7 @@ class PassageRanker:
     ) -> None:
         self._stage, self._models, self._expressions = stage, models or Models(), expressions
         self._cuts = {article.id: Cut(article) for article in articles}
+        self._indexes: dict[str, Bm25Index] = {}
 
     @property
     def articles(self) -> list[str]:
@@ -69,7 +70,7 @@ class PassageRanker:
             stage,
             claim,
             [(cut.article.id, number) for number in range(len(spans))],
-            lambda: Bm25Index([terms(text) for text in texts]).scores(query_terms(claim)),
+            lambda: self._index(cut.article.id, texts).scores(query_terms(claim)),
             lambda: texts,
             self._models,
         )[: stage.sentences]
@@ -91,6 +92,11 @@ class PassageRanker:
         """The sentences or clauses of the body, without headings."""
         headings = {(section.start, section.start + len(section.title)) for section in cut.article.sections}
         return [span for span in (cut.clauses if self._stage.clauses else cut.sentences) if span not in headings]
+
+    def _index(self, article: str, texts: Sequence[str]) -> Bm25Index:
+        if article not in self._indexes:
+            self._indexes[article] = Bm25Index([terms(text) for text in texts])
+        return self._indexes[article]
 
     def _joined(self, cut: Cut, spans: Sequence[Span], scores: dict[int, float]) -> list[GroundingPassage]:
         """Neighbouring sentences of one paragraph become one passage."""

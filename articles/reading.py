@@ -43,7 +43,7 @@ def parse_article(data: bytes, file: str) -> Article:
 def article_id(file: str) -> str:
     """The name of a file without its folders and ending: `journal.pone.0001` for `a/journal.pone.0001.xml`."""
     name = PurePosixPath(file.replace("\\", "/")).name
-    for ending in (".gz", ".zst", ".xml", ".nxml", ".json", ".tei"):
+    for ending in (".gz", ".zst", ".xml", ".nxml", ".jats", ".json", ".tei"):
         if name.lower().endswith(ending):
             name = name[: -len(ending)] or name
     return name

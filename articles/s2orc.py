@@ -21,6 +21,8 @@ from .types import Article, Kind
 
 AUTHORS = 50
 """How many names are kept."""
+AUTHOR_CHARS = 100
+"""A longer annotation is not a name."""
 _LABEL = re.compile(
     r"^\s*((?:supplementary\s+)?(?:fig(?:ure)?|tab(?:le)?)s?\.?\s*S?\d+[A-Za-z]?)\s*[.:|]?\s*", re.IGNORECASE
 )
@@ -50,7 +52,7 @@ def read_s2orc(value: Mapping[str, Any], identifier: str) -> Article:
         raise InvalidData(f"S2ORC JSON of an unexpected shape: {error}") from error
 
 
-def _metadata(value: Mapping[str, Any]) -> dict[str, Value]:
+def _metadata(value: Mapping[str, Any], marked: Sequence[str] = ()) -> dict[str, Value]:
     data: dict[str, Value] = {}
     ids = value.get("externalids") or value.get("identifiers") or {}
     doi = value.get("doi") or (ids.get("doi") or ids.get("DOI") if isinstance(ids, dict) else None)
@@ -59,7 +61,7 @@ def _metadata(value: Mapping[str, Any]) -> dict[str, Value]:
     if (year := whole_number(str(value.get("year") or ""))) is not None:
         data["year"] = year
     people = value.get("authors") or _of(value.get("metadata"), "authors") or []
-    names = [" ".join(filter(None, (one.get("name"), one.get("first"), one.get("last")))) for one in people]
+    names = [" ".join(filter(None, (one.get("name"), one.get("first"), one.get("last")))) for one in people] or marked
     if names:
         data["authors"] = list(names[:AUTHORS])
     return data
@@ -174,5 +176,9 @@ def _of_annotations(value: Mapping[str, Any], content: Mapping[str, Any], identi
             key = str((one.get("attributes") or {}).get("id") or f"{kind}-{number}")
             said = text[int(own["start"]) : int(own["end"])]
             builder.element(_float(key, kind, said, number), floating=True)
-    title = "".join(text[int(one["start"]) : int(one["end"])] for one in spans.get("title", [])[:1])
-    return builder.article(identifier, _title(value, title), _metadata(value))
+    title, authors = (
+        [text[int(one["start"]) : int(one["end"])] for one in spans.get(name, [])[:most]]
+        for name, most in (("title", 1), ("author", AUTHORS))
+    )
+    names = [" ".join(name.split()) for name in authors if len(name) <= AUTHOR_CHARS]
+    return builder.article(identifier, _title(value, "".join(title)), _metadata(value, names))

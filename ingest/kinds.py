@@ -38,6 +38,8 @@ FORMATS: dict[str, Format] = {
     ".nbib": "nbib",
     ".xml": "xml",
     ".nxml": "xml",
+    ".jats": "xml",
+    ".tei": "xml",
     ".html": "html",
     ".htm": "html",
     ".txt": "txt",

@@ -70,7 +70,7 @@ def read_sources(
                 yield from _read_source(source, reading, on_bytes or (lambda size: None))
 
 
-_OF_ARTICLES = re.compile(r"\.(?:xml|nxml|json)(?:\.gz|\.zst)?", re.IGNORECASE)
+_OF_ARTICLES = re.compile(r"\.(?:xml|nxml|jats|tei|json)(?:\.gz|\.zst)?$", re.IGNORECASE)
 _ARTICLES_SAID = f"ccheck reads {FORMATS}. Convert PDF files to TEI with GROBID (https://grobid.readthedocs.io)"
 
 
@@ -81,11 +81,15 @@ def full_texts(path: str | os.PathLike[str], only: frozenset[str] | None = None)
     such file or nothing in it that could be an article, UsageError for a file of an unknown kind.
     """
 
+    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
+    told_by_start = {one.name for one in sources if not _OF_ARTICLES.search(one.name)}
+
     def wants(name: str) -> bool:
         ending = _OF_ARTICLES.search(name)
-        return ending is not None and (only is None or "json" in ending[0].lower() or article_id(name) in only)
+        if ending is None:
+            return name in told_by_start
+        return only is None or "json" in ending[0].lower() or article_id(name) in only  # JSON can say another id
 
-    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
     if not sources:
         raise NotFound(f"{os.fspath(path)} has no articles. {_ARTICLES_SAID}")
     for record in read_sources(sources, wants=wants):

@@ -70,6 +70,12 @@ def test_every_format_gives_the_same_article(text: str, name: str, figure: str) 
     assert article.elements[1:] == () or article.text[slice(*_place(article.elements[1]))] == "Table 1"
 
 
+def test_annotations_name_the_authors() -> None:
+    marks = '{"title": [{"start": 0, "end": 4}], "author": [{"start": 5, "end": 12}]}'
+    article = read(f'{{"content": {{"text": "Moss Ann Bee Moss grows.", "annotations": {marks}}}}}', "snails.json")
+    assert (article.title, article.metadata["authors"]) == ("Moss", ["Ann Bee"])
+
+
 def _place(element: object) -> tuple[int, int]:
     [mention] = element.mentions  # type: ignore[attr-defined]
     return mention.start, mention.end
@@ -127,6 +133,13 @@ def test_folders_and_archives_give_their_articles(tmp_path: Path) -> None:
     assert [isinstance(one, Article) for one in packed] == [True, False]
     [one] = full_texts(tmp_path / "papers.zip", frozenset(["a"]))
     assert isinstance(one, Article) and one.id == "a"
+
+
+@pytest.mark.parametrize("name", ["snails.jats", "snails.tei", "snails"])
+def test_an_article_is_known_by_another_ending_or_by_how_it_begins(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(JATS)
+    [one] = full_texts(tmp_path / name)
+    assert isinstance(one, Article) and one.id == "snails"
 
 
 def test_what_is_not_there_says_so(tmp_path: Path) -> None:
