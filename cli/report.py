@@ -61,6 +61,9 @@ STANCES = {label: (VERDICTS[label][0], words) for label, words in show.STANCES.i
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 """Names of fusion methods, as in recipes and results."""
 
+RARE = ("ingest", "rewriting")
+"""The parts of a recipe that do nothing where it does not name them."""
+
 PRIVATE = {
     *("data_dir", "cache_dir", "cache_bytes", "elasticsearch_username", "elasticsearch_ca_certs"),
     *SECRETS,
@@ -140,7 +143,10 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
     lie on this machine is left out.
     """
-    stages = [f"{name}: {_plain(stage)}" for name, stage in printed(recipe).items() if stage]
+    given = printed(recipe)
+    stages = [f"{placeless(old)} is replaced by {placeless(new)}" for old, new in given.pop("replace", {}).items()]
+    unused = set(RARE) - recipe.model_fields_set
+    stages += [f"{name}: {_plain(stage)}" for name, stage in given.items() if stage and name not in unused]
     settings = [
         f"{name} = {placeless(str(shown(getattr(resolved.settings, name))))} (from {Path(origin).name})"
         for name, origin in resolved.origins.items()
@@ -165,7 +171,8 @@ def placeless(name: str) -> str:
 def _plain(value: object) -> str:
     """A part of a recipe in words: `bm25 (kind bm25, depth 100), dense (…)`."""
     if isinstance(value, Mapping):
-        parts = {key: f"({_plain(one)})" if isinstance(one, Mapping) else _plain(one) for key, one in value.items()}
+        given = {key: one for key, one in value.items() if one not in ({}, [])}
+        parts = {key: f"({_plain(one)})" if isinstance(one, Mapping) else _plain(one) for key, one in given.items()}
         return ", ".join(f"{key} {part}" for key, part in parts.items())
     return " ".join(placeless(str(one)) for one in value) if isinstance(value, list) else placeless(str(value))
 

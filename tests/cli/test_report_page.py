@@ -342,6 +342,7 @@ def test_about_a_run(monkeypatch, tmp_path):
     assert list(about) == ["Models", "Recipe default", "Settings"]
     assert any(line.startswith("retrievers: bm25 (kind bm25, depth ") for line in about["Recipe default"])
     assert any(line.startswith("rerankers: rerank (kind model, model m") for line in about["Recipe default"])
+    assert not [line for line in about["Recipe default"] if re.match("ingest|rewriting", line)]  # it does neither
     assert "rerank = auto (from flag)" in about["Settings"]
     assert not [line for line in about["Settings"] if re.match("llm_api_key|data_dir|cache_dir", line)]
     footer = page(tmp_path, about=about).one("footer").words
