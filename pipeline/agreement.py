@@ -85,11 +85,11 @@ def refuse_other_model(store: Store, embedder: Embedder, folder: Path) -> str | 
     if one.cosine < UNLIKE:
         raise InvalidData(
             f"{said}: another model made them, or this one from other texts than {one.of}. Name that model with "
-            "--model, or the fields of text in the store's profile (ccheck doctor shows them), or search words alone "
-            "with --recipe bm25"
+            "--model or CCHECK_EMBEDDING_MODEL, or the fields of text in the store's profile (ccheck doctor shows "
+            "them), or search words alone with --recipe bm25"
         )
     if one.cosine < NEAR:
-        return f"{said}: {one.verdict}. Name the model that made them with --model"
+        return f"{said}: {one.verdict}. Name the model that made them with --model or CCHECK_EMBEDDING_MODEL"
     with contextlib.suppress(OSError):
         remembered.parent.mkdir(parents=True, exist_ok=True)
         remembered.touch()

@@ -224,7 +224,8 @@ def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tu
     if field is None and embedder.spec.dimensions != info.dimensions:
         raise InvalidData(
             f"the vectors of the store {info.name} have {info.dimensions} dimensions, but those of "
-            f"{embedder.spec.model} have {embedder.spec.dimensions}. Name the model that made them with --model"
+            f"{embedder.spec.model} have {embedder.spec.dimensions}. Name the model that made them with --model or "
+            "CCHECK_EMBEDDING_MODEL"
         )
     return field, embedder
 
@@ -233,7 +234,8 @@ def _refuse_other(made: str, known: Embedding | SparseField, name: str, runtime:
     """Raises InvalidData if a model has other weights here than those that made something."""
     found = fingerprint(runtime.find(name).path)
     if found != known.fingerprint:
-        right = f"--replace {name}={known.model}" if isinstance(known, SparseField) else "--model"
+        own = "--model or CCHECK_EMBEDDING_MODEL"
+        right = f"--replace {name}={known.model}" if isinstance(known, SparseField) else own
         raise InvalidData(
             f"{made} made with {known.model} (weights {known.fingerprint[:8]}). {name} has other weights here "
             f"({found[:8]}). Name the right model with {right}, or ingest into another store"
