@@ -15,7 +15,7 @@ from cli_runs import BM25, ccheck, jsonl
 
 from ccheck.cli.outputs import outputs
 from ccheck.core.errors import Incomplete, UsageError
-from ccheck.core.files import STORE_FILE, check_folder, check_output, write_text
+from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")
@@ -92,6 +92,9 @@ def test_no_output_is_an_input_or_another_output(store, tmp_path):
             assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()
     ran = ccheck("query", "sea", "--store", store, *BM25, "--run", tmp_path / "out", "--report", tmp_path / "out")
     assert ran.code == 2 and "is written there too" in ran.err and not (tmp_path / "out").exists()
+    (tmp_path / "way").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="the run is written there too"):
+        check_outputs([(tmp_path / "a", "the run"), (None, "x"), (tmp_path / "way" / "a", "the report")])
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "mine", "calibrate"])
@@ -240,3 +243,9 @@ def test_an_error_keeps_the_earlier_files(earlier):
         write(found("x"))
         raise RuntimeError
     assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
+
+
+def test_text_that_is_no_unicode_is_written_escaped(tmp_path):
+    with writing(tmp_path / "a", "it") as stream:
+        stream.write("\ud800\r\n")
+    assert (tmp_path / "a").read_bytes() == b"\\ud800\r\n"
