@@ -1,4 +1,4 @@
-"""Completion on the command line: the names of recipes and stores. The rest is click's own."""
+"""Completion on the command line: the names of recipes and stores, and files. The rest is click's own."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def stores(context: click.Context, parameter: click.Parameter, incomplete: str) 
         return []
     names = sorted(f"local:{file.parent.name}" for file in data_dir.glob(f"*/{DATABASE}"))
     return _that_begin(names, incomplete) or [CompletionItem(incomplete, "dir")]
+
+
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Files, for arguments whose name does not begin with FILE."""
+    return [CompletionItem(incomplete, "file")]
 
 
 def _that_begin(values: list[str], incomplete: str) -> list[CompletionItem[str]]:

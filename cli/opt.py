@@ -82,7 +82,7 @@ def _parameter(name: str, hint: Any, declared: _Declared) -> click.Parameter:
         how |= {"type": click.IntRange(declared.least, declared.most), "metavar": how["metavar"] or "N"}  # type: ignore[arg-type]
     elif kind is float:
         how |= {"type": click.FloatRange(declared.least, declared.most), "metavar": how["metavar"] or "X"}
-    elif str(how["metavar"]).startswith("FILE"):
+    elif str(how["metavar"]).lstrip("[").startswith("FILE"):
         how["type"] = click.Path(readable=False)  # so that shells complete names of files
     if declared.kind is click.Argument:
         return click.Argument([name], nargs=-1 if several else 1, **how)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Training:
     """The options that all trainings have; `--set` has the other settings."""
 
-    output: str | None = opt.output("Folder to write the model to.", "FOLDER", heading="Files")
+    output: str | None = opt.output("Folder to write the model to.", "FOLDER", heading="Files", complete="files")
     base: str | None = opt.option("Model to start from.  [default: all-MiniLM-L6-v2]", "MODEL")
     preset: str | None = opt.option("Settings of a published system. docs/training.md lists them.", "NAME")
     config: str | None = opt.option(

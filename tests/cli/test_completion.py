@@ -37,5 +37,6 @@ def test_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_and_choices() -> None:
-    assert completions("query", "--claims", "my") == completions("ingest", "my") == [("file", "my")]
+    for words in (["query", "--claims"], ["ingest"], ["figures"], ["report"], ["calibrate"], ["compare", "a.run"]):
+        assert completions(*words, "my") == [("file", "my")], words
     assert values("query", "--verdict", "l") == ["llm"] and completions("query", "--nothing") == []
