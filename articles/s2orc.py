@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.errors import InvalidData
 from ..core.text import whole_number
@@ -19,6 +20,8 @@ from ..core.types import Value
 from .builder import ArticleBuilder, Float, Line
 from .types import Article, Kind
 
+Span: TypeAlias = "tuple[int, int, Mapping[str, Any]]"
+"""An annotation: where it begins and ends in the text, and its attributes."""
 AUTHORS = 50
 """How many names are kept."""
 AUTHOR_CHARS = 100
@@ -96,7 +99,7 @@ def _of_paragraphs(value: Mapping[str, Any], parse: Mapping[str, Any], identifie
         said, cells = entry.get("text") or entry.get("caption") or "", entry.get("content") or entry.get("html") or ""
         number = entry.get("num") or entry.get("fig_num") or _number(key)
         found = _float(str(key), "table" if named.startswith("tab") else "figure", str(said), number)
-        cells = html.unescape(re.sub(r"<[^>]*>", " ", cells if isinstance(cells, str) else json.dumps(cells)))
+        cells = html.unescape(re.sub(r"<[^<>]*>", " ", cells if isinstance(cells, str) else json.dumps(cells)))
         image = next(iter(entry.get("uris") or []), None)
         builder.element(replace(found, image=image, content=cells), floating=True)
     return builder.article(identifier, _title(value), _metadata(value))
@@ -133,52 +136,65 @@ def _line(text: str, spans: Sequence[Mapping[str, Any]]) -> Line:
 
 def _of_annotations(value: Mapping[str, Any], content: Mapping[str, Any], identifier: str) -> Article:
     text = str(content.get("text") or "")
-    spans: dict[str, list[dict[str, Any]]] = {}
-    for name, given in (content.get("annotations") or {}).items():
-        found = json.loads(given) if isinstance(given, str) else given or []
-        spans[name] = sorted(
-            (one for one in found if 0 <= int(one["start"]) <= int(one["end"]) <= len(text)),
-            key=lambda one: int(one["start"]),
-        )
+    spans = {name: _spans(given, len(text)) for name, given in (content.get("annotations") or {}).items()}
     builder = ArticleBuilder()
-    headings = [("Abstract", one) for one in spans.get("abstract", [])]
-    marks = [(int(one["start"]), "section", one) for one in spans.get("sectionheader", spans.get("section_header", []))]
-    marks += [(int(one["start"]), "paragraph", one) for one in spans.get("paragraph", [])]
+    marks = [(span, "section") for span in spans.get("sectionheader", spans.get("section_header", []))]
+    marks += [(span, "paragraph") for span in spans.get("paragraph", [])]
     if not marks:
-        marks = [(0, "paragraph", {"start": 0, "end": len(text)})]
-    abstracts = [(int(one["start"]), int(one["end"])) for _, one in headings]
+        marks = [((0, len(text), {}), "paragraph")]
+    names = ("figureref", "tableref", "figure_ref", "table_ref")
+    refs = sorted((span for name in names for span in spans.get(name, [])), key=_start)
     opened = False
-    for position, kind, one in sorted(marks, key=lambda mark: mark[0]):
-        said = text[position : int(one["end"])]
+    for (first, last, _), kind in sorted(marks, key=lambda mark: mark[0][0]):
+        said = text[first:last]
         if kind == "section":
             if opened:
                 builder.close_section()
             builder.open_section(said)
             opened = True
             continue
-        if not opened and any(first <= position < last for first, last in abstracts):
+        if not opened and _at(spans.get("abstract", []), first):
             builder.open_section("Abstract")
             opened = True
         inside = [
-            {"start": int(ref["start"]) - position, "end": int(ref["end"]) - position,
-             "ref_id": (ref.get("attributes") or {}).get("ref_id")}
-            for name in ("figureref", "tableref", "figure_ref", "table_ref")
-            for ref in spans.get(name, [])
-            if position <= int(ref["start"]) and int(ref["end"]) <= int(one["end"])
-        ]  # fmt: skip
+            {"start": start - first, "end": end - first, "ref_id": more.get("ref_id")}
+            for start, end, more in refs[bisect_left(refs, first, key=_start) : bisect_left(refs, last, key=_start)]
+            if end <= last
+        ]
         builder.paragraph(_line(said, inside))
     kinds: tuple[Kind, Kind] = ("figure", "table")
     for kind in kinds:
         captions = spans.get(f"{kind}caption", spans.get(f"{kind}_caption", []))
-        for number, one in enumerate(spans.get(kind, []), 1):
-            first, last = int(one["start"]), int(one["end"])
-            own = next((c for c in captions if first <= int(c["start"]) and int(c["end"]) <= last), one)
-            key = str((one.get("attributes") or {}).get("id") or f"{kind}-{number}")
-            said = text[int(own["start"]) : int(own["end"])]
-            builder.element(_float(key, kind, said, number), floating=True)
+        for number, (first, last, more) in enumerate(spans.get(kind, []), 1):
+            place = bisect_left(captions, first, key=_start)
+            own = next(((start, end) for start, end, _ in captions[place : place + 1] if end <= last), (first, last))
+            key = str(more.get("id") or f"{kind}-{number}")
+            builder.element(_float(key, kind, text[slice(*own)], number), floating=True)
     title, authors = (
-        [text[int(one["start"]) : int(one["end"])] for one in spans.get(name, [])[:most]]
+        [text[start:end] for start, end, _ in spans.get(name, [])[:most]]
         for name, most in (("title", 1), ("author", AUTHORS))
     )
-    names = [" ".join(name.split()) for name in authors if len(name) <= AUTHOR_CHARS]
-    return builder.article(identifier, _title(value, "".join(title)), _metadata(value, names))
+    people = [" ".join(name.split()) for name in authors if len(name) <= AUTHOR_CHARS]
+    return builder.article(identifier, _title(value, "".join(title)), _metadata(value, people))
+
+
+def _spans(given: Any, length: int) -> list[Span]:
+    """The annotations of a kind, in order. One that overlaps another is left out: together they are no longer than the
+    text."""
+    found = json.loads(given) if isinstance(given, str) else given or []
+    made = ((int(one["start"]), int(one["end"]), one.get("attributes") or {}) for one in found)
+    kept: list[Span] = []
+    for start, end, more in sorted(made, key=lambda span: span[:2]):
+        if (kept[-1][1] if kept else 0) <= start < end <= length:
+            kept.append((start, end, more))
+    return kept
+
+
+def _start(span: Span) -> int:
+    return span[0]
+
+
+def _at(spans: Sequence[Span], position: int) -> bool:
+    """Whether the position is in one of the spans."""
+    number = bisect_right(spans, position, key=_start) - 1
+    return number >= 0 and position < spans[number][1]
