@@ -97,7 +97,7 @@ def _arxiv(data: Data) -> Plain:
     return {
         "text": " ".join(_text(data, "abstract").split()),
         "date": iso_date(*reversed(made.groups())) if made else None,
-        "authors": [" ".join(filter(None, map(str, reversed(one)))) for one in parsed],
+        "authors": [" ".join(map(str, filter(None, reversed(one)))) for one in parsed],
         "keywords": _text(data, "categories").split(),
         "url": f"https://arxiv.org/abs/{_text(data, 'id')}",
     }
