@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..core.profiles import StoreProfile
     from ..encode.dense import Embedder
     from ..search import Store
+    from .plan import Plan
 
 EXTRAS = ("models", "server", "parquet", "documents", "pages", "evaluation", "images", "train")
 PROBE = "sea level has risen"
@@ -254,9 +255,9 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     from ..core.types import Claim
     from .checker import Checker
 
-    recipe, runtime = only_searching(load_recipe(resolved.settings.recipe)), Runtime(resolved.settings, download=False)
     try:
-        with runtime, Checker(runtime, recipe=recipe) as checker:
+        recipe = only_searching(load_recipe(resolved.settings.recipe))
+        with Runtime(resolved.settings, download=False) as runtime, Checker(runtime, recipe=recipe) as checker:
             info = checker.store.info()
             if info is None:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
@@ -267,13 +268,20 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
             profile, model = info.profile, resolved.settings.embedding_model
             if profile is not None:
                 yield _profile(profile, info.dimensions, model)
-            plan = checker.plan(compared=False)  # this says so itself, below
-            checker.check(Claim(PROBE), k=1)
-            about.append(f"searched with {', '.join(plan.retrievers)}")
-            yield Finding("store", "ok", "; ".join(about))
-            for warning in plan.warnings:
+            plan: Plan | None = None
+            try:
+                plan = checker.plan(compared=False)  # this says so itself, below
+                checker.check(Claim(PROBE), k=1)
+                about.append(f"searched with {', '.join(plan.retrievers)}")
+            except NotFound as error:
+                if error.model is None:
+                    raise
+                plan = None
+                about.append(f"not searched: {error}. With access to the hub, a query downloads it")
+            yield Finding("store", "ok" if plan is not None else "absent", "; ".join(about))
+            for warning in plan.warnings if plan is not None else ():
                 yield Finding("search", "absent", warning)
-            if not info.made_here and plan.embedder is not None:
+            if not info.made_here and plan is not None and plan.embedder is not None:
                 agreed = _agreement(checker.store, plan.embedder)
                 yield agreed
                 if profile is not None and agreed.status == "ok" and model is not None:
@@ -282,10 +290,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 named = f", with the model {profile.model}" if profile.model else ""
                 yield Finding("profile", "ok", f"written to {remember(info.name, profile)}{named}")
     except CcheckError as error:
-        if isinstance(error, NotFound) and error.model is not None:
-            yield Finding("store", "absent", f"not searched: {error}. With access to the hub, a query downloads it")
-        else:
-            yield Finding("store", "failed", str(error), error.exit_code)
+        yield Finding("store", "failed", str(error), error.exit_code)
 
 
 def only_searching(recipe: Recipe) -> Recipe:

@@ -258,7 +258,7 @@ def test_doctor_ends_with_the_code_of_what_failed(no_server, monkeypatch):
     assert findings("--store", "ftp://nothing")[0] == 2
     monkeypatch.setenv("CCHECK_RECIPE", "none-of-them")
     code, found = findings()
-    assert code == 4 and found["recipe"][0] == "failed"
+    assert code == 4 and found["recipe"][0] == found["store"][0] == "failed" and "setting" in found
 
 
 def test_doctor_does_not_mind_a_server_that_is_not_in_use(papers, no_server, monkeypatch):

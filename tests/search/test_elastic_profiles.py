@@ -121,6 +121,12 @@ def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> Non
     assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
 
 
+def test_the_doctor_writes_the_profile_without_the_model(spec: str) -> None:
+    found = details("--store", spec, "--model", "nobody/has-this", "--write-profile")
+    assert found["store"][0] == "absent" and "2 documents" in found["store"][1]
+    assert "not searched: " in found["store"][1] and str(config_files()[0]) in found["profile"][1]
+
+
 def test_the_doctor_tests_a_model(spec: str, client: httpx.Client) -> None:
     status, said = details("--store", spec, "--model", MODEL)["agreement"]  # the text is taken from other fields
     assert status == "failed" and ("another model made them" in said or "a model like it" in said)
