@@ -38,12 +38,13 @@ def needs_of(recipe: Recipe) -> dict[FieldKind, bool]:
         if not isinstance(kind, Vectors) or kind.field is None:  # else the store's own field
             needs[kind] = needs.get(kind, False) or stage.required
     # Vectors of units are made by a model that makes vectors of passages too.
-    models = {kind.model: required for kind, required in needs.items() if isinstance(kind, Units) and kind.dense}
-    if any(cut.dense for cut in recipe.ingest.units.values()):
-        models.setdefault(None, True)
-    for model, required in models.items():
-        if not any(isinstance(kind, Vectors) and model in (None, kind.model) for kind in needs):
-            needs[Vectors(model)] = required
+    for kind, required in list(needs.items()):
+        if isinstance(kind, Units) and kind.dense:
+            same = (one for one in needs if isinstance(one, Vectors) and kind.model in (None, one.model))
+            maker = next(same, Vectors(kind.model))
+            needs[maker] = needs.get(maker, False) or required
+    if any(cut.dense for cut in recipe.ingest.units.values()) and not any(isinstance(one, Vectors) for one in needs):
+        needs[Vectors()] = True
     return needs
 
 

@@ -11,7 +11,7 @@ from tiny_sparse import make_splade
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
-from ccheck.core.layout import Chunking, Layout
+from ccheck.core.layout import Chunking, Layout, Vectors
 from ccheck.core.models import find_model
 from ccheck.core.recipe import Recipe, load_recipe
 from ccheck.core.runtime import Runtime
@@ -20,7 +20,7 @@ from ccheck.core.stages import Analysis
 from ccheck.encode.dense import load_embedder
 from ccheck.encode.sparse import load_sparse_embedder
 from ccheck.ingest import default_chunking, layout_of
-from ccheck.pipeline.ingest import open_encoders
+from ccheck.pipeline.ingest import needs_of, open_encoders
 from ccheck.search import StoreInfo
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -129,6 +129,15 @@ def test_the_first_dense_retriever_makes_the_main_field(loaded: Runtime, other: 
     # But for one that wants the store's own, which is the main field's.
     both = open_encoders(loaded, None, recipe(tmp_path, one + '[retrievers.b]\nkind = "dense"\n'))
     assert [encoder.embedder.spec.model for encoder in both.dense] == [MINILM, other]
+
+
+def test_vectors_of_units_are_required_if_any_retriever_requires_them(tmp_path: Path) -> None:
+    units = '[retrievers.{}]\nkind = "dense"\nunits = "{}"\nmodel = "m"\nrequired = {}\n'
+    needing, without = units.format("a", "sentences", "true"), units.format("b", "paragraphs", "false")
+    passages = '[retrievers.c]\nkind = "dense"\nmodel = "m"\nrequired = false\n'
+    for text in (needing + without, without + needing, passages + needing):
+        assert needs_of(recipe(tmp_path, text))[Vectors("m")], text
+    assert not needs_of(recipe(tmp_path, passages + without))[Vectors("m")]
 
 
 def test_a_model_by_two_names_is_one_field(loaded: Runtime, tmp_path: Path) -> None:
