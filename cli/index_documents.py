@@ -1,4 +1,4 @@
-"""`ccheck index fields | show | sample | export | remove`: the documents of a store."""
+"""`ccheck index fields | show | export | remove`: the documents of a store."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def opened_store(store: str | None) -> Iterator[Store]:
     from ..search.store import no_store
 
     with open_store(settings_from(store=store)) as opened:
-        if opened.info() is None:
+        if opened.info(figures=False) is None:
             raise no_store(opened.name)
         yield opened
 

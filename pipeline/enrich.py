@@ -1,6 +1,7 @@
 """Adding vectors to an index in Elasticsearch that others use.
 
-report = enrich(settings, EnrichOptions(rate=200))
+with Runtime(settings) as runtime, open_enricher(runtime, rate=200) as enricher:
+    report = enricher.run()
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ class InPlace(Target):
         there = properties[OBJECT].get("properties", {}).get("vector", {})
         if there.get("meta") == _meta(embedding) and there.get("dims") == embedding.dimensions:
             return
-        made = there.get("meta", {}).get("model") if isinstance(there.get("meta"), dict) else None
+        meta = there.get("meta")
+        made = meta.get("model", "another model") if isinstance(meta, dict) and "weights" in meta else None
         raise InvalidData(
             f"{self.name} has a field {OBJECT} already, "
             + (f"with vectors of {made}. Name that model with --model" if made else "which is not ccheck's")

@@ -467,8 +467,13 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
             Companion(store).drop()
 
 
-def test_a_model_whose_name_is_too_long_for_the_field_is_not_named_as_another() -> None:
-    assert "model" not in inplace._meta(Embedding(f"/models/{'x' * 50}", 8, "f" * 64, 32))
+def test_a_model_whose_name_is_too_long_for_the_field_is_not_named_as_another(theirs: JoinedStore) -> None:
+    embedder = TinyEmbedder()
+    embedder.spec = Embedding(f"/models/{'x' * 50}", 8, "f" * 64, 32)
+    assert "model" not in inplace._meta(embedder.spec)
+    in_place(theirs, embedder).run()
+    with pytest.raises(InvalidData, match="already, with vectors of another model"):
+        in_place(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
     assert inplace._meta(Embedding("tiny", 8, "f" * 64, 32))["model"] == "tiny"
 
 

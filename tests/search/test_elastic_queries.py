@@ -15,16 +15,17 @@ from elastic_stub import WORDS, WRITES, Stub, mapping, searched
 from searching import rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
-from ccheck.core.layout import Chunking, Embedding, Layout
+from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
 from ccheck.core.profiles import StoreProfile
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Query
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Query, SparseVector
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.fields import Index
 from ccheck.search.elastic.found import Sample, read_index
 from ccheck.search.elastic.queries import retriever_body, rrf
 from ccheck.search.elastic.reading import figures
+from ccheck.search.elastic.search import BYTES_AT_ONCE, HITS_AT_ONCE, SEARCHES_AT_ONCE, Searches, _size
 from ccheck.search.store import Search
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
@@ -140,6 +141,23 @@ def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_i
     assert not isinstance(found, CcheckError)
     assert [id_ for id_, _ in found["dense"]] == ["near", "right", "far"]
     assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
+
+
+def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
+    layout = Layout(sparse=SparseField("m", 5_000, "f", 8)).to_dict()
+    mine = index({"sparse": {"type": "sparse_vector"}}, {"ccheck": {"format": 1, "layout": layout}})
+    many = SparseVector(np.arange(1_100, dtype=np.int32), np.linspace(1, 2, 1_100, dtype=np.float32))
+    asked = body(mine, Sparse(), Query("x", own={"one": many}))["standard"]["query"]["sparse_vector"]
+    assert asked["prune"] is False and len(asked["query_vector"]) == 1_024
+    assert min(map(int, asked["query_vector"])) == 1_100 - 1_024
+
+
+@pytest.mark.parametrize(
+    ("searches", "lines", "hits"), [(SEARCHES_AT_ONCE, 1, 1), (1, BYTES_AT_ONCE, 1), (1, 1, HITS_AT_ONCE)]
+)
+def test_a_request_has_so_many_searches_bytes_and_hits(searches: int, lines: int, hits: int) -> None:
+    full = _size(Searches(Query(""), ("a",) * searches, b"x" * lines, hits, False))
+    assert 0.99 * BYTES_AT_ONCE < full <= BYTES_AT_ONCE
 
 
 # -- the server's fusion
