@@ -175,6 +175,8 @@ def alias(
             notice("nothing was changed")
             return
         moving.point(opened.client, opened.index, to)
+    if as_json:
+        list_indices(settings.store, as_json)
     if not quiet:
         notice(f"{opened.name} is now {to}")
 

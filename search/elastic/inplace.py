@@ -68,10 +68,10 @@ class InPlace(Target):
         self._request("PUT", "_mapping", _mapping(embedding))
 
     def pages(self) -> Iterator[Page]:
-        reading: Any = dict(self.source.index.source)
-        if "includes" in reading:
-            reading["includes"] = [*reading["includes"], DIGEST]
-        for some in changes.all_written(self.source.client, self._held.name, reading or True):
+        wanted: Any = dict(self.source.index.source)
+        if "includes" in wanted:
+            wanted["includes"] = [*wanted["includes"], DIGEST]
+        for some in changes.all_written(self.source.client, self._held.name, wanted or True):
             yield Page(some)
 
     def digests(self, page: Page) -> Mapping[str, str]:

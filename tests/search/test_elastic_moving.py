@@ -200,8 +200,9 @@ def test_the_commands(filled: ElasticStore, tmp_path: Path) -> None:
     httpx.post(f"{filled.name}/_rollover").raise_for_status()
     assert "stands for 2 indices" in ccheck("query", "sea", "--store", filled.name).err
     kept = f"{filled.index}-000002"
-    ran = ccheck("index", "alias", "--store", filled.name, "--to", kept, "--yes")
+    ran = ccheck("index", "alias", "--store", filled.name, "--to", kept, "--yes", "--json")
     assert ran.code == 0 and behind(filled)[kept]
+    assert [one["index"] for one in ran.objects if one["in_use"]] == [kept]
     ran = ccheck("index", "delete", "--store", f"{filled.name}-000001", "--yes")
     assert ran.code == 0
     ran = ccheck("index", "alias", "--store", filled.name, "--back")
