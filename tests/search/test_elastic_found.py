@@ -319,6 +319,15 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         assert "content" in info.details["semantic fields"]
 
 
+def test_documents_are_looked_at_once_for_a_mapping(stub: Stub) -> None:
+    semantic(stub, {"body": {"type": "text"}}, {"body": PROSE})
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        for _ in range(2):
+            store._known = None
+            store.get(["p"])
+    assert len(stub.bodies("/papers/_msearch")) == 1
+
+
 def test_an_error_while_looking_is_an_error(stub: Stub) -> None:
     semantic(stub, {"body": {"type": "text"}}, {})
     refused = {"status": 403, "error": {"type": "security_exception", "reason": "unauthorized"}}
