@@ -103,7 +103,7 @@ def attend(
         flash = _varlen()
         if flash is not None:
             kernel = functools.partial(flash, scale=scale, window_size=(-1, 0) if causal else (-1, -1))
-        return _attend_at_once(q, k, v, row, kernel)
+            return _attend_at_once(q, k, v, row, kernel)
     out = torch.empty_like(q)
     out[len(row.ids) :] = 0
     q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))

@@ -154,7 +154,12 @@ def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: 
     assert called == [{"scale": 0.5, "window_size": (-1, 0)}] * 2
     q = torch.randn(3, 1, 8)
     assert torch.is_tensor(attend(q.bfloat16(), q.bfloat16(), q.bfloat16(), row, scale=0.5, causal=True))
-    for there in (There(torch.float32, 8), There(torch.float16, 257)):
+    for there, kernel in (
+        (There(torch.float32, 8), flash),
+        (There(torch.float16, 257), flash),
+        (There(torch.float16, 8), None),
+    ):
+        monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda kernel=kernel: kernel)
         with pytest.raises(TypeError):  # goes on as on a CPU, which these are not
             attend(there, None, None, row, scale=0.5, causal=True)
 
