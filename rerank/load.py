@@ -103,7 +103,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
     found = runtime.find(name, with_code=stage.trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
         raise NotFound(f"{found.path} has no safetensors weights, and ccheck does not load other formats")
-    config = _config(found)
+    config = _json(found.path / "config.json")
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
     decodes, layerwise_ = architecture.endswith("ForCausalLM"), architecture == layerwise.ARCHITECTURE
@@ -223,23 +223,19 @@ def batch_tokens_for(device: str) -> int:
     return 16_384 if device.startswith("cuda") else 4096
 
 
-def _config(found: FoundModel) -> dict[str, Any]:
-    settings = _json(found.path / "config.json")
-    if not isinstance(settings, dict):
-        raise InvalidData(f"the model's {found.path / 'config.json'} is not a JSON object")
-    return settings
-
-
-def _json(file: Path) -> Any:
+def _json(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        settings = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidData(f"the model's {file} can't be read: {error}") from error
+    if not isinstance(settings, dict):
+        raise InvalidData(f"the model's {file} is not a JSON object")
+    return settings
 
 
 def _prompt(asked: _Asked) -> Prompt:
     found, text, yes = asked.found, asked.stage.prompt, asked.stage.yes_token
-    known = known_prompt({found.name, found.path.name, str(asked.config.get("_name_or_path"))})
+    known = known_prompt({found.name, Path(found.name).name, str(asked.config.get("_name_or_path"))})
     if known is None and (text is None or yes is None):
         raise UsageError(
             f"ccheck does not know the prompt of the causal model {found.name}: set prompt and yes_token "

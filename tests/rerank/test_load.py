@@ -12,7 +12,7 @@ from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_encode
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
-from ccheck.core.models import find_model
+from ccheck.core.models import FoundModel, find_model
 from ccheck.rerank.crossencoder import CrossEncoderModules
 from ccheck.rerank.several import LocalReranker
 from ccheck.rerank.types import sigmoid
@@ -95,6 +95,20 @@ def test_weights_that_are_not_there_are_not_made_up(tmp_path: Path) -> None:
         load_scorer(str(folder), device="cpu")
 
 
+def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_decoder(tmp_path / "0f1e2d", name=None, num_hidden_layers=1)
+    copy = FoundModel("someone/bge-reranker-v2-gemma", folder, "hub")
+    monkeypatch.setattr("ccheck.core.runtime.Runtime.find", lambda *given, **how: copy)
+    assert load_scorer(copy.name, device="cpu").name == copy.name
+
+
+def test_settings_of_sentence_transformers_that_are_none_are_refused(bert: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(bert, tmp_path / "bert")
+    (folder / "config_sentence_transformers.json").write_text("[1]")
+    with pytest.raises(InvalidData, match="not a JSON object"):
+        load_scorer(str(folder), device="cpu")
+
+
 def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path / "model", architecture="bert")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -166,6 +180,12 @@ def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path) -> None:
     for file in folder.glob("tokenizer*"):
         file.unlink()
     with pytest.raises(InvalidData, match="has no tokenizer"):
+        load_scorer(str(folder), device="cpu")
+
+
+def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert", vocab_size=50)
+    with pytest.raises(InvalidData, match="but the model only 50"):
         load_scorer(str(folder), device="cpu")
 
 
