@@ -222,27 +222,31 @@ class LanguageModel(Connection):
         """
         if self._refused is not None:
             raise Refused(self._refused)
-        if self._gone is None:
-            started = time.monotonic()
-            try:
-                return await self._client.patience.retry(lambda: self._request(messages, question, again))
-            except Busy as error:
-                self._gone = f"{error}; waited for {time.monotonic() - started:.0f} s ({_PATIENCE})"
-                raise Unreachable(self._gone) from None
-            except Unreachable as error:
-                self._gone = str(error)
-                raise
-        async with self._probing:
-            if self._gone is not None and self._hung >= _MAX_HUNG:
-                raise Unreachable(self._gone)
-            try:
-                completion = await self._request(messages, question, again)
-            except (Busy, Unreachable) as error:
-                self._gone = self._gone or str(error)
-                self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
-                raise Unreachable(self._gone) from None
-            self._gone, self._hung = None, 0
-            return completion
+        if self._gone is not None:
+            async with self._probing:
+                if self._gone is not None:
+                    return await self._probe(messages, question, again)
+        started = time.monotonic()
+        try:
+            return await self._client.patience.retry(lambda: self._request(messages, question, again))
+        except Busy as error:
+            self._gone = f"{error}; waited for {time.monotonic() - started:.0f} s ({_PATIENCE})"
+            raise Unreachable(self._gone) from None
+        except Unreachable as error:
+            self._gone = str(error)
+            raise
+
+    async def _probe(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
+        """One request to a server that was gone, without retries."""
+        if self._hung >= _MAX_HUNG:
+            raise Unreachable(self._gone)
+        try:
+            completion = await self._request(messages, question, again)
+        except (Busy, Unreachable) as error:
+            self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
+            raise Unreachable(self._gone) from None
+        self._gone, self._hung = None, 0
+        return completion
 
     async def _request(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
         """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""

@@ -157,6 +157,23 @@ def test_a_server_that_comes_back_is_asked_again(open_model):
         assert model.ask(words("more"), Number).value.number == 7
 
 
+def test_who_waited_for_a_server_that_is_back_is_as_patient_as_all(open_model):
+    said: dict[str, int] = {}
+
+    def answer(request: dict[str, Any]) -> Said:
+        number = user_text(request).split()[1]
+        said[number] = said.get(number, 0) + 1
+        # The first finds out that the server is back, while the second waits for it.
+        busy = (number, said[number]) == ("1", 1)
+        return error(503, "busy") if busy else say({"number": int(number), "share": 1}, hang=0.2)
+
+    with scripted(answer) as server:
+        model = open_model(server.url, llm_concurrency=2)
+        model._gone = "down"
+        outcomes = list(model.ask_many(many(2)))
+    assert [isinstance(outcome, Answer) for outcome in outcomes] == [True, True]
+
+
 def test_a_server_that_hangs_for_all_does_not_cost_a_timeout_for_each(open_model):
     with scripted([Said(hang=600)]) as server:
         model = open_model(server.url, llm_timeout=0.3, llm_retry_seconds=0, llm_concurrency=4)
