@@ -10,7 +10,7 @@ from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
-from ..common import counted, print_answer, settings_from
+from ..common import counted, notice, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 
@@ -52,13 +52,15 @@ def calibrate(asked: Calibrate) -> None:
 
     settings = settings_from(**opt.settings_of(asked))
     check_outputs([(asked.output, "the calibration")], (asked.pairs, asked.corpus, settings.recipe))
-    found = read_rows(asked.pairs, asked.corpus).rows
+    found = read_rows(asked.pairs, asked.corpus)
+    if found.skipped and not asked.quiet:
+        notice(found.describe())
     changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
     with (
         runtime(settings, asked.quiet) as opened,
         progress_bar("judging", asked.quiet, unit="pairs") as update,
     ):
-        report = measure(open_stance_method(opened, changes), found, update)
+        report = measure(open_stance_method(opened, changes), found.rows, update)
     if asked.output is not None:
         save_calibration(report.calibration, Path(asked.output))
     facts = {**report.to_dict(), "output": asked.output}
@@ -66,5 +68,5 @@ def calibrate(asked: Calibrate) -> None:
     print_answer(asked.as_json, facts, said)
     if report.failed:
         raise Incomplete(
-            f"{report.failed:,} of {counted(len(found), 'pair')} could not be judged. The first: {report.reason}"
+            f"{report.failed:,} of {counted(len(found.rows), 'pair')} could not be judged. The first: {report.reason}"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.adjust import Changes
 from ...core.errors import Incomplete
-from ..common import counted, print_fields, print_json, replacements, stdout
+from ..common import counted, notice, print_fields, print_json, replacements, stdout
 from ..progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
@@ -36,7 +36,10 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
 
     replace = replacements(asked.replace)
     recipes = dict(zip(judges, load_recipes(list(judges), replace).values(), strict=True))
-    pairs: Sequence[StanceRow] = read_rows(asked.pairs or "", later=True).rows
+    found = read_rows(asked.pairs or "", later=True)
+    if found.skipped and not asked.quiet:
+        notice(found.describe())
+    pairs: Sequence[StanceRow] = found.rows
     if not all(pair.text for pair in pairs):
         with open_store(next(iter(judges.values()))) as store:
             pairs = with_documents(pairs, store.get)

@@ -14,7 +14,7 @@ from ...core.errors import InvalidData
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance, Usage
 from ...ingest import Record
 from ...ingest.rows import take_all
-from ...pipeline.claims import CLAIM_IDS, COLUMNS, LABELS, claim_id, first_of, text_of
+from ...pipeline.claims import CLAIM_IDS, COLUMNS, DOCUMENTS, LABELS, claim_id, first_of, text_of
 from ...verdict import Case, StanceMethod, all_judged
 from ...verdict.labels import STANCES, parse_label, parse_stance
 from .datasets import pairs_of, read_corpus
@@ -72,7 +72,8 @@ def read_rows(
 
     def take(record: Record, number: int) -> None:
         for row in _rows(record.data, number):
-            found.append(row if row.text or later else _with_document(row, documents))
+            complete = row.text or later or row.label not in STANCES
+            found.append(row if complete else _with_document(row, documents))
 
     take_all(path, COLUMNS | {*_EVIDENCE, "title"}, take)
     rows = tuple(row for row in found if row.label in STANCES)
@@ -131,6 +132,11 @@ def _rows(data: Mapping[str, Any], number: int) -> Iterator[StanceRow]:
         yield _averitec(claim, id_, data)
         return
     text, title = _evidence(data), str(data.get("title") or "")
+    label = first_of(data, LABELS)[1]
+    one_pair = bool(text) or first_of(data, DOCUMENTS)[0] is not None
+    if one_pair and isinstance(label, str) and (conflicting := parse_label(label)) not in STANCES:
+        yield StanceRow(claim, text, conflicting, id_, "")
+        return
     pairs = list(pairs_of(data, number))
     for pair in pairs:
         if pair.label is None:
@@ -139,7 +145,6 @@ def _rows(data: Mapping[str, Any], number: int) -> Iterator[StanceRow]:
         yield StanceRow(claim, pair.text or text, pair.label, id_, pair.document, pair.title or title, sentences)
     if pairs:
         return
-    label = first_of(data, LABELS)[1]
     if not isinstance(label, str):
         raise InvalidData("label is missing")
     if not text:

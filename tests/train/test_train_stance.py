@@ -81,6 +81,9 @@ def test_formats(tmp_path):
         '"cited_doc_ids": [7, 8]}\n',
         "fever": '{"claim_id": "1", "claim": "c", "claim_label": "DISPUTED", "evidences": [{"evidence_id": "A:1", '
         '"evidence_label": "SUPPORTS", "article": "A", "evidence": "e"}]}\n',
+        "mixed": '{"claim": "c", "evidence": "e", "label": "SUPPORTS"}\n'
+        '{"claim": "d", "evidence": "e", "label": "CONFLICTING"}\n'
+        '{"claim": "d", "doc_id": "7", "label": "DISPUTED"}\n',
         "averitec": '{"claim_id": "1", "claim": "c", "label": "Refuted", "questions": [{"question": "Q?", "answers": '
         '[{"answer": "No"}]}]}\n{"claim": "d", "label": "Conflicting Evidence/Cherrypicking", "questions": '
         '[{"question": "Q?", "answers": []}]}\n',
@@ -105,6 +108,7 @@ def test_formats(tmp_path):
     assert [(row.doc_id, row.title, row.label) for row in found["fever"].rows] == [("A:1", "A", "SUPPORTS")]
     assert [(row.text, row.label) for row in found["averitec"].rows] == [("Q? No.", "REFUTES")]
     assert found["averitec"].skipped == 1 and "1 left out" in found["averitec"].describe()
+    assert [row.claim for row in found["mixed"].rows] == ["c"] and found["mixed"].skipped == 2
     with pytest.raises(InvalidData, match=r"line 1: .*--corpus"):
         read_rows(tmp_path / "verdicts")
     (tmp_path / "bad").write_text(
