@@ -179,7 +179,7 @@ def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Embedde
     if triplet:
         return [EmbedderRow(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
     # If the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
-    fewest = min(len(row.negatives) for row in rows)
+    fewest = min((len(row.negatives) for row in rows), default=0)
     return [EmbedderRow(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
 
 

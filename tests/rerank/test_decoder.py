@@ -96,6 +96,15 @@ def test_scores_are_flag_embeddings(gemma: Path, query: str, length: int) -> Non
     assert score(scorer, QUERIES[query], passages) == pytest.approx(expected, abs=1e-4)
 
 
+def test_the_passage_is_cut_and_the_query_and_prompt_are_not(gemma: Path) -> None:
+    scorer = load_scorer(str(gemma), device="cpu", max_tokens=64)
+    empty, long = scorer.encode("sea level", ["", "ice melts " * 200])
+    assert (empty.cut, long.cut) == (False, True)
+    head, end = empty.ids[: empty.prefix], empty.ids[empty.prefix + 1 :]
+    assert long.ids[: long.prefix] == head and long.ids[-len(end) :] == end
+    assert all(one.cut for one in scorer.encode("sea level " * 100, ["ice"]))
+
+
 def test_what_is_scored_beside_it_changes_no_score(gemma: Path) -> None:
     scorer = load_scorer(str(gemma), device="cpu", batch_tokens=300)
     chance = random.Random(0)

@@ -210,6 +210,17 @@ def test_training_stops_early_and_keeps_the_best(tmp_path, base):
     assert report.phases[0].best_step == history[1 + values.index(max(values))][0]
 
 
+def test_a_second_phase_that_gains_nothing_is_undone(tmp_path, base, monkeypatch):
+    monkeypatch.setattr("ccheck.lab.train.ranker.development_value", lambda *given: 0.5)
+    chosen = options(base=str(base), learning_rate=1e-3)
+    train(tmp_path / "one", chosen)
+    both = train(tmp_path / "both", chosen.model_copy(update={"second_epochs": 1}))
+    assert "the phase second brought no gain in nDCG@10 and was undone" in both.notes
+    assert any("Use the base" in note for note in both.notes)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "both")]
+    assert weights[0] == weights[1]
+
+
 # -- what can go wrong
 
 

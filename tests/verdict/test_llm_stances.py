@@ -216,6 +216,11 @@ def test_a_batch_holds_pairs_of_several_claims_and_is_answered_by_number(judge):
     assert [item.usage.llm_calls for item in judged] == [1, 1, 0]
 
 
+def test_a_large_batch_has_room_for_its_answers(judge):
+    judge(lambda request: say(batch_reply(request)), case(*map(document, range(200))), strategy="batch", batch=200)
+    assert judge.requests[0]["max_tokens"] > 200 * 80
+
+
 def test_a_batch_says_which_share_of_open_pairs_to_expect(judge):
     judge(lambda request: say(batch_reply(request)), case(document(1)), strategy="batch", open_share=0.3)
     assert "at least 30%" in judge.requests[0]["messages"][0]["content"]
