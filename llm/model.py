@@ -78,7 +78,7 @@ class LanguageModel(Connection):
         self._gone: str | None = None
         self._refused: str | None = None
         self._probing = asyncio.Lock()
-        self._hung = 0
+        self._hung = self._failed_probes = 0
         self._answered = False
         self._resume_at = 0.0
 
@@ -218,13 +218,16 @@ class LanguageModel(Connection):
         """One answer, with retries.
 
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
-        back.
+        back, and those that wait for this one share its failure.
         """
         if self._refused is not None:
             raise Refused(self._refused)
         if self._gone is not None:
+            failed = self._failed_probes
             async with self._probing:
                 if self._gone is not None:
+                    if self._failed_probes > failed or self._hung >= _MAX_HUNG:
+                        raise Unreachable(self._gone)
                     return await self._probe(messages, question, again)
         started = time.monotonic()
         try:
@@ -238,11 +241,10 @@ class LanguageModel(Connection):
 
     async def _probe(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
         """One request to a server that was gone, without retries."""
-        if self._hung >= _MAX_HUNG:
-            raise Unreachable(self._gone)
         try:
             completion = await self._request(messages, question, again)
         except (Busy, Unreachable) as error:
+            self._failed_probes += 1
             self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
             raise Unreachable(self._gone) from None
         self._gone, self._hung = None, 0
