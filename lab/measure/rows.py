@@ -63,7 +63,8 @@ def read_rows(
     A record is one of: `claim`, `evidence` (or `abstract`, `text`; a text or a list of sentences), `label` in any known
     spelling, and `doc_id`, `claim_id`, `title` where there are such; SciFact's verdicts or its own claims, whose
     documents are in `corpus`; Climate-FEVER's claims with `evidences`; AVeriTeC's with `questions`, whose answers
-    together are the document. `later`: a document that is named by its id is read later, with `with_documents`.
+    together are the document. `later`, for pairs to measure on: a document that is named by its id is read later, with
+    `with_documents`, and a pair whose label is for a whole claim is an error.
 
     Raises NotFound, MissingExtra (Parquet), or InvalidData with line numbers and reasons.
     """
@@ -71,7 +72,7 @@ def read_rows(
     found: list[StanceRow] = []
 
     def take(record: Record, number: int) -> None:
-        for row in _rows(record.data, number):
+        for row in _rows(record.data, number, strict=later):
             complete = row.text or later or row.label not in STANCES
             found.append(row if complete else _with_document(row, documents))
 
@@ -123,7 +124,8 @@ def judge_rows(
     return said, usage
 
 
-def _rows(data: Mapping[str, Any], number: int) -> Iterator[StanceRow]:
+def _rows(data: Mapping[str, Any], number: int, *, strict: bool) -> Iterator[StanceRow]:
+    """The pairs of a record. `strict`: a pair whose label is for a whole claim is an error."""
     claim = text_of(first_of(data, _CLAIMS)[1])
     if not claim:
         raise InvalidData("claim is missing")
@@ -134,7 +136,7 @@ def _rows(data: Mapping[str, Any], number: int) -> Iterator[StanceRow]:
     text, title = _evidence(data), str(data.get("title") or "")
     label = first_of(data, LABELS)[1]
     one_pair = bool(text) or first_of(data, DOCUMENTS)[0] is not None
-    if one_pair and isinstance(label, str) and (conflicting := parse_label(label)) not in STANCES:
+    if one_pair and not strict and isinstance(label, str) and (conflicting := parse_label(label)) not in STANCES:
         yield StanceRow(claim, text, conflicting, id_, "")
         return
     pairs = list(pairs_of(data, number))
