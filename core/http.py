@@ -196,7 +196,7 @@ def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | No
 def why_unreachable(error: BaseException, certificates: str = "SSL_CERT_FILE") -> str:
     """Why no connection to a server came about, in words: DNS, refused, TLS, a CA file, time.
 
-    `error` is what a client (httpx, openai, elastic_transport) raised; the cause is looked for in all that it was made
+    `error` is what a client (httpx, elastic_transport) raised; the cause is looked for in all that it was made
     of. `certificates` names the setting that the user's own CA file goes into.
     """
     causes = list(_causes(error))

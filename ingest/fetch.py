@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
+from ..core.files import write_text
 from ..core.http import BUSY, Counted, MayPass, pause, retry_after
 from ..core.text import json_line
 
@@ -84,7 +85,7 @@ def fetch(
                 total=total,
                 done=not papers or not cursor,
             )
-            _state_file(file).write_text(json.dumps(asdict(state)), encoding="utf-8")
+            write_text(_state_file(file), json.dumps(asdict(state)), "the state of the fetch")
             on_progress(state)
     if state.done:
         _state_file(file).unlink(missing_ok=True)
