@@ -67,7 +67,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Commands(opt.LazyGroup):
-    """All commands. A word that is none names the one that it may stand for."""
+    """All commands. For an unknown command, the error suggests the most similar one."""
 
     def resolve_command(
         self, context: click.Context, args: list[str]

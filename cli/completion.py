@@ -20,7 +20,7 @@ def recipes(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def stores(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The local stores in the data folder, else a folder. A wrong setting is no error: somebody pressed a key."""
+    """The local stores in the data folder, else a folder. Wrong settings raise nothing: the user only pressed a key."""
     from ..core.settings import resolve
     from ..search.local.files import DATABASE
 

@@ -1,4 +1,4 @@
-"""Training embedders: losses by hand, a step by plain torch, resumption, what is saved."""
+"""Training embedders: losses computed in the test, a step in plain torch, resumption, what is saved."""
 
 from __future__ import annotations
 
