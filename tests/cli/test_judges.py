@@ -71,8 +71,11 @@ def test_a_language_model_judges_and_a_second_run_costs_nothing(at):
 
 def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
-    count = iter(range(100))
-    with scripted(lambda request: judge(request) if next(count) < 3 else Said(status=500, body={})) as server:
+
+    def fails_on_the_second(request: dict[str, Any]) -> Said:
+        return Said(status=500, body={}) if "green tea and weight" in user_text(request) else judge(request)
+
+    with scripted(fails_on_the_second) as server:
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm", "--report", str(tmp_path / "r.html")))
     first, second = ran.objects
     assert ran.code == 7 and "1 of 2 claims could not be judged completely" in ran.err
@@ -127,7 +130,11 @@ def test_a_dry_run_asks_nobody(at, monkeypatch):
 def test_an_interrupt_leaves_what_was_answered(at, tmp_path, many):
     count = iter(range(100))
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
-    with scripted(lambda request: judge(request) if next(count) < 2 else Said(hang=300)) as server:
+
+    def two_of_the_first(request: dict[str, Any]) -> Said:
+        return judge(request) if SEA in user_text(request) and next(count) < 2 else Said(hang=300)
+
+    with scripted(two_of_the_first) as server:
         what = ["--claims", str(claims)] if many else [SEA, "--json"]
         arguments = at(server.url, *what, "--report", str(tmp_path / "r.html"))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": dict(os.environ)}
