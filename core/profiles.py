@@ -1,8 +1,7 @@
 """The fields of stores that ccheck did not make. The settings have a table for each such store.
 
 [stores."https://search.example.org:9200/papers"]
-id = "doi"
-title = "headline^2"
+title = "headline"
 text = ["abstract", "body.en"]
 vector = "embedding"
 model = "all-MiniLM-L6-v2"
@@ -13,14 +12,12 @@ metadata = ["year", "doi"]
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from .redaction import redact
-from .stages import LEAST_WEIGHT, MOST_WEIGHT
 
 PREFIXES = ("elasticsearch:", "es:")
 
@@ -33,55 +30,16 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 
 
 class StoreProfile(BaseModel):
-    """The fields of one store; what is None is found from its mapping. `^2` weighs a field of words for BM25."""
+    """The fields of one store; what is None is found from its mapping."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: str | None = Field(None, description="the field with the documents' ids, instead of _id")
-    title: str | None = Field(None, description="the title, as NAME or NAME^WEIGHT")
-    text: Names | None = Field(None, description="the fields of text, each as NAME or NAME^WEIGHT")
+    title: str | None = Field(None, description="the title")
+    text: Names | None = Field(None, description="the fields of text")
     vector: str | None = Field(None, description="the field of vectors")
     model: str | None = Field(None, description="the model that made the vectors")
     metadata: Names | None = Field(None, description="the other fields that are read; by default all")
     group: str | None = Field(None, description="the field that names a chunk's paper; empty: chunks are not grouped")
-
-    @field_validator("title", "text")
-    @classmethod
-    def _weigh(cls, value: str | tuple[str, ...] | None) -> object:
-        return check_weights(value)
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weights of the fields of words."""
-        return dict(map(weighted, [*([self.title] if self.title else []), *(self.text or ())]))
-
-    def unweighted(self) -> StoreProfile:
-        """The same with the bare names of its fields."""
-        text = None if self.text is None else tuple(weighted(name)[0] for name in self.text)
-        return self.model_copy(update={"title": weighted(self.title)[0] if self.title else None, "text": text})
-
-
-def check_weights(fields: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-    """The same field or fields. Raises ValueError for a weight that is not valid."""
-    for one in (fields,) if isinstance(fields, str) else fields or ():
-        weighted(one)
-    return fields
-
-
-def weighted(field: str) -> tuple[str, float]:
-    """A field's name and weight. Raises ValueError."""
-    name, caret, weight = field.partition("^")
-    if not caret:
-        return name, 1.0
-    try:
-        number = float(weight)
-    except ValueError:
-        number = math.nan
-    if not name or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
-        raise ValueError(
-            f"{field!r} is not NAME or NAME^WEIGHT, with a weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-        )
-    return name, number
 
 
 def profile_of(profiles: Mapping[str, StoreProfile], store: str, index: str) -> StoreProfile:

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 
 from .errors import InvalidData, NotFound, UsageError
 from .files import write_text
-from .profiles import StoreProfile, as_toml, check_weights, names_models
+from .profiles import StoreProfile, as_toml, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
 from .text import did_you_mean, printable, shortened
 from .trust import VARIABLE, digest, distrust, is_trusted, trust
@@ -126,13 +126,6 @@ class Settings(BaseModel):
     elasticsearch_concurrency: Annotated[int, Here()] = Field(
         8, ge=1, le=256, description="how many searches, or write requests, one ccheck runs on the server at a time"
     )
-    elasticsearch_title_field: Annotated[str | None, Here()] = Field(
-        None, description="for an index that ccheck did not make; overrides the store's profile"
-    )
-    elasticsearch_text_fields: Annotated[tuple[str, ...] | None, Here()] = Field(
-        None, description="the same; separate several with commas"
-    )
-    elasticsearch_vector_field: Annotated[str | None, Here()] = Field(None, description="the same")
     stores: Annotated[
         Mapping[str, StoreProfile], Here("profiles without `model`", lambda value: not names_models(value))
     ] = Field({}, description="the fields of indices that ccheck did not make: a table for each store")
@@ -215,15 +208,10 @@ class Settings(BaseModel):
     def _read_stores(cls, value: object) -> object:
         return json.loads(value) if isinstance(value, str) else value
 
-    @field_validator("elasticsearch_text_fields", "elasticsearch_hosts", mode="before")
+    @field_validator("elasticsearch_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
-    @field_validator("elasticsearch_title_field", "elasticsearch_text_fields")
-    @classmethod
-    def _weigh(cls, value: str | tuple[str, ...] | None) -> object:
-        return check_weights(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Answered(NamedTuple):
 _DECIDING = {
     *("embedding_model", "stance_model", "rerank", "rerank_url", "prompts_dir"),
     *("llm_model", "llm_base_url", "llm_max_tokens"),
-    *("elasticsearch_title_field", "elasticsearch_text_fields", "elasticsearch_vector_field", "stores"),
+    "stores",
 }
 """Settings that change an answer, in addition to the recipe's."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..core.errors import CcheckError, UsageError
+from ..core.profiles import profile_of
 from ..core.settings import Settings
 from ..core.text import is_unicode
 from .store import Store
@@ -107,10 +108,10 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _elastic(settings: Settings, url: str | None, index: str) -> Store:
-    from .elastic import JoinedStore, connection_from, profile_from
+    from .elastic import JoinedStore, connection_from
 
     connection = connection_from(settings, url)
-    return JoinedStore(connection, index, profile_from(settings, f"{connection.name}/{index}", index))
+    return JoinedStore(connection, index, profile_of(settings.stores, f"{connection.name}/{index}", index))
 
 
 @dataclass(frozen=True, slots=True)

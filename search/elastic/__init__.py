@@ -3,7 +3,6 @@
 from .companion import JoinedStore
 from .connection import Connection, connection_from
 from .doctor import diagnose
-from .fields import profile_from
 from .store import ElasticStore
 
-__all__ = ["Connection", "ElasticStore", "JoinedStore", "connection_from", "diagnose", "profile_from"]
+__all__ = ["Connection", "ElasticStore", "JoinedStore", "connection_from", "diagnose"]

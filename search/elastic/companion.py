@@ -222,7 +222,7 @@ class JoinedStore(ElasticStore):
     """Why its companion can't be read."""
 
     def companion(self, fresh: bool = False) -> Companion | None:
-        if self._index().made_here or self._index().id is not None or not may_have_one(self.index):
+        if self._index().made_here or not may_have_one(self.index):
             return None
         if self._beside is None or fresh or time.monotonic() - self._beside[0] > KNOWN_SECONDS:
             beside = Companion(self)

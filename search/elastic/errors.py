@@ -56,10 +56,6 @@ class Busy(Exception):
         self.status, self.body, self.others = status, body, others
 
 
-class TooManyClauses(InvalidData):
-    """The claim's words became more clauses than the server accepts in a query."""
-
-
 class Denied(ServerError):
     """The key or user lacks a privilege."""
 
@@ -139,7 +135,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             f"{where} refuses a request of this size: raise http.max_content_length, or the proxy's limit"
         )
     if too_many_clauses(body):
-        return TooManyClauses(
+        return InvalidData(
             f"the claim has too many words for {where} ({reason}): shorten it, search fewer fields, or give the server "
             "more memory"
         )

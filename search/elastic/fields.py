@@ -6,18 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from more_itertools import chunked
 
 from ...core.layout import Layout
-from ...core.profiles import StoreProfile, profile_of
 from ...core.types import Document, Scalar, Value
 from ..filters import PUBLISHED, Kind
 from .client import Client
-
-if TYPE_CHECKING:
-    from ...core.settings import Settings
 
 TEXT_TYPES: Final = ("text", "match_only_text")
 NUMBERS: Final = (
@@ -42,17 +38,6 @@ DIGEST_IN_PLACE = "ccheck.digest"
 """What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
-
-
-def profile_from(settings: Settings, store: str, index: str) -> StoreProfile:
-    """The fields that the settings name for a store: its profile's, or those of settings for all stores."""
-    named = {
-        "title": settings.elasticsearch_title_field,
-        "text": settings.elasticsearch_text_fields,
-        "vector": settings.elasticsearch_vector_field,
-    }
-    profile = profile_of(settings.stores, store, index)
-    return profile.model_copy(update={name: value for name, value in named.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +70,10 @@ class Index:
 
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
-    that a recipe can use. `id` is a field that repeats the documents' ids, or, of an index that ccheck did not make,
-    has them in place of `_id`. `source` is what is read of a document, in the form of `_source`. Of an index that
-    ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
-    `notices` what of that its users should know; `weights` are those of its fields of words; `group` is the field that
-    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in place of each.
+    that a recipe can use. `source` is what is read of a document, in the form of `_source`. Of an index that ccheck did
+    not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and `notices`
+    what of that its users should know; `group` is the field that tells the papers of chunks apart, with `chunks` for
+    each on average, and `chunks_asked` in place of each.
     """
 
     name: str
@@ -105,12 +89,10 @@ class Index:
     layout: Layout = field(default_factory=Layout)
     meta: Mapping[str, Any] = field(default_factory=dict)
     vectors: Mapping[str, str] = field(default_factory=dict)
-    id: str | None = None
     source: Mapping[str, list[str]] = field(default_factory=dict)
     semantic: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    weights: Mapping[str, float] = field(default_factory=dict)
     group: str | None = None
     chunks: float = 1.0
     chunks_asked: int = 1

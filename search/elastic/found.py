@@ -24,7 +24,7 @@ from .fields import (
     text_of,
     words_of,
 )
-from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
+from .mappings import ADDITIONAL, FORMAT, OURS, UNITS
 
 TITLES = ("title", "headline", "name", "paper_title", "article_title", "doc_title", "subject")
 TEXTS = (
@@ -123,7 +123,6 @@ def _made_here(
         vector=vectors.get(MAIN_VECTORS),
         published="published.day",
         vectors=vectors,
-        id=ID,
         source={"includes": ["title", "text", "metadata", "published"]},
     )
 
@@ -161,7 +160,6 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     BM25 searches the title and the text that are shown, as far as it can, unless a recipe names other fields. Raises
     InvalidData for a field of the settings that can't be used, and if there is nothing to search.
     """
-    weights, names = names.weights, names.unweighted()
     names, chosen_words = _without_multi_fields(fields, names)
     left_out = {name: why for name, one in fields.items() if (why := _why_not(name, one))}
     searchable = {name: how for name, one in fields.items() if (how := _searched_as(name, one))} | chosen_words
@@ -217,7 +215,7 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
             )
         raise InvalidData(
             f"{where} has no text field that ccheck can search{f' ({said})' if said else ''}. Name its text fields "
-            "with CCHECK_ELASTICSEARCH_TEXT_FIELDS"
+            "in a profile of the settings ([stores])"
         )
     stood_for = {fields[name].of for name in (title, *text) if name}
     for name in texts:
@@ -259,7 +257,6 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
         semantic=tuple(semantic),
         left_out=left_out,
         notices=notices,
-        weights=weights,
     )
 
 

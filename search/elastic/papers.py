@@ -26,13 +26,6 @@ _VAGUE = ("parent", "source")
 _ID = re.compile(r"[/\\.:#\d]")
 
 
-def with_ids(index: Index, named: str | None) -> Index:
-    """The index with the field of its documents' ids, if the settings name one. Raises InvalidData if it can't be."""
-    if named is None:
-        return index
-    return dataclasses.replace(index, id=_named(index, named, "be the documents' id"))
-
-
 def with_papers(client: Client, name: str, index: Index, named: str | None) -> Index:
     """The index with the field that groups its chunks, `named` or found; an empty name groups nothing.
 
@@ -41,7 +34,13 @@ def with_papers(client: Client, name: str, index: Index, named: str | None) -> I
     if named == "":
         return index
     if named is not None:
-        paper = _named(index, named, "group chunks")
+        known = index.fields.get(named)
+        paper = None if known is None else _whole(named, known)
+        if paper is None:
+            raise InvalidData(
+                f"the field {named} of {index.name} can't group chunks: it "
+                f"{'does not exist' if known is None else 'is not a keyword or number outside nested documents'}"
+            )
         chunks, papers, _ = _counted(client, name, paper)
         return _grouped(index, paper, chunks / papers if papers else 1.0)
     wholes = {one: field for one, known in index.fields.items() if (field := _whole(one, known)) is not None}
@@ -78,18 +77,6 @@ def by_paper(
 def _grouped(index: Index, field: str, each: float) -> Index:
     asked = min(max(FEWEST, math.ceil(2 * each)), MOST)
     return dataclasses.replace(index, group=field, chunks=each, chunks_asked=asked)
-
-
-def _named(index: Index, named: str, purpose: str) -> str:
-    """The field of one value that the settings name. Raises InvalidData, saying what the field can't do."""
-    known = index.fields.get(named)
-    field = None if known is None else _whole(named, known)
-    if field is None:
-        raise InvalidData(
-            f"the field {named} of {index.name} can't {purpose}: it "
-            f"{'does not exist' if known is None else 'is not a keyword or number outside nested documents'}"
-        )
-    return field
 
 
 def _whole(name: str, known: Field) -> str | None:

@@ -24,9 +24,9 @@ TIE = 0.3
 MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
 CLAUSES = 1024
-"""Clauses of a query that every server accepts; with more memory it accepts more."""
-FUZZY_CLAUSES = (None, CLAUSES, 0)
-"""Limits on the clauses of fuzzy words, tried in this order: the server's own, `CLAUSES`, no fuzziness."""
+"""Clauses of a query that every server accepts."""
+EXPANSIONS = 50
+"""The most similar words that a fuzzy word stands for: Elasticsearch's default. A long claim's share `CLAUSES`."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -50,13 +50,10 @@ def check(index: Index, retriever: Retriever) -> None:
             )
 
 
-def retriever_body(
-    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
-) -> Body | None:
+def retriever_body(index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body]) -> Body | None:
     """The retriever of that name as the search API takes it; None if the query gives it nothing to search for.
 
-    `clauses`: what its fuzzy words may become. Raises what `check` does, and InvalidData for a vector of other
-    dimensions.
+    Raises what `check` does, and InvalidData for a vector of other dimensions.
     """
     words: Body | None
     if isinstance(retriever, Dense) and index.fields[field := _vectors(index, retriever)].type == SEMANTIC:
@@ -71,17 +68,15 @@ def retriever_body(
         weights = query.weights(name)
         words = None if weights is None else sparse(weights)
     else:
-        words = bm25(index, query.words(name), retriever, clauses)
+        words = bm25(index, query.words(name), retriever)
     order = {"sort": _ORDER} if index.made_here else {}
     return words and {"standard": {"query": words} | order | _filter(filters)}
 
 
-def search_part(
-    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
-) -> Body | None:
+def search_part(index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body]) -> Body | None:
     """The body of a search that runs that retriever alone. See `retriever_body`."""
     if retriever.units is None:
-        body = retriever_body(index, name, query, retriever, filters, clauses)
+        body = retriever_body(index, name, query, retriever, filters)
         return body and {"retriever": body}
     assert isinstance(retriever, Bm25 | Dense)
     inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
@@ -99,7 +94,7 @@ def search_part(
     return {"query": {"bool": {"must": [{"nested": matched | inner}]} | _filter(filters)}, "sort": _ORDER}
 
 
-def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -> Body | None:
+def bm25(index: Index, text: str, retriever: Bm25) -> Body | None:
     if retriever.analysis is not None:
         boosts = {f"{TERMS}.{analysis_key(retriever.analysis)}": retriever.fields["content"]}
         found = query_terms(text, retriever.analysis)
@@ -111,12 +106,9 @@ def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -
     if not found or not boosts:
         return None
     match: Body = {"query": text}
-    # A fuzzy word becomes as many clauses as there are words like it, by default up to 50.
-    share = None if clauses is None else clauses // (len(set(found)) * len(boosts))
-    if retriever.fuzziness and (share is None or share > 1):
-        match["fuzziness"] = str(retriever.fuzziness).upper()
-        if share is not None:
-            match["max_expansions"] = share
+    expansions = min(EXPANSIONS, CLAUSES // (len(set(found)) * len(boosts)))
+    if retriever.fuzziness and expansions > 1:
+        match |= {"fuzziness": str(retriever.fuzziness).upper(), "max_expansions": expansions}
     matches = [
         _within(index, name, {"match": {name: match | ({} if boost == 1 else {"boost": boost})}})
         for name, boost in boosts.items()
@@ -165,8 +157,7 @@ def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
             known = ", ".join(sorted(index.searched))
             raise UsageError(f"{index.name} has no text field {name!r}. The fields are {known}")
         for actual in index.searched[name]:
-            weighted = boost * index.weights.get(actual, 1.0)
-            boosts[actual] = max(weighted, boosts.get(actual, 0.0))
+            boosts[actual] = max(boost, boosts.get(actual, 0.0))
     if not boosts:
         raise NotFound(f"{index.name} has no text in {', '.join(retriever.fields)} that BM25 can search")
     return boosts
@@ -252,11 +243,11 @@ def _condition(index: Index, filter_: Filter) -> Body:
 
 def _has_id(index: Index, filter_: Filter) -> Body:
     """Documents by their public ids, see `reading.public_id`."""
-    by_id = reading.by_ids(index, [filter_.value])
+    by_id = reading.by_ids([filter_.value])
     home = reading.home_of(index, filter_.value)
     if home is None:
         return by_id
-    there = [{"term": {"_index": home[0]}}, reading.by_ids(index, [home[1]])]
+    there = [{"term": {"_index": home[0]}}, reading.by_ids([home[1]])]
     return {"bool": {"should": [by_id, {"bool": {"filter": there}}]}}
 
 

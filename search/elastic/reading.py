@@ -19,6 +19,7 @@ from ...core.types import Document
 from .client import Client
 from .errors import part_error
 from .fields import TEXT_TYPES, Index, document
+from .mappings import ID
 
 DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
 """How many hits one request may ask for, with and without what is stored of them. The second is the server's limit."""
@@ -33,8 +34,8 @@ Key: TypeAlias = tuple[str, str]
 def found_by_id(client: Client, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
     """The documents with these ids as searches see them, each under the index that it is in."""
     source, copies = index.source or True, len(index.concrete)
-    hits = hits_by_id(client, name, ids, of=index, copies=copies, at_once=DOCUMENTS_AT_ONCE, _source=source)
-    found = ((key_of(index, hit), hit["_source"]) for hit in hits if "_source" in hit)
+    hits = hits_by_id(client, name, ids, copies=copies, at_once=DOCUMENTS_AT_ONCE, _source=source)
+    found = ((key_of(hit), hit["_source"]) for hit in hits if "_source" in hit)
     return {key: document(index, key[1], held) for key, held in found}
 
 
@@ -43,28 +44,20 @@ def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> f
     if len(index.concrete) == 1:
         return frozenset()
     homes: dict[str, set[str]] = {}
-    for hit in hits_by_id(client, name, ids, of=index, copies=len(index.concrete), _source=False):
-        concrete, id_ = key_of(index, hit)
+    for hit in hits_by_id(client, name, ids, copies=len(index.concrete), _source=False):
+        concrete, id_ = key_of(hit)
         homes.setdefault(id_, set()).add(concrete)
     return frozenset(id_ for id_, some in homes.items() if len(some) > 1)
 
 
-def by_ids(index: Index, ids: Sequence[str]) -> dict[str, Any]:
-    """A query for documents by their ids: in the field that the settings name, or `_id` of those without it."""
-    stored: dict[str, Any] = {"ids": {"values": list(ids)}}
-    if index.made_here or index.id is None:
-        return stored
-    return {"bool": {"should": [{"terms": {index.id: list(ids)}}, stored]}}
+def by_ids(ids: Sequence[str]) -> dict[str, Any]:
+    """A query for documents by their ids."""
+    return {"ids": {"values": list(ids)}}
 
 
-def ids_read(index: Index) -> dict[str, Any]:
-    """Returns the part of a search request that makes the ids known to `key_of`."""
-    return {} if index.made_here or index.id is None else {"docvalue_fields": [index.id]}
-
-
-def key_of(index: Index, hit: Mapping[str, Any]) -> Key:
-    named = hit.get("fields", {}).get(index.id) if index.id is not None else None
-    return hit.get("_index", ""), str(named[0]) if named else hit["_id"]
+def key_of(hit: Mapping[str, Any]) -> Key:
+    """Raises KeyError for a hit that has its id neither by itself nor in the field that repeats it."""
+    return hit.get("_index", ""), hit["_id"] if "_id" in hit else hit["fields"][ID][0]
 
 
 def public_id(key: Key, shared: frozenset[str]) -> str:
@@ -92,10 +85,10 @@ def got(client: Client, name: str, index: Index, ids: Sequence[str]) -> dict[str
 
 def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> Iterator[Document]:
     """All documents that a query matches, at one point in time."""
-    for hits in pages(client, name, {"query": query, "_source": index.source or True, **ids_read(index)}):
-        shared = shared_ids(client, name, index, [key_of(index, hit)[1] for hit in hits])
+    for hits in pages(client, name, {"query": query, "_source": index.source or True}):
+        shared = shared_ids(client, name, index, [hit["_id"] for hit in hits])
         for hit in hits:
-            id_ = public_id(key_of(index, hit), shared)
+            id_ = public_id(key_of(hit), shared)
             yield document(index, id_, hit.get("_source", {}))
 
 
@@ -129,27 +122,14 @@ def hits_by_id(
     name: str,
     ids: Iterable[str],
     *,
-    of: Index | None = None,
     copies: int = 1,
     at_once: int = IDS_AT_ONCE,
     **body: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read.
-
-    Given the index that they are `of`, ids are those that `key_of` says, otherwise `_id`.
-    """
-    named = ids_read(of) if of is not None else {}
-    copies *= 2 if named else 1  # a document's field can have the `_id` of another one
+    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read."""
     for some in chunked(ids, max(1, at_once // copies)):
-        asked = {
-            "query": by_ids(of, some) if of is not None else {"ids": {"values": some}},
-            "size": len(some) * copies,
-            "sort": ["_doc"],
-            "track_total_hits": False,
-            **named,
-            **body,
-        }
-        answer = client.search(name, asked, slow=True)
+        asked = {"query": by_ids(some), "size": len(some) * copies, "sort": ["_doc"], "track_total_hits": False}
+        answer = client.search(name, asked | body, slow=True)
         yield from answer.get("hits", {}).get("hits", ())
 
 

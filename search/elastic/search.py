@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +12,13 @@ from elastic_transport import ApiError, TransportError
 from more_itertools import constrained_batches
 
 from ...core.errors import CcheckError, InvalidData, ServerError
-from ...core.stages import Bm25, Retriever
+from ...core.stages import Retriever
 from ...core.types import Document, Query
 from ..store import Ranks, Search
 from .client import Client, path_of
 from .errors import (
     WHOLE,
     Busy,
-    TooManyClauses,
     busy_part,
     is_licence,
     part_error,
@@ -28,9 +26,10 @@ from .errors import (
     translate,
 )
 from .fields import Index, document
+from .mappings import ID
 from .papers import by_paper
-from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
-from .reading import Key, ids_read, key_of, public_id, shared_ids
+from .queries import MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
+from .reading import Key, key_of, public_id, shared_ids
 from .units import EXPECTED, INNER_HITS
 from .units import ranked as ranked_units
 
@@ -44,8 +43,6 @@ NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
 _WITHOUT_TOTAL = {"track_total_hits": False}
-
-_log = logging.getLogger(__name__)
 
 Ranked = list[tuple[Key, float]]
 
@@ -83,8 +80,6 @@ class Found:
     rankings: dict[str, Ranked]
     fused: Ranked | None = None
     documents: dict[Key, Document] = field(default_factory=dict)
-    crowded: bool = False
-    """The chunks that were asked for are of fewer papers than a retriever returns."""
 
     def ranks(self, shared: frozenset[str]) -> Ranks:
         """The same by public ids, given the ids that documents in several indices have."""
@@ -104,8 +99,7 @@ class Found:
 class Searcher:
     """One call of `ElasticStore.rank`.
 
-    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored;
-    `chunks`: how many of them are asked for in place of a paper; `within`: queries that all documents match, too.
+    `within`: queries that all documents match, too. `stored_ids`: read ids from where documents are stored.
     """
 
     client: Client
@@ -114,9 +108,7 @@ class Searcher:
     search: Search
     within: Sequence[Body] = ()
     native: bool = False
-    clauses: int | None = None
     stored_ids: bool = False
-    chunks: int = 1
 
     def run(self) -> list[Ranks | CcheckError]:
         """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
@@ -131,7 +123,7 @@ class Searcher:
         bodies: dict[str, Body] = {}
         for name, retriever in self.search.retrievers.items():
             asked = retriever.model_copy(update={"depth": self._depth(retriever)})
-            body = search_part(self.index, name, query, asked, filters, self.clauses)
+            body = search_part(self.index, name, query, asked, filters)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
@@ -143,21 +135,20 @@ class Searcher:
         source = (self.index.source or True) if k <= ALONG else False
         if native:
             joined = rrf([body["retriever"] for body in bodies.values()], self.search)
-            searches[NATIVE] = {"retriever": joined, "size": k, "_source": source, **ids_read(self.index)}
+            searches[NATIVE] = {"retriever": joined, "size": k, "_source": source}
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
             alone = self.search.alone and not (self._of_units or self.index.group)
             for name, body in bodies.items():
                 depth = self._depth(self.search.retrievers[name])
                 if alone:
-                    read: Body = {"size": min(depth, k), "_source": source, **ids_read(self.index)}
+                    read: Body = {"size": min(depth, k), "_source": source}
                 elif self.index.group is not None:
-                    named = [self.index.id] if self.index.id else []
-                    read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group, *named]}
-                elif self.index.id is None or self.stored_ids or not self.index.made_here:
-                    read = {"size": depth, "_source": False, **ids_read(self.index)}
+                    read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group]}
+                elif self.stored_ids or not self.index.made_here:
+                    read = {"size": depth, "_source": False}
                 else:
-                    read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [self.index.id]}
+                    read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [ID]}
                 searches[name] = body | read
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | WHOLE
@@ -184,12 +175,12 @@ class Searcher:
         return {name for name, retriever in self.search.retrievers.items() if retriever.units}
 
     def _depth(self, retriever: Retriever) -> int:
-        """How many hits a retriever is asked for."""
-        return min(retriever.depth * self.chunks, MAX_CANDIDATES)
+        """How many hits a retriever is asked for: several chunks in place of each paper."""
+        return min(retriever.depth * self.index.chunks_asked, MAX_CANDIDATES)
 
     def _answer(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         try:
-            found = self._ask(plans)
+            return self._ask(plans)
         except WithoutId:
             if self.stored_ids:
                 raise ServerError(f"{self.client.connection.name} returned documents without ids") from None
@@ -198,25 +189,6 @@ class Searcher:
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
-        return [self._settled(plan, one) for plan, one in zip(plans, found, strict=True)]
-
-    def _settled(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or that to another search.
-
-        It asks for more chunks if they were of too few papers, and for fewer clauses if fuzzy words became too many.
-        """
-        retrievers = self.search.retrievers.values()
-        changed: Searcher | None = None
-        if isinstance(found, Found):
-            if found.crowded and min(map(self._depth, retrievers)) < MAX_CANDIDATES:
-                changed = replace(self, chunks=self.chunks * 5)
-        elif isinstance(found, TooManyClauses):
-            fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in retrievers)
-            if fuzzy and self.clauses != FUZZY_CLAUSES[-1]:
-                fewer = FUZZY_CLAUSES[FUZZY_CLAUSES.index(self.clauses) + 1]
-                _log.info("%s; searching with at most %d clauses of fuzzy words", found, fewer)
-                changed = replace(self, clauses=fewer)
-        return found if changed is None else changed._answer([changed._plan(plan.query)])[0]
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""
@@ -277,24 +249,18 @@ class Searcher:
         rankings = {
             name: self._ranked(name, responses[name]) if name in responses else [] for name in self.search.retrievers
         }
-        crowded = False
         if self.index.group is not None:
             depths = {name: retriever.depth for name, retriever in self.search.retrievers.items()}
             papers = {
-                key_of(self.index, hit): hit["fields"][self.index.group][0]
+                key_of(hit): hit["fields"][self.index.group][0]
                 for hit in every
                 if self.index.group in hit.get("fields", {})
             }
-            full = {name for name, one in rankings.items() if len(one) == self._depth(self.search.retrievers[name])}
             rankings = by_paper(rankings, papers, depths)
-            crowded = any(len(rankings[name]) < depths[name] for name in full)
-        if NATIVE in responses:
-            found = Found({}, self._ranked(NATIVE, responses[NATIVE]))
-        else:
-            found = Found(rankings, crowded=crowded)
+        found = Found({}, self._ranked(NATIVE, responses[NATIVE])) if NATIVE in responses else Found(rankings)
         for hit in every:
             if "_source" in hit:
-                key = key_of(self.index, hit)
+                key = key_of(hit)
                 found.documents.setdefault(key, document(self.index, key[1], hit["_source"]))
         return found
 
@@ -302,11 +268,11 @@ class Searcher:
         read = float if name == NATIVE else score_reader(self.index, self.search.retrievers[name])
         if name in self._of_units:
             retriever = self.search.retrievers[name]
-            return ranked_units(retriever, [(_key(self.index, hit), hit) for hit in _hits(response)], read)
+            return ranked_units(retriever, [(_key(hit), hit) for hit in _hits(response)], read)
         best: dict[Key, float] = {}
         for hit in _hits(response):
             # With a routing of their own two documents of an index can have the same id.
-            best.setdefault(_key(self.index, hit), read(hit["_score"]))
+            best.setdefault(_key(hit), read(hit["_score"]))
         return list(best.items())
 
     def _named(self, answers: Sequence[Found | CcheckError]) -> list[Ranks | CcheckError]:
@@ -330,11 +296,11 @@ def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return hits
 
 
-def _key(index: Index, hit: Mapping[str, Any]) -> Key:
-    """Raises WithoutId for a hit that has its id neither by itself nor in a field."""
-    if "_id" not in hit and index.id not in hit.get("fields", {}):
-        raise WithoutId
-    return key_of(index, hit)
+def _key(hit: Mapping[str, Any]) -> Key:
+    try:
+        return key_of(hit)
+    except KeyError:
+        raise WithoutId from None
 
 
 def _size(plan: Searches) -> int:

@@ -30,7 +30,7 @@ from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
 from .found import read_index, sampler
-from .papers import with_ids, with_papers
+from .papers import with_papers
 from .queries import Body, check, filter_bodies
 from .search import Moved, NotNative, Searcher
 from .writing import Writer
@@ -111,8 +111,8 @@ class ElasticStore(Closing):
                 said = [f"{name} ({why})" for name, why in index.left_out.items()]
                 more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
-        elif figures and index.id is not None:
-            without_id = {"bool": {"must_not": [{"exists": {"field": index.id}}]}}
+        elif figures:
+            without_id = {"bool": {"must_not": [{"exists": {"field": mappings.ID}}]}}
             if strangers := self.client.count(self.index, without_id):
                 details["not written by ccheck"] = counted(strangers, "document")
         read = index.meta.get(READING)
@@ -138,15 +138,9 @@ class ElasticStore(Closing):
         )
 
     def _profile(self, index: Index) -> StoreProfile:
-        def weighed(name: str) -> str:
-            actual = next(iter(index.searched.get(name, ())), name)
-            weight = index.weights.get(actual, 1)
-            return actual if weight == 1 else f"{actual}^{weight:g}"
-
         return StoreProfile(
-            id=self._named.id,
-            title=weighed(index.title) if index.title else None,
-            text=tuple(map(weighed, index.text)),
+            title=index.title and _searched(index, index.title),
+            text=tuple(_searched(index, name) for name in index.text),
             vector=index.vector,
             model=self._named.model or self._made_by(index),
             metadata=self._named.metadata,
@@ -285,7 +279,7 @@ class ElasticStore(Closing):
         """See `Store.rank`. `within` are further queries that every document matches."""
         searched_units(search.retrievers)  # they rank the same things, or this says so
         index = self._index_for(search.retrievers)
-        searcher = Searcher(self.client, self.index, index, search, within, chunks=index.chunks_asked)
+        searcher = Searcher(self.client, self.index, index, search, within)
         try:
             if self._native:
                 try:
@@ -331,7 +325,7 @@ class ElasticStore(Closing):
         with self.client.understanding():
             index = read_index(self.index, found, self._named, self.name, sampler(self.client, self.index))
             if not index.made_here:
-                index = with_ids(with_papers(self.client, self.index, index, self._named.group), self._named.id)
+                index = with_papers(self.client, self.index, index, self._named.group)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index
@@ -402,3 +396,8 @@ class ElasticStore(Closing):
 
     def close(self) -> None:
         self.client.close()
+
+
+def _searched(index: Index, name: str) -> str:
+    """The field that BM25 searches for this one: a multi-field of it, or itself."""
+    return next(iter(index.searched.get(name, ())), name)

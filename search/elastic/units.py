@@ -17,7 +17,7 @@ from ...core.types import Hit, Query, Unit, document_of, unit_key
 from .client import Client
 from .fields import Index, flatten, text_of
 from .mappings import UNITS
-from .reading import Key, by_ids, home_of, ids_read, key_of, stored
+from .reading import Key, by_ids, home_of, key_of, stored
 
 INNER_HITS = "units"
 """The name of the inner hits in an answer."""
@@ -98,7 +98,7 @@ def with_passages(
     responses = client.searches(name, bodies, slow=True)
     with client.understanding():
         for place, response in zip(asked, responses, strict=True):
-            best = {key_of(index, hit): _best(hit) for hit in response["hits"]["hits"]}
+            best = {key_of(hit): _best(hit) for hit in response["hits"]["hits"]}
             answers[place] = tuple(_narrowed(index, hit, best) for hit in answers[place])
     return answers
 
@@ -116,9 +116,8 @@ def _passages_of(index: Index, fields: Sequence[str], text: str, hits: Sequence[
         for one in fields
     ]
     ids = list(dict.fromkeys((home_of(index, hit.document.id) or ("", hit.document.id))[1] for hit in hits))
-    query = {"bool": {"filter": [by_ids(index, ids)], "should": should}}
-    size = 2 * len(ids) * len(index.concrete)
-    return {"query": query, "size": size, "_source": False, "track_total_hits": False, **ids_read(index)}
+    query = {"bool": {"filter": [by_ids(ids)], "should": should}}
+    return {"query": query, "size": len(ids) * len(index.concrete), "_source": False, "track_total_hits": False}
 
 
 def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:

@@ -8,7 +8,7 @@ import pytest
 
 import ccheck
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.profiles import StoreProfile, as_toml, profile_of, weighted
+from ccheck.core.profiles import StoreProfile, as_toml, profile_of
 from ccheck.core.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
 
 
@@ -77,14 +77,12 @@ def test_the_more_particular_name_wins():
 
 
 def test_tables_and_types_of_a_file():
-    write(
-        '[elasticsearch]\nverify_certs = false\ntimeout = 2.5\ntext_fields = ["title", "abstract"]\n[cache]\nbytes = 0'
-    )
+    write('[elasticsearch]\nverify_certs = false\ntimeout = 2.5\nhosts = ["http://a", "http://b"]\n[cache]\nbytes = 0')
     settings = resolve({}, {}, trust_folder=True).settings
     assert settings.elasticsearch_verify_certs is False and settings.elasticsearch_timeout == 2.5
-    assert settings.elasticsearch_text_fields == ("title", "abstract") and settings.cache_bytes == 0
-    settings = resolve({}, {"ES_TEXT_FIELDS": "title, abstract", "ES_VERIFY_CERTS": "true"}).settings
-    assert settings.elasticsearch_text_fields == ("title", "abstract") and settings.elasticsearch_verify_certs is True
+    assert settings.elasticsearch_hosts == ("http://a", "http://b") and settings.cache_bytes == 0
+    settings = resolve({}, {"ES_HOSTS": "http://a, http://b", "ES_VERIFY_CERTS": "true"}).settings
+    assert settings.elasticsearch_hosts == ("http://a", "http://b") and settings.elasticsearch_verify_certs is True
 
 
 @pytest.mark.parametrize(
@@ -155,26 +153,24 @@ def test_open_takes_settings_by_name(monkeypatch, tmp_path):
 
 
 def test_profiles_of_stores_come_from_both_files():
-    write('[stores.papers]\ntitle = "headline^2"\n[stores.notes]\ntext = "body"', user=True)
-    write('[stores."https://host:443/papers"]\ntext = ["abstract", "body.en^0.5"]\ngroup = ""')
+    write('[stores.papers]\ntitle = "headline"\n[stores.notes]\ntext = "body"', user=True)
+    write('[stores."https://host:443/papers"]\ntext = ["abstract", "body.en"]\ngroup = ""')
     profiles = resolve({}, {}).settings.stores
     assert profiles.keys() == {"papers", "notes", "https://host:443/papers"}
-    assert profile_of(profiles, "https://host:443/papers", "papers").text == ("abstract", "body.en^0.5")
-    assert profile_of(profiles, "https://other:443/papers", "papers").title == "headline^2"
+    assert profile_of(profiles, "https://host:443/papers", "papers").text == ("abstract", "body.en")
+    assert profile_of(profiles, "https://other:443/papers", "papers").title == "headline"
     assert profile_of(profiles, "https://other:443/more", "more") == StoreProfile()
     (named,) = resolve({}, {"CCHECK_STORES": '{"papers": {"vector": "v"}}'}).settings.stores.values()
     assert named == StoreProfile(vector="v")
-    assert weighted("headline^2") == ("headline", 2.0) and weighted("a") == ("a", 1.0)
     write(as_toml("https://host:443/papers", profiles["https://host:443/papers"]))
     assert resolve({}, {}).settings.stores["https://host:443/papers"] == profiles["https://host:443/papers"]
 
 
 @pytest.mark.parametrize(
     "text",
-    ['[stores.papers]\ntitel = "a"', '[stores.papers]\ntitle = "a^b"', '[stores.papers]\ntext = "a^-1"', "stores = 1",
-     '[stores]\npapers = "x"', 'elasticsearch_text_fields = ["a", "b^inf"]', 'elasticsearch_title_field = "a^-1"'],
-)  # fmt: skip
-def test_fields_with_a_mistake_are_refused(text: str):
+    ['[stores.papers]\ntitel = "a"', "[stores.papers]\ntitle = 1", "stores = 1", '[stores]\npapers = "x"'],
+)
+def test_profiles_with_a_mistake_are_refused(text: str):
     write(text)
-    with pytest.raises((UsageError, InvalidData), match=r"stores|_field"):
+    with pytest.raises((UsageError, InvalidData), match="stores"):
         resolve({}, {}, trust_folder=True)

@@ -15,8 +15,8 @@ from searching import answer_all, rank_all
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Bm25, Dense, Retriever
-from ccheck.core.types import Document, Entry, Passage, Query, Ranking
+from ccheck.core.stages import Bm25, Dense
+from ccheck.core.types import Document, Entry, Passage, Query
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
 
@@ -311,38 +311,6 @@ def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> 
     stub.answers["POST", "/papers/_count"] = [(200, {"count": 0})]
     info = store.info()
     assert info is not None and (info.documents, info.state, info.bytes) == (3, None, None)
-
-
-def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: ElasticStore) -> None:
-    cause = {"type": "too_many_clauses", "reason": "maxClauseCount is set to 1024"}
-    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": cause}}
-
-    def answer(body: bytes) -> Answer:
-        refuses = b"fuzziness" in body and b'"max_expansions": 2' not in body
-        return 200, {"responses": [failed if refuses else {"status": 200}] * (len(body.splitlines()) // 2)}
-
-    stub.answers["POST", "/papers/_msearch"] = [answer]
-    claims = [Query(" ".join(f"word{number}" for number in range(count))) for count in (400, 200, 600)]
-    assert rank_all(store, claims, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}] * 3
-    bodies = [body for sent in stub.bodies("/papers/_msearch") for body in searched(sent)[1::2]]
-    matches = [body["retriever"]["standard"]["query"]["match"]["content"] for body in bodies]
-    asked = [(len(match["query"].split()), match.get("fuzziness"), match.get("max_expansions")) for match in matches]
-    assert asked == [
-        *((count, "AUTO", None) for count in (400, 200, 600)),
-        (400, "AUTO", 2),
-        (200, "AUTO", 5),
-        (200, None, None),
-        (600, None, None),
-    ]
-    # The server's own fusion is not to blame.
-    both: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto"), "words": Bm25()}
-    (ranking,) = answer_all(store, claims[:1], both, k=3, details=False)
-    assert isinstance(ranking, Ranking) and b'"rrf"' in stub.bodies("/papers/_msearch")[-1]
-    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
-    asked_before = len(stub.bodies("/papers/_msearch"))
-    (error,) = rank_all(store, claims[:1], {"bm25": Bm25()})
-    assert isinstance(error, InvalidData) and "too many words" in str(error)
-    assert len(stub.bodies("/papers/_msearch")) == asked_before + 1  # without fuzzy words there are none to spare
 
 
 # -- doctor

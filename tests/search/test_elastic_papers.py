@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 import httpx
@@ -130,12 +128,3 @@ def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticSto
             pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"),
         ):
             named.info()
-
-
-def test_more_chunks_are_asked_for_until_there_are_enough_papers(chunked: list[ElasticStore]) -> None:
-    store = chunked[0]
-    (expected,) = answer_all(store, [ICE], BOTH, k=10)
-    store._known = time.monotonic(), replace(store._index(), chunks_asked=1)
-    (ranking,) = answer_all(store, [ICE], BOTH, k=10)
-    store._known = None
-    assert ids(ranking) == ids(expected)

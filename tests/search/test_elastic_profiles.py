@@ -10,14 +10,14 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from runtimes import on_cpu
-from searching import answer_all, rank_all
+from searching import answer_all
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.settings import Settings, config_files, resolve
-from ccheck.core.stages import Bm25, Dense
-from ccheck.core.types import Filter, Query, Ranking
+from ccheck.core.stages import Bm25
+from ccheck.core.types import Query, Ranking
 from ccheck.pipeline.agreement import agreement
 from ccheck.pipeline.checker import Checker
 from ccheck.search import open_store
@@ -52,16 +52,12 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
     file = config_files()[0]
     file.parent.mkdir(parents=True, exist_ok=True)
     index = spec.rpartition("/")[2]
-    file.write_text(f'[stores.{index}]\ntitle = "heading^3"\ntext = "body.en"\nmetadata = ["year"]\n')
+    file.write_text(f'[stores.{index}]\ntitle = "heading"\ntext = "body.en"\nmetadata = ["year"]\n')
     with open_store(resolve({"store": spec}, {}).settings) as store:
         (ranking,) = answer_all(store, [Query("ocean heading")], {"bm25": Bm25()}, k=2)
         assert isinstance(ranking, Ranking)
         first = ranking.hits[0].document
         assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
-        (heading,) = rank_all(store, [Query("heading")], {"bm25": Bm25()})
-        (plain,) = rank_all(store, [Query("heading")], {"bm25": Bm25(fields={"title": 1 / 3})})
-        assert isinstance(heading, dict) and isinstance(plain, dict)
-        assert heading["bm25"][0][1] == pytest.approx(3 * plain["bm25"][0][1])
     file.write_text(f'[stores.{index}]\ntext = "none"\n')
     with (
         open_store(resolve({"store": spec}, {}).settings) as store,
@@ -72,41 +68,6 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
         one["detail"] for one in ccheck("doctor", "--store", spec, "--json").objects if one["part"] == "store"
     )
     assert "no field 'none'" in warning
-
-
-def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: ElasticStore) -> None:
-    vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
-    passages = {"type": "nested", "properties": {"text": {"type": "text"}}}
-    fields = {"text": {"type": "text"}, "doi": {"type": "keyword"}, "vector": vector, "passages": passages}
-    make(client, store.index, fields)
-    for id_, doi in (("a", "b"), ("b", "10.1/y"), ("c", None)):
-        source = {"text": f"Glaciers of {id_}.", "vector": [1, "cba".index(id_), 0]} | ({"doi": doi} if doi else {})
-        put(client, store.index, id_, source)
-    hybrid = {"bm25": Bm25(), "dense": Dense(field="vector")}
-    query = Query("glaciers", np.array([1, 1, 0], np.float32))
-    with ElasticStore(store._connection, store.index, StoreProfile(id="doi")) as named:
-        for retrievers in ({"bm25": Bm25()}, hybrid):
-            for details in (True, False):
-                (ranking,) = answer_all(named, [query], retrievers, k=5, details=details)
-                assert isinstance(ranking, Ranking)
-                found = {hit.document.id: hit.document.text for hit in ranking.hits}
-                assert found == {"b": "Glaciers of a.", "10.1/y": "Glaciers of b.", "c": "Glaciers of c."}
-        (rankings,) = rank_all(named, [query], hybrid)
-        assert isinstance(rankings, dict) and [id_ for id_, _ in rankings["dense"]] == ["10.1/y", "b", "c"]
-        assert {id_: one.text for id_, one in named.get(["b", "c", "none"]).items()} == {
-            "b": "Glaciers of a.",
-            "c": "Glaciers of c.",
-        }
-        assert sorted(one.id for one in named.scan()) == ["10.1/y", "b", "c"]
-        assert named.count([Filter("_id", "=", "10.1/y")]) == 1
-        info = named.info()
-        assert info is not None and info.profile is not None and info.profile.id == "doi"
-    for name, why in (("text", "is not a keyword"), ("none", "does not exist")):
-        with (
-            ElasticStore(store._connection, store.index, StoreProfile(id=name)) as wrong,
-            pytest.raises(InvalidData, match=f"the field {name} of .* can't be the documents' id: it {why}"),
-        ):
-            wrong.info()
 
 
 def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> None:
@@ -144,8 +105,8 @@ def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch:
     found = details("--store", spec, "--model", MODEL, "--write-profile")
     assert found["agreement"][0] == "failed" and "with the model" not in found["profile"][1]
     config_files()[0].unlink()
-    monkeypatch.setenv("CCHECK_ELASTICSEARCH_TITLE_FIELD", "heading")
-    monkeypatch.setenv("CCHECK_ELASTICSEARCH_TEXT_FIELDS", "body")
+    index = spec.rpartition("/")[2]
+    monkeypatch.setenv("CCHECK_STORES", f'{{"{index}": {{"title": "heading", "text": "body"}}}}')
     assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
     (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
     assert "dense" in answer["evidence"][0]["ranks"]
