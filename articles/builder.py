@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import InvalidData
 from ..core.text import TEXT_CHARS
 from ..core.types import Value
 from .mentions import resolve
-from .types import Article, Element, Kind, Mention, Section
+from .types import Article, Element, Mention, Section
 
 ELEMENTS = 2_000
 TABLE_CHARS = 20_000
@@ -41,6 +41,12 @@ class Line:
     length: int = 0
     links: list[tuple[str, int, int]] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, text: str) -> Line:
+        line = cls()
+        line.add(text)
+        return line
+
     def add(self, text: str | None) -> None:
         if not text:
             return
@@ -61,20 +67,6 @@ class Line:
         return "".join(self.parts).rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Float:
-    """A figure, table or supplement as a file has it; see `Element`."""
-
-    id: str
-    kind: Kind
-    label: str
-    caption: str
-    image: str | None = None
-    parent: str | None = None
-    content: str = ""
-    place: int | None = None
-
-
 class ArticleBuilder:
     """Collects paragraphs, sections and elements in the order of the text, and makes the article of them."""
 
@@ -84,16 +76,11 @@ class ArticleBuilder:
         self._links: list[tuple[str, Mention]] = []
         self._sections: list[Section] = []
         self._open: list[tuple[str, int]] = []
-        self._floats: list[Float] = []
+        self._elements: list[Element] = []
 
-    def paragraph(self, line: Line | str) -> int:
+    def paragraph(self, line: Line) -> int:
         """Add a paragraph. Returns the offset at which it ends."""
-        if isinstance(line, str):
-            made = Line()
-            made.add(line)
-            line = made
-        text = line.text
-        if not text:
+        if not (text := line.text):
             return self._length
         if self._length + len(text) > TEXT_CHARS:
             raise InvalidData(f"the text is too long: more than {TEXT_CHARS:,} characters")
@@ -111,28 +98,28 @@ class ArticleBuilder:
         start = self._length + (2 if self._parts else 0)
         self._open.append((title, start))
         if title:
-            self.paragraph(title)
+            self.paragraph(Line.of(title))
 
     def close_section(self) -> None:
         title, start = self._open.pop()
         if title and self._length > start:
             self._sections.append(Section(title, start, self._length, len(self._open) + 1))
 
-    def element(self, one: Float, *, floating: bool = False) -> None:
+    def element(self, one: Element, *, floating: bool = False) -> None:
         """Add an element where the text now ends; `floating`: its place in the file says nothing."""
-        if len(self._floats) >= ELEMENTS:
+        if len(self._elements) >= ELEMENTS:
             raise InvalidData(f"the article has too many figures and tables: more than {ELEMENTS:,}")
         label, caption = tidy(one.label).strip(" .:|"), tidy(one.caption).strip()
         if not label and (stated := _STATED.match(caption)) is not None:
             label, caption = stated[1], caption[stated.end() :]
-        known = {other.id: other.label for other in self._floats}
+        known = {other.id: other.label for other in self._elements}
         if known.get(one.parent or "") and (part := _PART.fullmatch(label)) is not None:
             label = known[one.parent or ""] + part[1]
         identifier = one.id
         while not identifier or identifier in known:
-            identifier = f"{identifier or one.kind}-{len(self._floats) + 1}"
+            identifier = f"{identifier or one.kind}-{len(self._elements) + 1}"
         content, place = tidy(one.content).strip(), None if floating else self._length
-        self._floats.append(replace(one, id=identifier, label=label, caption=caption, content=content, place=place))
+        self._elements.append(replace(one, id=identifier, label=label, caption=caption, content=content, place=place))
 
     def article(self, identifier: str, title: str, metadata: Mapping[str, Value] | None = None) -> Article:
         """The article. Raises InvalidData if there is no text at all."""
@@ -140,17 +127,16 @@ class ArticleBuilder:
             self.close_section()
         captions = self._length
         elements: list[Element] = []
-        for one in self._floats:
+        for one in self._elements:
             said = f"{one.label}. {one.caption}" if one.label and one.caption else one.label or one.caption
             if not said:
                 continue
             # A table's cells follow its caption on a line of their own, where a search finds them.
-            end = self.paragraph(said)
+            end = self.paragraph(Line.of(said))
             if one.content:
                 self._parts.append(f"\n{one.content}")
                 self._length += 1 + len(one.content)
-            named = asdict(replace(one, label=one.label or said[:40]))
-            elements.append(Element(**named, start=end - len(said), end=end))
+            elements.append(replace(one, label=one.label or said[:40], start=end - len(said), end=end))
         text = "".join(self._parts)
         if not text:
             raise InvalidData("the article has no text")

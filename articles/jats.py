@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..core.text import whole_number
 from ..core.types import Value
-from .builder import TABLE_CHARS, ArticleBuilder, Float, Line
-from .types import Article, Kind
-from .xml import all_text, attribute, child, children, entity, find, is_entity, name
+from .builder import TABLE_CHARS, ArticleBuilder, Line
+from .types import Article, Element, Kind
+from .xml import all_text, attribute, child, children, find, name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
@@ -111,7 +111,7 @@ def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str 
         elif tag in _BLOCKS:
             end_loose()
             _blocks(one, builder, floating=floating)
-        elif tag not in _SKIPPED or is_entity(one):
+        elif tag not in _SKIPPED:
             _inline(one, loose, [])
         loose.add(one.tail)
     end_loose()
@@ -132,9 +132,6 @@ def _paragraph(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
 
 def _inline(node: Node, line: Line, inside: list[Node]) -> None:
     """The running text of an element; blocks inside it are collected for later."""
-    if is_entity(node):
-        line.add(entity(node))
-        return
     tag, start = name(node), line.length
     if tag in _SKIPPED:
         return
@@ -162,7 +159,7 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
         if caption is not None or child(node, "label") is not None:
             label, said = all_text(child(node, "label")), all_text(caption, _NO_TEXT)
             whole: Kind = "figure" if tag == "fig-group" else "table"
-            builder.element(Float(identifier, whole, label, said), floating=floating)
+            builder.element(Element(identifier, whole, label, said), floating=floating)
             parent = identifier or None
         for one in children(node, *_FLOATS, *_GROUPS):
             _float(one, builder, floating=floating, parent=parent)
@@ -178,7 +175,8 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
-    label = all_text(child(node, "label"))
-    builder.element(Float(identifier, kind, label, f"{said} {foot}".strip(), image, parent, content), floating=floating)
-    for one in children(node, *_GROUPS, "fig"):
-        _float(one, builder, floating=floating, parent=identifier or None)
+    label, caption_ = all_text(child(node, "label")), f"{said} {foot}".strip()
+    one = Element(identifier, kind, label, caption_, image=image, parent=parent, content=content)
+    builder.element(one, floating=floating)
+    for inner in children(node, *_GROUPS, "fig"):
+        _float(inner, builder, floating=floating, parent=identifier or None)

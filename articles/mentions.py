@@ -170,24 +170,24 @@ def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, 
     for element in elements:
         for key in label_keys(element):
             by_key.setdefault(key, element.id)
-    mentions: dict[str, dict[tuple[int, int], Mention]] = {element.id: {} for element in elements}
+    mentions: dict[str, set[Mention]] = {element.id: set() for element in elements}
     parents = {element.id: element.parent for element in elements}
     for citation in find_citations(text):
-        mention = Mention(citation.start, citation.end, citation.panels)
+        mention = Mention(citation.start, citation.end)
         own = [by_key.get((citation.family, f"{citation.number}{panel}")) for panel in citation.panels]
         ids = dict.fromkeys(one for one in [*own, by_key.get((citation.family, citation.number))] if one is not None)
         for one in ids:
-            mentions[one][(mention.start, mention.end)] = mention
+            mentions[one].add(mention)
             parent = parents.get(one)
             if parent in mentions:
-                mentions[parent][(mention.start, mention.end)] = mention
-    taken = {owner: _disjoint(list(known)) for owner, known in mentions.items()}
+                mentions[parent].add(mention)
+    taken = {owner: _disjoint([(one.start, one.end) for one in known]) for owner, known in mentions.items()}
     for identifier, mention in linked:
         for owner in (identifier, parents.get(identifier)):
             if owner is not None and owner in taken and _take(taken[owner], mention.start, mention.end):
-                mentions[owner][(mention.start, mention.end)] = mention
+                mentions[owner].add(mention)
     return [
-        replace(element, mentions=tuple(sorted(mentions[element.id].values(), key=lambda one: one.start)))
+        replace(element, mentions=tuple(sorted(mentions[element.id], key=lambda one: (one.start, one.end))))
         for element in elements
     ]
 

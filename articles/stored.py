@@ -28,7 +28,7 @@ def record_of(article: Article) -> dict[str, Any]:
     elements = [
         _line(
             one.id, one.kind, one.label, one.start, one.end, one.end + (len(one.content) + 1 if one.content else 0),
-            one.place, one.image, one.parent, [[m.start, m.end, "".join(m.panels)] for m in one.mentions],
+            one.place, one.image, one.parent, [[mention.start, mention.end] for mention in one.mentions],
         )
         for one in article.elements
     ]  # fmt: skip
@@ -93,7 +93,7 @@ _SECTION = TypeAdapter(tuple[str, _Offset, _Offset, Annotated[int, Field(ge=0, l
 _ELEMENT = TypeAdapter(
     tuple[
         str, Kind, str, _Offset, _Offset, _Offset, _Offset | None, str | None, str | None,
-        list[tuple[_Offset, _Offset, str]],
+        list[tuple[_Offset, _Offset]],
     ]
 )  # fmt: skip
 
@@ -101,8 +101,8 @@ _ELEMENT = TypeAdapter(
 def _element(text: str, line: str) -> Element:
     identifier, kind, label, start, end, last, place, image, parent, mentions = _ELEMENT.validate_json(line)
     caption = text[start:end].removeprefix(label).removeprefix(". ")
-    said = tuple(Mention(first, after, tuple(panels)) for first, after, panels in mentions)
-    return Element(identifier, kind, label, caption, start, end, image, parent, said, place, text[end + 1 : last])
+    cited = tuple(Mention(*span) for span in mentions)
+    return Element(identifier, kind, label, caption, start, end, image, parent, cited, place, text[end + 1 : last])
 
 
 def _line(*values: Any) -> str:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from ..core.types import Value
-from .builder import TABLE_CHARS, ArticleBuilder, Float, Line
-from .types import Article, Kind
-from .xml import all_text, attribute, child, children, entity, find, is_entity, name
+from .builder import TABLE_CHARS, ArticleBuilder, Line
+from .types import Article, Element, Kind
+from .xml import all_text, attribute, child, children, find, name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
@@ -70,9 +70,6 @@ def _division(node: Node, builder: ArticleBuilder) -> None:
 
 
 def _inline(node: Node, line: Line) -> None:
-    if is_entity(node):
-        line.add(entity(node))
-        return
     start = line.length
     line.add(node.text)
     for one in node:
@@ -96,4 +93,4 @@ def _figure(node: Node, builder: ArticleBuilder) -> None:
     cells = [all_text(one) for one in node.iter() if name(one) == "cell"]
     image = attribute(graphic, "url") if graphic is not None else None
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
-    builder.element(Float(attribute(node, "id") or "", kind, label, caption, image, content=content), floating=True)
+    builder.element(Element(attribute(node, "id") or "", kind, label, caption, image, content=content), floating=True)

@@ -29,11 +29,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A place in the text that cites an element. `panels` are the letters it names: ("A", "B", "C") for 1a to c."""
+    """A place in the text that cites an element."""
 
     start: int
     end: int
-    panels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class Element:
     kind: Kind
     label: str
     caption: str
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
     image: str | None = None
     parent: str | None = None
     mentions: tuple[Mention, ...] = ()

@@ -26,17 +26,21 @@ def parse(data: bytes) -> Node:
         raise InvalidData(f"not well-formed XML: {error}") from error
     if root is None:
         raise InvalidData("not well-formed XML: it has no element")
+    for entity in root.iter(etree.Entity):  # a named HTML reference becomes its text, a document's own nothing
+        meant = html.unescape(str(entity.text))
+        entity.tail = ("" if meant == entity.text else meant) + (entity.tail or "")
+    etree.strip_elements(root, etree.Entity, with_tail=False)
     return root
 
 
 def name(node: Node) -> str:
-    """The name of an element without its namespace; empty for a comment or an instruction."""
-    return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+    """The name of an element without its namespace."""
+    return str(node.tag).rpartition("}")[2]
 
 
 def children(node: Node, *names: str) -> Iterator[Node]:
     """The child elements with one of these names, or all."""
-    return (one for one in node if (own := name(one)) and (not names or own in names))
+    return (one for one in node if not names or name(one) in names)
 
 
 def child(node: Node, *names: str) -> Node | None:
@@ -49,37 +53,17 @@ def find(node: Node, *wanted: str) -> Node | None:
     return next(node.iter(*(f"{{*}}{one}" for one in wanted)), None)
 
 
-def entity(node: Node) -> str:
-    """The text that a named HTML reference (&alpha;, &nbsp;) stands for; empty for a document's own entities."""
-    said = str(node.text or "")
-    meant = html.unescape(said)
-    return "" if meant == said else meant
-
-
-def is_entity(node: Node) -> bool:
-    from lxml import etree
-
-    return node.tag is etree.Entity
-
-
 def all_text(node: Node | None, skip: frozenset[str] = frozenset()) -> str:
     """The text of an element and of what is in it, white space as single spaces."""
-    parts: list[str] = []
 
-    def walk(one: Node) -> None:
-        if is_entity(one):
-            parts.append(entity(one))
-            return
-        if name(one) in skip:
-            return
-        parts.append(one.text or "")
-        for inner in one:
-            walk(inner)
-            parts.append(inner.tail or "")
+    def pieces(one: Node) -> Iterator[str]:
+        if name(one) not in skip:
+            yield one.text or ""
+            for inner in one:
+                yield from pieces(inner)
+                yield inner.tail or ""
 
-    if node is not None:
-        walk(node)
-    return " ".join("".join(parts).split())
+    return " ".join("".join(pieces(node)).split()) if node is not None else ""
 
 
 def attribute(node: Node, wanted: str) -> str | None:

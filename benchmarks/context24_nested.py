@@ -16,10 +16,11 @@ from pathlib import Path
 
 import numpy as np
 from context24 import METRICS, intervals
+from learned_expressions import learn
 from numpy.typing import NDArray
 
 from ccheck.articles import Article
-from ccheck.articles.expressions import Expressions, learn, packaged
+from ccheck.articles.expressions import Expressions, packaged
 from ccheck.articles.figures import FigureRanker
 from ccheck.articles.passages import PassageRanker
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage

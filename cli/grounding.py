@@ -81,7 +81,7 @@ class Passages(Given):
 
     recipe: str = opt.recipe("Recipe with a table [passages].", default="context24-passages")
     expressions: str | None = opt.option(
-        "Expressions that passages must contain: a file from ccheck train expressions.", "FILE|none"
+        "Expressions that passages must contain: a file with one on each line.", "FILE|none"
     )
 
 

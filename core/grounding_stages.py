@@ -128,7 +128,7 @@ class PassagesStage(Stage):
     model: str | None = Field(default=None, description=_MODEL)
     instruction: str = Field(default="", description=_INSTRUCTION)
     expressions: Path | Literal["none", "packaged"] = Field(
-        default="packaged", description="a file that ccheck train expressions wrote, packaged or none"
+        default="packaged", description="a file with one on each line, packaged or none"
     )
     clauses: bool = Field(default=False, description="true: clauses instead of sentences")
     select: Literal["none", "llm", "llm-article"] = Field(

@@ -10,12 +10,8 @@ KINDS = {
     "embedder": "Train an embedding model on claims and the documents that bear on them.",
     "reranker": "Train a reranking model on claims and the documents that bear on them.",
     "stance": "Train a stance classifier on labelled pairs.",
-    "expressions": "Learn expressions that are common in passages that ground claims.",
 }
-MODULES = dict.fromkeys(KINDS, "lab.train_retrieval") | {
-    "stance": "lab.train_labels",
-    "expressions": "lab.train_expressions",
-}
+MODULES = dict.fromkeys(KINDS, "lab.train_retrieval") | {"stance": "lab.train_labels"}
 
 
 @click.group(cls=opt.LazyGroup, sections={"Commands": KINDS}, modules=MODULES)

@@ -10,4 +10,3 @@ PMC = (FILES / "pmc.xml").read_text(encoding="utf-8")
 """As PubMed Central has the files of other publishers."""
 TEI = (FILES / "grobid.tei.xml").read_text(encoding="utf-8")
 S2ORC = (FILES / "s2orc.json").read_text(encoding="utf-8")
-S2ORC_ANNOTATIONS = (FILES / "s2orc-annotations.json").read_text(encoding="utf-8")

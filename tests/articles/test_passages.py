@@ -9,10 +9,10 @@ from article_files import JATS
 
 from ccheck.articles import Article
 from ccheck.articles.chunks import Cut
-from ccheck.articles.expressions import Expressions, learn, load, packaged
+from ccheck.articles.expressions import Expressions, load, packaged
 from ccheck.articles.passages import PassageRanker
 from ccheck.articles.reading import parse_article
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.grounding_stages import PassagesStage
 
 
@@ -67,17 +67,6 @@ def test_clauses(article: Article) -> None:
     )
 
 
-def test_expressions_are_the_longest_sequences_that_two_articles_share() -> None:
-    passages = [
-        ("a", "Mice were randomly assigned to groups of ten."),
-        ("b", "Patients were randomly assigned to one of two arms."),
-        ("b", "They were in the same place as of the first day."),
-        ("c", "It was as of the"),
-    ]
-    assert learn(passages).expressions == ("were randomly assigned to",)
-    assert learn([("a", "were randomly assigned"), ("a", "were randomly assigned")]).expressions == ()
-
-
 def test_expressions_are_found_as_whole_words() -> None:
     listed = Expressions(("in the absence of", "we tested"))
     assert listed.found_in("Grown In the absence of light.")
@@ -86,13 +75,10 @@ def test_expressions_are_found_as_whole_words() -> None:
 
 
 def test_files_of_expressions(tmp_path: Path) -> None:
-    Expressions(("we tested", "we saw")).save(tmp_path / "own.txt")
+    (tmp_path / "own.txt").write_text("we tested\nwe saw\n")
     assert load(tmp_path / "own.txt").expressions == ("we tested", "we saw")
     (tmp_path / "empty.txt").write_text("# nothing yet\n")
     with pytest.raises(InvalidData):
         load(tmp_path / "empty.txt")
     with pytest.raises(NotFound):
         load(tmp_path / "none.txt")
-    (tmp_path / "link.txt").symlink_to(tmp_path / "own.txt")
-    with pytest.raises(UsageError, match="symbolic link"):
-        Expressions(("we grew",)).save(tmp_path / "link.txt")

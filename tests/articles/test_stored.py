@@ -170,14 +170,8 @@ def test_answers_are_measured(papers: Path) -> None:
     assert 0 < measured("passages", gold, "--recipe", "context24-passages:retrieval")["rouge1"] < 1
 
 
-def test_expressions_are_trained(papers: Path, tmp_path: Path) -> None:
-    (tmp_path / "marked.jsonl").write_text(
-        '{"claim_id": "1", "article": "a", "passages": ["Moss was eaten by snails."]}\n'
-        '{"claim_id": "2", "article": "b", "passages": [{"text": "All of it was eaten by day."}]}\n'
-    )
-    ran = ccheck("train", "expressions", "--passages", tmp_path / "marked.jsonl", "-o", tmp_path / "own.txt")
-    assert ran.code == 0 and "1 expression of 2 passages" in ran.err
-    assert (tmp_path / "own.txt").read_text() == "was eaten by\n"
+def test_expressions_of_ones_own(papers: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("was eaten\n")
     asked = ("passages", papers / "snails.xml", "The moss was eaten at night.", "--json", "--expressions")
     assert ccheck(*asked, tmp_path / "own.txt").code == 0
     assert ccheck(*asked, tmp_path / "gone.txt").code == 4
