@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 _Key: TypeAlias = tuple[str, int]
-"""An article's id and the number of an element among its candidates."""
+"""An article's id and the number of an element in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FigureRanker:
     def __init__(self, articles: Sequence[Article], stage: FiguresStage, models: Models | None = None) -> None:
         self._stage, self._models = stage, models or Models()
         self._cuts = {article.id: Cut(article) for article in articles}
-        self._elements = {article.id: candidates(article, stage) for article in articles}
+        self._elements = {article.id: article.elements for article in articles}
         keys = [(one, number) for one, some in self._elements.items() for number in range(len(some))]
         self._rows = {key: row for row, key in enumerate(keys)}
         self._made: dict[tuple[object, ...], Any] = {}
@@ -74,8 +74,8 @@ class FigureRanker:
     def articles(self) -> list[str]:
         return list(self._cuts)
 
-    def elements(self, article: str) -> list[Element]:
-        """The elements of an article that are ranked."""
+    def elements(self, article: str) -> Sequence[Element]:
+        """The elements of an article."""
         return self._elements[article]
 
     def rank(self, claim: str, articles: Sequence[str]) -> list[RankedElement]:
@@ -217,11 +217,6 @@ class FigureRanker:
         best = sorted(range(len(pieces)), key=lambda one: (-scores[one], one))
         best = [one for one in best if scores[one] > 0] or [0]
         return tuple(Why(text[slice(*pieces[n][:2])], *pieces[n]) for n in best[:most] if pieces)
-
-
-def candidates(article: Article, stage: FiguresStage) -> list[Element]:
-    """The elements that are ranked."""
-    return [one for one in article.elements if stage.supplements or one.kind != "supplement"]
 
 
 def home_paragraph(cut: Cut, element: Element) -> Span | None:

@@ -14,7 +14,7 @@ from .xml import all_text, attribute, child, children, find, name
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
 
-_FLOATS: dict[str, Kind] = {"fig": "figure", "table-wrap": "table", "supplementary-material": "supplement"}
+_FLOATS: dict[str, Kind] = {"fig": "figure", "table-wrap": "table"}
 _GROUPS = ("fig-group", "table-wrap-group")
 _BLOCKS = frozenset(
     ("p", "sec", "title", "list", "list-item", "def-list", "def-item", "def", "term", "disp-quote", "boxed-text", "ack",
@@ -22,7 +22,7 @@ _BLOCKS = frozenset(
 )  # fmt: skip
 _SKIPPED = frozenset(
     ("tex-math", "ref-list", "table", "graphic", "inline-graphic", "media", "object-id", "alternatives", "fn-group",
-     "fn", "glossary", "notes")
+     "fn", "glossary", "notes", "supplementary-material")
 )  # fmt: skip
 _NO_TEXT = frozenset(("tex-math", "graphic", "object-id", "table", "annotation"))
 _KEPT_APART = re.compile(
@@ -167,10 +167,7 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     kind = _FLOATS[tag]
     graphic = find(node, "graphic", "media")
     image = attribute(graphic, "href") if graphic is not None else None
-    image = image or (attribute(node, "href") if kind == "supplement" else None)
     caption = child(node, "caption")
-    if caption is None:  # publishers put that of a supplement beside its file
-        caption = find(node, "caption")
     said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []

@@ -1,4 +1,4 @@
-"""Where a text cites figures, tables and supplements: "Fig. 1A", "Figs. 2a-c and S4", "Tables 1 to 3", "S4 Fig"."""
+"""Where a text cites figures and tables: "Fig. 1A", "Figs. 2a-c and S4", "Tables 1 to 3"."""
 
 from __future__ import annotations
 
@@ -6,33 +6,25 @@ import bisect
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from .types import Element, Mention
+from .types import Element, Kind, Mention
 
 Number: TypeAlias = str
 """The number of an element as its label has it, in capitals: 2, S4, A1, 3.1, IV."""
-Family: TypeAlias = Literal["figure", "table", "other"]
 
 MOST_IN_A_RANGE = 30
 """A longer range is a misreading, such as "Fig. 1–2004"."""
-_WORDS: dict[str, Family] = {
+_WORDS: dict[str, Kind] = {
     **dict.fromkeys(("fig", "figs", "figure", "figures", "scheme", "schemes", "plate", "plates"), "figure"),
     **dict.fromkeys(("chart", "charts", "exhibit", "exhibits"), "figure"),
     **dict.fromkeys(("tab", "tabs", "table", "tables"), "table"),
-    **dict.fromkeys(("text", "texts", "file", "files", "dataset", "datasets", "movie", "movies", "video"), "other"),
-    **dict.fromkeys(("videos", "appendix", "protocol", "protocols", "data", "audio", "box", "boxes"), "other"),
-    **dict.fromkeys(("information", "material", "materials", "methods", "note", "notes", "model", "code"), "other"),
 }
 _NUMBER = r"(?:S\.?\s?|[A-Z])?\d{1,3}(?:\.\d{1,2})?(?!\d)(?!\.\d)|[IVX]{1,5}(?![A-Za-z])"
 _FAMILIES = "|".join(sorted(_WORDS, key=len, reverse=True))
 _HEAD = re.compile(rf"\b({_FAMILIES})\b\.?\s{{0,3}}(?=[A-Z]?\d|S\.?\s?\d|[IVX]{{1,5}}\b)", re.IGNORECASE)
 """The word before the numbers."""
-_TAIL = re.compile(rf"\b(S\d{{1,3}})\s{{1,3}}({_FAMILIES})\b", re.IGNORECASE)
-"""PLOS's order: "S4 Fig"."""
-_SERIES = re.compile(
-    r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix|(?-i:Supporting|Additional))\s$", re.IGNORECASE
-)
+_SERIES = re.compile(r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix)\s$", re.IGNORECASE)
 """The words that name a series: "Extended Data Fig. 1" and "Supplementary Table 2" are not Fig. 1 and Table 2."""
 _ITEM = re.compile(rf"({_NUMBER})")
 _LETTER = r"(\()?([A-Za-z])(?![A-Za-z0-9])(?(1)\))"
@@ -51,7 +43,7 @@ _RANGE = re.compile(r"\s?(?:[-–—‐−]|to|through)\s?$|\s(?:to|through)\s")
 class Citation:
     """A citation in a text: which element it names, where, and which of its panels."""
 
-    family: Family
+    kind: Kind
     number: Number
     start: int
     end: int
@@ -62,18 +54,14 @@ def find_citations(text: str) -> list[Citation]:
     """The citations of a text in their order; a range names all that lie in it."""
     found: list[Citation] = []
     for head in _HEAD.finditer(text):
-        family = _WORDS[head[1].lower()]
         series, start = _series(text, head.start())
         cited = [
             one if not series or one.number[0].isalpha() else replace(one, number=f"{series}{one.number}")
-            for one in _items(text, head.start(), head.end(), family)
+            for one in _items(text, head.start(), head.end(), _WORDS[head[1].lower()])
         ]
         if cited and start < cited[0].start:
             cited[0] = replace(cited[0], start=start)
-        # "text 2" and "data 3" are ordinary words unless they name a supplement.
-        found += [one for one in cited if family != "other" or one.number[0] == "S"]
-    for tail in _TAIL.finditer(text):
-        found.append(Citation(_WORDS[tail[2].lower()], _clean(tail[1]), tail.start(), tail.end()))
+        found += cited
     return sorted(dict.fromkeys(found), key=lambda one: (one.start, one.end))
 
 
@@ -85,7 +73,7 @@ def _series(text: str, position: int) -> tuple[str, int]:
     return "ED" if before[1] else "S", before.start()
 
 
-def _items(text: str, start: int, position: int, family: Family) -> Iterator[Citation]:
+def _items(text: str, start: int, position: int, kind: Kind) -> Iterator[Citation]:
     """The numbers of a list that begins at `position`, after its word."""
     last: Number | None = None
     joined = ""
@@ -93,8 +81,8 @@ def _items(text: str, start: int, position: int, family: Family) -> Iterator[Cit
         number = _clean(item[1])
         panels, position = _panels(text, item.end())
         if last is not None and _RANGE.search(joined):
-            yield from (Citation(family, between, start, position) for between in _between(last, number))
-        yield Citation(family, number, start, position, panels)
+            yield from (Citation(kind, between, start, position) for between in _between(last, number))
+        yield Citation(kind, number, start, position, panels)
         last = number
         joint = _JOINED.match(text, position)
         if joint is None:
@@ -149,16 +137,15 @@ def _between(first: Number, last: Number) -> list[Number]:
 # -- elements
 
 
-def label_keys(element: Element) -> list[tuple[Family, Number]]:
-    """The element's keys in citations: (figure, 2) for "Fig. 2", (figure, S4) for "S4 Fig" and "Figure S4"."""
-    cited = find_citations(element.label)
-    if cited:
-        return [(cited[0].family, f"{cited[0].number}{''.join(cited[0].panels)}"), (cited[0].family, cited[0].number)][
-            : 1 + (not cited[0].panels or element.parent is None)
-        ]
-    number = _ITEM.search(element.label)
-    family: Family = "other" if element.kind == "supplement" else element.kind
-    return [(family, _clean(number[1]))] if number is not None else []
+def label_keys(element: Element) -> list[tuple[Kind, Number]]:
+    """The element's keys in citations: (figure, 2) for "Fig. 2", (figure, 2A) and (figure, 2) for "Fig. 2a"."""
+    first = next(iter(find_citations(element.label)), None)
+    if first is None:
+        number = _ITEM.search(element.label)
+        return [(element.kind, _clean(number[1]))] if number is not None else []
+    keys = [(first.kind, f"{first.number}{''.join(first.panels)}")]
+    # The number of a part is that of the whole.
+    return keys if first.panels and element.parent is not None else [*keys, (first.kind, first.number)]
 
 
 def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, Mention]] = ()) -> list[Element]:
@@ -166,7 +153,7 @@ def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, 
 
     `linked` are citations that the file itself connects with an element's id. They win over what the text says.
     """
-    by_key: dict[tuple[Family, Number], str] = {}
+    by_key: dict[tuple[Kind, Number], str] = {}
     for element in elements:
         for key in label_keys(element):
             by_key.setdefault(key, element.id)
@@ -174,8 +161,8 @@ def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, 
     parents = {element.id: element.parent for element in elements}
     for citation in find_citations(text):
         mention = Mention(citation.start, citation.end)
-        own = [by_key.get((citation.family, f"{citation.number}{panel}")) for panel in citation.panels]
-        ids = dict.fromkeys(one for one in [*own, by_key.get((citation.family, citation.number))] if one is not None)
+        numbers = [*(f"{citation.number}{panel}" for panel in citation.panels), citation.number]
+        ids = dict.fromkeys(by_key[key] for number in numbers if (key := (citation.kind, number)) in by_key)
         for one in ids:
             mentions[one].add(mention)
             parent = parents.get(one)

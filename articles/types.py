@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from ..core.types import Value
 
-Kind: TypeAlias = Literal["figure", "table", "supplement"]
+Kind: TypeAlias = Literal["figure", "table"]
 _SERIES = re.compile(r"extended data|suppl|additional|appendix", re.IGNORECASE)
 """In the label of what does not count with the article's own figures: "Figure 1—figure supplement 2"."""
 
@@ -37,7 +37,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A figure, table or supplement.
+    """A figure or table.
 
     `start` and `end` enclose its caption, label included, in the article's text. `place` is the offset in the body at
     which the file has it; None if the file keeps figures apart from the text. `parent` is the id of the figure that
@@ -58,9 +58,9 @@ class Element:
 
     @property
     def task_id(self) -> str:
-        """The id that Context24 gives it: FIG 1D, TAB 2; the label in capitals for supplements and other series."""
+        """The id that Context24 gives it: FIG 1D, TAB 2; the label in capitals for other series."""
         number = re.search(r"[A-Z]?\d[\d.]*[A-Za-z]?$|[IVXL]+$|[A-Z]\d+", self.label)
-        if self.kind == "supplement" or number is None or _SERIES.search(self.label):
+        if number is None or _SERIES.search(self.label):
             return self.label.upper()
         return f"{'FIG' if self.kind == 'figure' else 'TAB'} {number[0].upper()}"
 

@@ -110,7 +110,6 @@ class FiguresStage(Stage):
     s: float = Field(
         default=2.0, ge=1, le=100, description="for rank-and-score: each further run counts this many times less"
     )
-    supplements: bool = Field(default=False, description="true: also rank supplements")
     why: int = Field(default=3, ge=0, le=20, description="how many pieces of evidence each element shows")
 
 

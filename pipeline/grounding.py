@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..articles import Article
 from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder
 from ..articles.expressions import Expressions, load, packaged
-from ..articles.figures import FigureRanker, candidates
+from ..articles.figures import FigureRanker
 from ..articles.images import image_finder
 from ..articles.passages import PassageRanker
 from ..articles.stored import articles_of, is_article
@@ -60,7 +60,7 @@ def open_figures(
             if isinstance(run, ImageRun):
                 from ..encode.clip import load_clip
 
-                _check_images(articles, stage, find_image, images)
+                _check_images(articles, find_image, images)
                 if run.model not in pictures:
                     clip = load_clip(run.model, runtime)
                     pictures[run.model] = ImageEncoder(clip.encode_images, clip.encode_texts)
@@ -75,12 +75,9 @@ def open_figures(
     return FigureRanker(articles, stage, Models(embedders, pictures, _language_model(runtime), find_image)), warnings
 
 
-def _check_images(
-    articles: Sequence[Article], stage: FiguresStage, find_image: FindImage, folders: Sequence[str | Path]
-) -> None:
+def _check_images(articles: Sequence[Article], find_image: FindImage, folders: Sequence[str | Path]) -> None:
     """Raises NotFound if no element of the articles has an image."""
-    elements = ((article.id, one) for article in articles for one in candidates(article, stage))
-    if not any(find_image(article, one) for article, one in elements):
+    if not any(find_image(article.id, one) for article in articles for one in article.elements):
         where = ", ".join(map(str, folders)) or "no folder was named"
         raise NotFound(f"no figure or table has an image here ({where}). Name the folder with --images FOLDER")
 

@@ -11,7 +11,7 @@ from article_files import JATS
 from ccheck.articles import Article
 from ccheck.articles.chunks import Cut
 from ccheck.articles.embedding import Bm25Index, Models, TextEncoder
-from ccheck.articles.figures import FigureRanker, candidates, merged, represent
+from ccheck.articles.figures import FigureRanker, merged, represent
 from ccheck.articles.reading import parse_article
 from ccheck.core.analysis import terms
 from ccheck.core.errors import NotFound, UsageError
@@ -103,12 +103,6 @@ def test_embeddings_with_their_instruction(article: Article) -> None:
     assert set(ranked(article, "moss", hybrid, models)[:2]) == {"t1", "g2"}
     with pytest.raises(UsageError, match="not loaded"):
         ranked(article, "xyz", stage)
-
-
-def test_supplements_are_ranked_where_the_recipe_says_so(article: Article) -> None:
-    stage = elements()
-    assert [one.label for one in candidates(article, stage)] == ["Figure 1", "Fig 2", "Table 1"]
-    assert "S4 Fig" in [one.label for one in candidates(article, stage.model_copy(update={"supplements": True}))]
 
 
 def test_statistics_are_those_of_all_articles(article: Article) -> None:
