@@ -173,7 +173,7 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
     label, caption_ = all_text(child(node, "label")), f"{said} {foot}".strip()
-    one = Element(identifier, kind, label, caption_, image=image, parent=parent, content=content)
-    builder.element(one, floating=floating)
+    made = Element(identifier, kind, label, caption_, image=image, parent=parent, content=content)
+    builder.element(made, floating=floating)
     for inner in children(node, *_GROUPS, "fig"):
         _float(inner, builder, floating=floating, parent=identifier or None)

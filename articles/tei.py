@@ -93,4 +93,5 @@ def _figure(node: Node, builder: ArticleBuilder) -> None:
     cells = [all_text(one) for one in node.iter() if name(one) == "cell"]
     image = attribute(graphic, "url") if graphic is not None else None
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
-    builder.element(Element(attribute(node, "id") or "", kind, label, caption, image, content=content), floating=True)
+    one = Element(attribute(node, "id") or "", kind, label, caption, image=image, content=content)
+    builder.element(one, floating=True)
