@@ -237,7 +237,8 @@ class Stance:
     """The stance of one document on the claim. If it could not be determined, `label` is None and `error` says why.
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
-    label, if the method gives them.
+    label, if the method gives them. `decides` says whether this stance is sure enough to decide a verdict, if the
+    method knows how sure it must be.
     """
 
     label: Label | None
@@ -245,6 +246,7 @@ class Stance:
     rationale: str | None = None
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
+    decides: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The verdict follows from the stances by the rule that docs/verdicts.md states:
 1. A document supports its side with the probability p = confidence * weight, which falls by half every `HALF_LIFE`
    ranks: what is found further down is less likely to be about the claim.
 2. P(side) = 1 - product of (1 - p): the probability that at least one of its documents is right (a noisy or).
-3. A side is strong if P(side) of its documents that are at least `DECISIVE` sure is above one half. Guesses don't add
+3. A side is strong if P(side) of its documents that are sure enough (`decides`) is above one half. Guesses don't add
    up to a side: a weak judge guesses something of each document, and most are not about the claim.
 4. The confidence of a side is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side).
    More documents of one mind make it no surer: their errors are a method's, and not independent (with the noisy or as
@@ -37,7 +37,8 @@ NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
 DECISIVE = 0.7
-"""The least confidence with which a document can make a side strong (`benchmarks/verdict_rule.py`)."""
+"""The least confidence with which a document can make a side strong, if its judge has no threshold of its own
+(`benchmarks/verdict_rule.py`)."""
 ASSUMED_CONFIDENCE = 0.8
 """The confidence of a stance whose method gives none."""
 UNREAD = 0.07
@@ -147,6 +148,13 @@ def _foreign(claim: str, document: Document) -> str | None:
     return None
 
 
+def decides(stance: Stance) -> bool:
+    """Whether a stance alone would decide a verdict, at the first rank."""
+    if stance.label not in (*_VERBS, "CONFLICTING"):
+        return False
+    return stance.decides if stance.decides is not None else _sure(stance) >= DECISIVE
+
+
 def likeliest(probabilities: Sequence[float], threshold: float = 0.0) -> Stance:
     """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`.
 
@@ -191,7 +199,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     read = [piece for piece in judged if piece.stance and piece.stance.label is not None]
     if not read:
         return _counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
-    decisive = [piece for piece in read if _confidence(piece) >= DECISIVE]
+    decisive = [piece for piece in read if piece.stance and decides(piece.stance)]
     strong = {side for side in _VERBS if side_probability(decisive, side) > 0.5}
     label: Label = "CONFLICTING" if len(strong) > 1 else next(iter(strong), "NOT_ENOUGH_INFO")
     supports, refutes = (side_probability(read, side) for side in _VERBS)
@@ -277,8 +285,12 @@ def _weight(piece: Evidence) -> float:
 
 
 def _confidence(piece: Evidence) -> float:
-    given = piece.stance.confidence if piece.stance else None
-    return ASSUMED_CONFIDENCE if given is None else min(1.0, max(0.0, given))
+    return _sure(piece.stance) if piece.stance else ASSUMED_CONFIDENCE
+
+
+def _sure(stance: Stance) -> float:
+    """Its confidence, also of a method that gives none."""
+    return ASSUMED_CONFIDENCE if stance.confidence is None else min(1.0, max(0.0, stance.confidence))
 
 
 def _why_not(failed: Sequence[Evidence], total: int) -> str:

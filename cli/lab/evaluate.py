@@ -67,6 +67,7 @@ class Evaluate:
     verdict: Literal["auto", "stance", "llm"] | None = opt.option(
         "Verdict method to measure with --pairs.  [default: the recipe's, auto]"
     )
+    out: str | None = opt.option("With --pairs: also write what was said of each pair, as JSON Lines.", "FILE")
     averitec: str | None = opt.option(
         "Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.", "FILE"
     )
@@ -108,6 +109,8 @@ def evaluate(asked: Evaluate) -> None:
         return
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
+    if asked.out is not None:
+        raise UsageError("--out needs --pairs FILE")
     if asked.averitec is not None:
         from .evaluate_averitec import evaluate_averitec
 
@@ -179,6 +182,9 @@ def _check_pairs_options(asked: Evaluate) -> None:
     """Raises UsageError for what has no meaning with --pairs."""
     if len(asked.recipes) > 1:
         raise UsageError("--pairs measures one judge. Name at most one recipe")
+    if asked.out is not None and asked.ablation is not None:
+        raise UsageError("--out writes the answers of one judge. Leave out --ablation")
+    check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
     useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run", "report", "limit", "fresh")
     if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.adjust import Changes
 from ...core.errors import Incomplete
+from ...core.files import write_text
 from ..common import counted, notice, print_fields, print_json, replacements, stdout
 from ..progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
@@ -28,6 +30,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     opening a judge raise, and Incomplete where pairs could not be judged.
     """
     from ...lab.measure.compare_judges import compare_judges
+    from ...lab.measure.pairs import answers
     from ...lab.measure.rows import read_rows, with_documents
     from ...lab.measure.session import load_recipes
     from ...lab.papers.published import published
@@ -50,6 +53,9 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
             own = {old: new for old, new in replace.items() if old in recipe.replace}
             changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict, replace=own)
             measured = done[name] = _measured(pairs, changes, judges[name], asked.quiet)
+            if asked.out is not None:
+                lines = (json.dumps(one, ensure_ascii=False) for one in answers(pairs, measured))
+                write_text(asked.out, "".join(f"{line}\n" for line in lines), "the answers")
             cost = cost_of(measured.usage, price_of(judges[name]))
             known = [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
             if asked.as_json:
@@ -97,15 +103,22 @@ def _show(measured: PairsMeasured, recipe: str, cost: float | None, known: Seque
     for row in known:
         said = ", ".join(f"{_in_words(name)} {value:g}" for name, value in row.metrics.items())
         facts[f"published: {row.label}"] = f"{said} ({row.on}, {row.split})"
+    decided = measured.decided
+    facts["decided"] = f"{decided['right']:,} of {decided['pairs']:,} right"
+    facts["refuted, said SUPPORTS"] = (
+        f"{decided['refuted_said_supports']:,} of {decided['refuted']:,}, "
+        f"{decided['refuted_decided_supports']:,} of these decide"
+    )
     if measured.usage:
         facts["usage"] = ", ".join(f"{_in_words(name)} {value:,}" for name, value in measured.usage.to_dict().items())
         if cost is not None:
             facts["cost"] = f"{cost:.4f}, at your prices"
     facts["time"] = seconds(measured.seconds)
     print_fields(stdout(), facts)
-    made = table("true \\ given", *next(iter(measured.confusion.values())))
+    made = table("true \\ given", *next(iter(measured.confusion.values())), "precision", "recall")
     for true, given in measured.confusion.items():
-        made.add_row(true, *(f"{count:,}" for count in given.values()))
+        shares = ("–" if value is None else f"{value:.3f}" for value in measured.labels[true].values())
+        made.add_row(true, *(f"{count:,}" for count in given.values()), *shares)
     print_table(stdout(), made)
 
 

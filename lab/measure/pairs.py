@@ -8,15 +8,17 @@ measured.metrics["weighted_f1"], measured.intervals["weighted_f1"]
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData
 from ...core.types import Stance, Usage
 from ...verdict import StanceMethod
+from ...verdict.judge import decides
 from ...verdict.labels import STANCES
 from .metrics import RESAMPLES
 from .reliability import BINS
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FIGURES = ("weighted_f1", "weighted_precision", "weighted_recall", "macro_f1", "accuracy")
+_FALSE_SUPPORT = ("REFUTES", "SUPPORTS")
 UNJUDGED = "not judged"
 """The column of a confusion matrix for pairs that could not be judged."""
 
@@ -39,10 +42,13 @@ class PairsMeasured:
 
     `metrics` and `intervals` (95%, by a bootstrap over claims) have `weighted_f1`, `weighted_precision`,
     `weighted_recall`, `macro_f1`, `accuracy` and `calibration_error`, the expected calibration error of the judged
-    pairs in ten bins of equal width. A metric is None if it can't be computed: a calibration error without
-    confidences, an interval of one claim. `confusion` has the number of pairs by true and by given label. `by_claim`
-    has it for each claim, [claims, 3, 4], with a last column for pairs that were not judged. `reason` says why the
-    first pair that was not judged was not.
+    pairs in ten bins of equal width. `metrics` also has `risk_coverage`, the area under the curve of risk and coverage:
+    the mean share of errors among the surest pairs, over all numbers of pairs. A metric is None if it can't be
+    computed: a calibration error without confidences, an interval of one claim. `labels` has the precision and recall
+    of each label. `decided` counts the pairs whose answer alone would decide a verdict (`pairs`), which are `right`,
+    the `refuted` claims, and those of them that were said to be supported, at all and so that it decides. `confusion`
+    has the number of pairs by true and by given label. `by_claim` has it for each claim, [claims, 3, 4], with a last
+    column for pairs that were not judged. `reason` says why the first pair that was not judged was not.
     """
 
     method: str
@@ -51,6 +57,9 @@ class PairsMeasured:
     metrics: Mapping[str, float | None]
     intervals: Mapping[str, Interval | None]
     confusion: Mapping[str, Mapping[str, int]]
+    labels: Mapping[str, Mapping[str, float | None]]
+    decided: Mapping[str, int]
+    stances: Sequence[Stance] = field(repr=False, compare=False)
     usage: Usage
     seconds: float
     by_claim: NDArray[np.float64] = field(repr=False, compare=False)
@@ -67,8 +76,25 @@ class PairsMeasured:
                 name: None if ends is None else [_rounded(end) for end in ends] for name, ends in self.intervals.items()
             },
             "confusion": {true: dict(row) for true, row in self.confusion.items()},
+            "labels": {
+                label: {name: _rounded(value) for name, value in row.items()} for label, row in self.labels.items()
+            },
+            "decided": dict(self.decided),
             "usage": self.usage.to_dict(),
             "seconds": round(self.seconds, 3),
+        }
+
+
+def answers(pairs: Sequence[StanceRow], measured: PairsMeasured) -> Iterator[dict[str, Any]]:
+    """For each pair, in order, what was said of it: the objects that `ccheck evaluate --pairs --out` writes."""
+    for row, stance in zip(pairs, measured.stances, strict=True):
+        yield {
+            "claim": row.claim,
+            "label": row.label,
+            "answer": stance.label,
+            "confidence": stance.confidence,
+            "decides": decides(stance),
+            "role": None,
         }
 
 
@@ -99,17 +125,54 @@ def measure_pairs(
         method=method.name,
         pairs=len(pairs),
         judged=sum(stance.label is not None for stance in said),
-        metrics={name: figures[name] for name in _FIGURES} | {"calibration_error": error},
-        intervals={name: intervals.get(name) for name in _FIGURES} | {"calibration_error": ends},
+        metrics={name: figures[name] for name in _FIGURES}
+        | {"calibration_error": error, "risk_coverage": _risk_coverage(pairs, said)},
+        intervals={name: intervals.get(name) for name in _FIGURES} | {"calibration_error": ends, "risk_coverage": None},
         confusion={
             label: dict(zip((*STANCES, UNJUDGED), map(int, row), strict=True))
             for label, row in zip(STANCES, total, strict=True)
         },
+        labels={
+            label: {
+                "precision": _share(total[place, place], total[:, place].sum()),
+                "recall": _share(total[place, place], total[place].sum()),
+            }
+            for place, label in enumerate(STANCES)
+        },
+        decided=_decided(pairs, said),
+        stances=said,
         usage=usage,
         seconds=seconds,
         by_claim=counts,
         reason=next((str(stance.error) for stance in said if stance.label is None), ""),
     )
+
+
+def _decided(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> dict[str, int]:
+    deciding = [(row, stance) for row, stance in zip(pairs, said, strict=True) if decides(stance)]
+    supported = [stance for row, stance in zip(pairs, said, strict=True) if (row.label, stance.label) == _FALSE_SUPPORT]
+    return {
+        "pairs": len(deciding),
+        "right": sum(row.label == stance.label for row, stance in deciding),
+        "refuted": sum(row.label == "REFUTES" for row in pairs),
+        "refuted_said_supports": len(supported),
+        "refuted_decided_supports": sum(map(decides, supported)),
+    }
+
+
+def _risk_coverage(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> float | None:
+    """None without confidences. Of equally sure pairs, those in error come first."""
+    sure = [
+        (-stance.confidence, stance.label == row.label)
+        for row, stance in zip(pairs, said, strict=True)
+        if stance.label is not None and stance.confidence is not None
+    ]
+    errors = itertools.accumulate(not right for _, right in sorted(sure))
+    return sum(error / count for count, error in enumerate(errors, 1)) / len(sure) if sure else None
+
+
+def _share(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole else None
 
 
 def _calibration_error(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> tuple[float | None, Interval | None]:

@@ -49,7 +49,7 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     assert ran.code == 7 and "1 of 5 pairs could not be judged" in ran.err
     assert set(found) == {
         *("pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds", "cost"),
-        *("recipe", "published"),
+        *("recipe", "published", "labels", "decided"),
     }
     assert found["cost"] is None, "without prices"
     assert (found["pairs"], found["judged"], found["method"]) == (5, 4, "llm:m (one-step)")
@@ -63,11 +63,30 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     )
     assert found["metrics"]["accuracy"] == 0.6
     assert found["metrics"]["calibration_error"] == pytest.approx(0.05)  # .8 said, 3 of 4 right
-    for name, (low, high) in found["intervals"].items():
+    assert found["metrics"]["risk_coverage"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4, abs=1e-4)
+    assert found["labels"]["SUPPORTS"] == {"precision": 0.5, "recall": 0.5}
+    assert found["decided"] == {
+        "pairs": 3, "right": 2, "refuted": 1, "refuted_said_supports": 0, "refuted_decided_supports": 0
+    }  # fmt: skip
+    for name, (low, high) in (one for one in found["intervals"].items() if one[1] is not None):
         assert low <= found["metrics"][name] <= high, name
     assert found["confusion"]["SUPPORTS"] == {"SUPPORTS": 1, "REFUTES": 0, "NOT_ENOUGH_INFO": 0, "not judged": 1}
     assert found["confusion"]["NOT_ENOUGH_INFO"]["SUPPORTS"] == 1
     assert found["usage"]["llm_calls"] >= 4 and found["seconds"] > 0
+
+
+def test_what_was_said_of_each_pair_is_written_in_order(ask, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    assert ask(PAIRS, "--out", str(out), "--quiet").code == 7
+    written = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [one["claim"] for one in written] == [pair["claim"] for pair in PAIRS]
+    assert written[1] == {
+        "claim": "the sea rises", "label": "REFUTES", "answer": "REFUTES", "confidence": 0.8, "decides": True,
+        "role": None,
+    }  # fmt: skip
+    assert [one["decides"] for one in written] == [True, True, True, False, False]
+    assert (written[4]["answer"], written[4]["confidence"]) == (None, None)
+    assert ccheck("evaluate", "bm25", "--out", str(out)).code == 2
 
 
 def test_documents_are_read_from_the_store(ask, tmp_path):

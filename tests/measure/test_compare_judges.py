@@ -17,7 +17,7 @@ def judge(*given, true="SUPPORTS"):
     counts = np.zeros((len(given), 3, 4))
     for place, label in enumerate(given):
         counts[place, STANCES.index(true), STANCES.index(label)] = 1
-    return PairsMeasured("m", len(given), len(given), {}, {}, {}, Usage(), 0.0, counts)
+    return PairsMeasured("m", len(given), len(given), {}, {}, {}, {}, {}, (), Usage(), 0.0, counts)
 
 
 def test_two_judges_by_hand():

@@ -21,6 +21,7 @@ from ccheck.verdict.judge import (
     NO_DOCUMENTS,
     UNREAD,
     conclude,
+    decides,
     side_probability,
 )
 from ccheck.verdict.labels import STANCES, parse_label
@@ -130,6 +131,15 @@ def test_papers_that_leave_a_claim_open_change_no_verdict_and_make_none_surer(st
     assert many.confidence <= few.confidence
     if few.label != N:
         assert many.confidence == few.confidence
+
+
+def test_a_judge_that_knows_how_sure_it_must_be_says_what_decides():
+    guess, sure = Stance(S, 0.8, decides=False), Stance(R, 0.6, decides=True)
+    assert said(guess) == N and said(sure) == R and said(guess, sure) == R
+    assert [decides(one) for one in (guess, sure, Stance(S, DECISIVE), Stance(S, GUESS), Stance(N, 1.0), FAILED)] == [
+        *(False, True, True),
+        *(False, False, False),
+    ]
 
 
 def test_a_failure_is_never_a_label():

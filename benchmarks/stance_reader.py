@@ -1,0 +1,201 @@
+"""Training of the packaged stance model's adapter: low-rank changes of the packaged embedding model, which then reads
+claim and evidence together (`ccheck/encode/numpy_bert.py`).
+
+The embedding model's own weights are not trained. A training that was stopped goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stance_data import NOT_SUPPORTED, SUPPORTS, Pair
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoModel, AutoTokenizer
+
+RANK = 32
+TOKENS = 2400
+"""About as many tokens are in one step."""
+SAVED_EVERY = 50
+Encoded = tuple[list[int], list[int]]
+"""Of a pair: the ids of its tokens, and which of the two texts each is from."""
+
+
+class LowRank(nn.Module):
+    """A linear layer and a change of low rank."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.a = nn.Parameter(torch.randn(RANK, base.in_features) / math.sqrt(base.in_features))
+        self.b = nn.Parameter(torch.zeros(base.out_features, RANK))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.base(x) + (x @ self.a.t()) @ self.b.t()
+        return made
+
+
+class Reader(nn.Module):
+    """The embedding model with its changes, and a head over the first token's vector and the mean of all."""
+
+    def __init__(self, folder: Path, state: dict[str, Tensor] | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        options = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}  # the fused kernel needs no dropout
+        self.encoder = AutoModel.from_pretrained(folder, local_files_only=True, **options)
+        self.encoder.requires_grad_(False)
+        for layer in self.encoder.encoder.layer:
+            attention = layer.attention
+            for module, name in (
+                (attention.self, "query"),
+                (attention.self, "key"),
+                (attention.self, "value"),
+                (attention.output, "dense"),
+                (layer.intermediate, "dense"),
+                (layer.output, "dense"),
+            ):
+                setattr(module, name, LowRank(getattr(module, name)))
+        self.head = nn.Linear(2 * self.encoder.config.hidden_size, 3)
+        nn.init.zeros_(self.head.bias)
+        for name, values in (state or {}).items():
+            self.get_parameter(name).data.copy_(values)
+
+    def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor, dropout: float = 0.0) -> Tensor:
+        states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state
+        shown = mask[..., None].float()
+        read = torch.cat([states[:, 0], (states * shown).sum(1) / shown.sum(1)], 1)
+        made: Tensor = self.head(functional.dropout(read, dropout, self.training))
+        return made
+
+    def state(self) -> dict[str, Tensor]:
+        """What is trained."""
+        return {name: values.detach().clone() for name, values in self.named_parameters() if values.requires_grad}
+
+
+def read_pairs(folder: Path, pairs: Sequence[Pair], most: int) -> list[Encoded]:
+    """As `NumpyBert.encode_pairs` reads them: of `most` tokens, with three special ones, a claim gets up to a half."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    claims, texts = (
+        tokenizer([pair[side] for pair in pairs], add_special_tokens=False)["input_ids"] for side in (0, 1)
+    )
+    made = []
+    for mine, given in zip(claims, texts, strict=True):
+        mine = mine[: (most - 3) // 2]
+        given = given[: most - 3 - len(mine)]
+        ids = [tokenizer.cls_token_id, *mine, tokenizer.sep_token_id, *given, tokenizer.sep_token_id]
+        made.append((ids, [0] * (len(mine) + 2) + [1] * (len(given) + 1)))
+    return made
+
+
+def loss_of(outputs: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy of each pair; of one that is only known not to support, of both other labels together."""
+    logs = functional.log_softmax(outputs, 1)
+    named = functional.cross_entropy(
+        outputs, labels.clamp(max=NOT_SUPPORTED - 1), reduction="none", label_smoothing=smoothing
+    )
+    others = -torch.logsumexp(logs[:, SUPPORTS + 1 :], 1)
+    return torch.where(labels == NOT_SUPPORTED, others, named)
+
+
+def learn(
+    folder: Path,
+    pairs: Sequence[Pair],
+    work: Path,
+    start: dict[str, Tensor] | None = None,
+    *,
+    most: int,
+    rate: float,
+    epochs: int = 1,
+    warm: int = 20,
+    decay: float = 0.01,
+    smoothing: float = 0.0,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Learn from the pairs, reading at most `most` tokens of each, and return what is trained. `work` is the
+    checkpoint: a training that was stopped goes on from there.
+
+    `rate` rises over `warm` steps, then falls linearly.
+    """
+    torch.set_num_threads(1)
+    model = Reader(folder, start).train()
+    encoded = read_pairs(folder, pairs, most)
+    labels = torch.tensor([pair.label for pair in pairs])
+    weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float)
+    draw = random.Random(seed)
+    steps = [rows for _ in range(epochs) for rows in _steps([len(ids) for ids, _ in encoded], draw)]
+    trained = [values for values in model.parameters() if values.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=decay, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1, (step + 1) / warm) * max(0.02, 1 - step / len(steps))
+    )
+    done = 0
+    if work.exists():
+        kept = torch.load(work, weights_only=True)
+        done = kept["done"]
+        for name, values in kept["state"].items():
+            model.get_parameter(name).data.copy_(values)
+        optimizer.load_state_dict(kept["optimizer"])
+        schedule.load_state_dict(kept["schedule"])
+    torch.manual_seed(seed + done)
+    lost, began = 0.0, time.perf_counter()
+    for number, rows in enumerate(steps[done:], done + 1):
+        made = model(*_batch(encoded, rows), dropout)
+        loss = (loss_of(made, labels[rows], smoothing) * weights[rows]).sum() / len(rows)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        schedule.step()
+        lost += loss.item()
+        if number % SAVED_EVERY == 0 or number == len(steps):
+            print(
+                f"{work.name}: step {number} of {len(steps)}: loss {lost / SAVED_EVERY:.3f}, "
+                f"{time.perf_counter() - began:.0f} s",
+                flush=True,
+            )
+            lost = 0.0
+            kept = {"done": number, "state": model.state(), "optimizer": optimizer.state_dict()}
+            torch.save(kept | {"schedule": schedule.state_dict()}, work.with_suffix(".part"))
+            work.with_suffix(".part").replace(work)
+    return model.state()
+
+
+def _steps(lengths: Sequence[int], draw: random.Random) -> Iterator[list[int]]:
+    """The rows of each step: pairs of like length."""
+    order = list(range(len(lengths)))
+    draw.shuffle(order)
+    steps = []
+    for start in range(0, len(order), 400):
+        rows: list[int] = []
+        for row in sorted(order[start : start + 400], key=lambda row: lengths[row]):
+            if (rows and (len(rows) + 1) * lengths[row] > TOKENS) or len(rows) >= 48:
+                steps.append(rows)
+                rows = []
+            rows.append(row)
+        if rows:
+            steps.append(rows)
+    draw.shuffle(steps)
+    return iter(steps)
+
+
+def _batch(encoded: Sequence[Encoded], rows: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    longest = max(len(encoded[row][0]) for row in rows)
+    ids, mask, kinds = (torch.zeros(len(rows), longest, dtype=torch.long) for _ in range(3))
+    for place, row in enumerate(rows):
+        length = len(encoded[row][0])
+        ids[place, :length], mask[place, :length] = torch.tensor(encoded[row][0]), 1
+        kinds[place, :length] = torch.tensor(encoded[row][1])
+    return ids, mask, kinds
+
+
+def stored(state: dict[str, Tensor]) -> dict[str, NDArray[np.float16]]:
+    """The adapter's tensors as `load_cross_encoder` reads them."""
+    return {name.removeprefix("encoder."): values.numpy().astype(np.float16) for name, values in state.items()}
