@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ..core.analysis import query_terms, sentence_spans, terms
 from ..core.errors import NotFound, UsageError
 from ..core.fusion import Projection, Scored, projected
-from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun
+from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun, MergedRun
 from ..core.types import Vector
 from . import Article, Element
 from .asking import ordered, rephrased
@@ -117,6 +117,10 @@ class FigureRanker:
             return self._by_elements(name, run, claim, keys), {}
         if isinstance(run, ImageRun):
             return self._by_images(run, claim, articles), {}
+        if isinstance(run, MergedRun):
+            inner = [self._run(f"{name}.{part}", one, claim, articles, keys) for part, one in run.runs.items()]
+            order = merged([ranking for ranking, _ in inner], [one.weight for one in run.runs.values()], run)
+            return order, next((found for _, found in inner if found), {})
         return self._by_chunks(run, claim, articles, keys)
 
     def _by_elements(self, name: str, run: ElementRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
@@ -250,16 +254,17 @@ def represent(cut: Cut, element: Element, run: ElementRun) -> str:
     return " ".join(parts)
 
 
-def merged(rankings: Sequence[Scored[Key]], weights: Sequence[float], stage: FiguresStage) -> list[tuple[Key, float]]:
+def merged(
+    rankings: Sequence[Scored[Key]], weights: Sequence[float], stage: FiguresStage | MergedRun
+) -> list[tuple[Key, float]]:
     """One ranking, best first, as `stage.merge` says (see `FiguresStage`). A single ranking stays as it is.
 
     Equal scores keep the order in which the keys first came up. Round robin's score is 1 / rank.
     """
     if len(rankings) == 1:
         return list(rankings[0])
-    if stage.merge in ("round-robin", "top-k"):
-        grows = stage.merge == "round-robin"
-        keys = _in_turn([[key for key, _ in ranking] for ranking in rankings], 1 if grows else stage.k, grows)
+    if stage.merge == "round-robin":
+        keys = _in_turn([[key for key, _ in ranking] for ranking in rankings])
         return [(key, 1 / rank) for rank, key in enumerate(keys, 1)]
     totals: dict[Key, float] = {}
     for place, (ranking, weight) in enumerate(zip(rankings, weights, strict=True)):
@@ -273,13 +278,13 @@ def merged(rankings: Sequence[Scored[Key]], weights: Sequence[float], stage: Fig
     return sorted(totals.items(), key=lambda item: -item[1])
 
 
-def _in_turn(rankings: Sequence[Sequence[Key]], portion: int, grows: bool) -> list[Key]:
-    """Takes the new keys in each ranking's next `portion`, in passes. If `grows`, it is one larger with each pass."""
+def _in_turn(rankings: Sequence[Sequence[Key]]) -> list[Key]:
+    """Takes the new keys in each ranking's next portion, in passes. The portion is one larger with each pass."""
     keys: dict[Key, None] = {}
-    start = 0
+    start, portion = 0, 1
     while any(start < len(ranking) for ranking in rankings):
         for ranking in rankings:
             keys.update(dict.fromkeys(ranking[start : start + portion]))
         start += portion
-        portion += grows
+        portion += 1
     return list(keys)

@@ -79,13 +79,13 @@ class PassageRanker:
             for near in range(number, max(-1, number - stage.neighbours - 1), -1):
                 if _same_paragraph(cut, spans[near], spans[number]):
                     scores[near] = max(scores.get(near, 0.0), score)
+        if self._expressions is not None:
+            held = {n: score for n, score in scores.items() if self._expressions.found_in(texts[n])}
+            scores = held or scores
         if stage.select == "llm":
             numbers = sorted(scores)
             kept = selected(self._models.llm(stage.llm), claim, [texts[number] for number in numbers])
             scores = {numbers[one]: scores[numbers[one]] for one in kept}
-        elif self._expressions is not None:
-            held = {n: score for n, score in scores.items() if self._expressions.found_in(texts[n])}
-            scores = held or scores
         return self._joined(cut, spans, scores)
 
     def _spans(self, cut: Cut) -> list[Span]:

@@ -99,7 +99,7 @@ def main() -> None:
             "cache_dir": Path(folder) / "cache",
             "llm_base_url": "http://127.0.0.1:9/v1",  # nobody is asked
         }
-        recipe = load_recipe("averitec-questions", {"jinaai/jina-embeddings-v3": given.model})
+        recipe = load_recipe("averitec-questions", {"jinaai/jina-embeddings-v3-hf": given.model})
         with Checker(resolve(values).settings, recipe=recipe) as checker:
             started = time.perf_counter()
             report = checker.ingest(str(file))

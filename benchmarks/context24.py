@@ -31,10 +31,12 @@ from ccheck.lab.measure.context24 import figure_scores, read_gold
 from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 
 WAYS = [
-    *("captions", "captions-dense", "bm25-100", "bm25-100-captions", "bm25-semantic"),
-    *("chunks-sentence", "chunks-paragraph", "chunks-128", "chunks-256", "chunks-512", "chunks-1024"),
-    *("chunks-512-first", "hierarchical", "hierarchical-captions"),
-    *("merge-top-k", "merge-round-robin", "merge-rank-and-score", "no-dense"),
+    *("figures:captions", "figures:captions-dense"),
+    *("context24-figures:bm25-100", "context24-figures:bm25-100-captions", "context24-figures:bm25-semantic"),
+    *("context24-figures:chunks-sentence", "context24-figures:chunks-paragraph", "context24-figures:chunks-128"),
+    *("context24-figures:chunks-256", "context24-figures:chunks-512", "context24-figures:chunks-1024"),
+    *("context24-figures:chunks-512-first", "context24-figures:hierarchical"),
+    *("context24-figures:hierarchical-captions", "figures:no-dense", "figures"),
 ]
 METRICS = ("nDCG@5", "nDCG@10", "hit@1")
 
@@ -53,19 +55,17 @@ def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
     articles = [one for one in full_texts(folder / "articles.zip") if isinstance(one, Article)]
     gold = read_gold(claims)
     runtime = Runtime(resolve({}).settings)
-    names = [*WAYS, "the recipe"]
     captions: np.ndarray | None = None
     print(f"{len(gold)} claims, {len(articles)} articles")
-    for name in only if only else ["random", *names]:
+    for name in only if only else ["random", *WAYS]:
         started = time.perf_counter()
         if name == "random":
-            ranker = FigureRanker(articles, figures_stage(load_recipe("context24-figures:captions")))
+            ranker = FigureRanker(articles, figures_stage(load_recipe("figures:captions")))
             shuffle = random.Random(0)
             ranked = {one.id: ranker.elements(one.article) for one in gold}
             rankings = {key: [e.id for e in shuffle.sample(some, len(some))] for key, some in ranked.items()}
         else:
-            recipe = "context24-figures" if name == "the recipe" else f"context24-figures:{name}"
-            ranker, _ = open_figures(articles, figures_stage(load_recipe(recipe)), runtime)
+            ranker, _ = open_figures(articles, figures_stage(load_recipe(name)), runtime)
             rankings = {one.id: [e.element.id for e in ranker.rank(one.claim, [one.article])] for one in gold}
         seconds = time.perf_counter() - started
         elements = {one.id: [e.id for e in ranker.elements(one.article)] for one in gold}
@@ -76,9 +76,9 @@ def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
         said = "  ".join(
             f"{m} {v:.3f} ({a:.3f} to {b:.3f})" for m, v, a, b in zip(METRICS, means, low, high, strict=True)
         )
-        print(f"{name:22} {said}  {seconds / len(gold):.3f} s", flush=True)
-        captions = values if name == "captions" else captions
-        if name == "the recipe" and captions is not None:
+        print(f"{name:39} {said}  {seconds / len(gold):.3f} s", flush=True)
+        captions = values if name == "figures:captions" else captions
+        if name == "figures" and captions is not None:
             low, high = intervals(values - captions, [one.article for one in gold])
             better = (values - captions).mean(0)
             said = "  ".join(
@@ -106,8 +106,8 @@ def made(paragraphs: int, figures: int, seed: int = 0) -> Article:
 def times() -> None:
     """Seconds for figures and passages of one claim, the first of its article, without cached embeddings."""
     settings = resolve({"cache_bytes": 0}).settings
-    stage = figures_stage(load_recipe("context24-figures"))
-    words = figures_stage(load_recipe("context24-figures:no-dense"))
+    stage = figures_stage(load_recipe("figures"))
+    words = figures_stage(load_recipe("figures:no-dense"))
     claim = "word1 word2 word3 word4 word5 word6"
     for pages, figures in ((10, 10), (30, 30), (100, 100), (300, 100), (10, 0)):
         article, runtime, row = made(10 * pages, figures), Runtime(settings), []
@@ -116,7 +116,7 @@ def times() -> None:
             open_figures([article], way, runtime)[0].rank(claim, [article.id])
             row.append(time.perf_counter() - started)
         started = time.perf_counter()
-        open_passages([article], passages_stage(load_recipe("context24-passages")), runtime).find(claim, [article.id])
+        open_passages([article], passages_stage(load_recipe("passages")), runtime).find(claim, [article.id])
         row.append(time.perf_counter() - started)
         said = f"figures, words alone {row[0]:.2f} s, the recipe {row[1]:.2f} s, passages {row[2]:.2f} s"
         print(f"{pages:4} pages, {figures:3} figures, {len(article.text):,} characters: {said}", flush=True)

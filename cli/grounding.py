@@ -67,7 +67,7 @@ class Given:
 class Figures(Given):
     """What `ccheck figures` is asked."""
 
-    recipe: str = opt.recipe("Recipe with a table [figures].", default="context24-figures")
+    recipe: str = opt.recipe("Recipe with a table [figures].", default="figures")
     images: str | None = opt.option(
         "Folder with the articles' images, for recipes that read them.  [default: the folder of the articles]",
         "FOLDER",
@@ -79,7 +79,7 @@ class Figures(Given):
 class Passages(Given):
     """What `ccheck passages` is asked."""
 
-    recipe: str = opt.recipe("Recipe with a table [passages].", default="context24-passages")
+    recipe: str = opt.recipe("Recipe with a table [passages].", default="passages")
     expressions: str | None = opt.option(
         "Expressions that passages must contain: a file with one on each line.", "FILE|none"
     )

@@ -11,7 +11,7 @@ import click
 
 from ..core.errors import NotFound
 from ..core.redaction import redact
-from ..core.text import without_controls
+from ..core.text import counted, without_controls
 from . import opt
 from .common import print_answer, print_fields, print_json, replacements, resolved_from, settings_from, stdout
 
@@ -53,7 +53,16 @@ def list_(*, as_json: bool = opt.as_json) -> None:
             print_json(recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]})
         return
     said = {name: f" Lacks {', '.join(parts)}." if parts else " Runs here." for name, parts in lacks.items()}
-    print_fields(stdout(), {recipe.name: recipe.description + said[recipe.name] for recipe in found})
+    fields = {recipe.name: f"{recipe.description} {_standing(recipe)}.{said[recipe.name]}" for recipe in found}
+    print_fields(stdout(), fields)
+
+
+def _standing(recipe: Recipe) -> str:
+    """Whose system it is, and in how many things it differs from what was published or decides what is open there."""
+    if recipe.source is None:
+        return "ccheck's own"
+    count = len(recipe.decisions)
+    return f"As published, except {counted(count, 'decision')}" if count else "As published"
 
 
 def _lacking(recipe: Recipe, settings: Settings) -> list[str]:

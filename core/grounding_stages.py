@@ -92,24 +92,38 @@ class ImageRun(Stage):
         return ((self.model, "images"),)
 
 
-FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]
+Merge: TypeAlias = Literal["round-robin", "rank-and-score", "scores"]
+_S = "for rank-and-score: each further run counts this many times less"
+
+
+class MergedRun(Stage):
+    """A run that is a merge of others, as the hierarchical runs over all granularities are. See `FiguresStage`."""
+
+    kind: Literal["merged"] = "merged"
+    runs: dict[str, Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]] = Field(min_length=1)
+    merge: Merge = "rank-and-score"
+    s: float = Field(default=1.0, ge=1, le=100, description=_S)
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+    required: bool = Field(default=True, description=_REQUIRED)
+
+    def uses(self) -> Uses:
+        return tuple(use for run in self.runs.values() for use in run.uses())
+
+
+FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun | ImageRun | MergedRun, Field(discriminator="kind")]
 
 
 class FiguresStage(Stage):
     """Which figures and tables of an article ground a claim: one or more runs, and how they are merged.
 
-    `round-robin`: pass n appends what is new among the next n of each run. `top-k`: each pass appends what is new
-    among the next `k` of each run. `rank-and-score`: the sum of 1 / (rank * s ** (place of the run - 1)), the best run
-    first; the paper gives s = 2 without a formula. `scores`: the weighted sum of scores, each divided by the run's
-    best.
+    `round-robin`: pass n appends what is new among the next n of each run. `rank-and-score`: the sum of
+    1 / (rank * s ** (place of the run - 1)), the best run first; the paper gives s = 2 without a formula. `scores`: the
+    weighted sum of scores, each divided by the run's best.
     """
 
     runs: dict[str, FigureRun] = Field(min_length=1)
-    merge: Literal["round-robin", "top-k", "rank-and-score", "scores"] = "rank-and-score"
-    k: int = Field(default=1, ge=1, le=100, description="for top-k: how many elements of each run one pass takes")
-    s: float = Field(
-        default=2.0, ge=1, le=100, description="for rank-and-score: each further run counts this many times less"
-    )
+    merge: Merge = "rank-and-score"
+    s: float = Field(default=2.0, ge=1, le=100, description=_S)
     why: int = Field(default=3, ge=0, le=20, description="how many pieces of evidence each element shows")
 
 
@@ -117,8 +131,8 @@ class PassagesStage(Stage):
     """Which passages of an article show how it arrived at a claim.
 
     Takes the best `sentences`, each with `neighbours` sentences before it. With a list of `expressions`, it keeps only
-    those that contain one of them, or all if none does. `llm` lets a language model choose from what was retrieved, or
-    from the whole `article`.
+    those that contain one of them, or all if none does. Then a language model can choose from them (`llm`); or it
+    chooses from the whole article, without any of this (`llm-article`).
     """
 
     sentences: int = Field(default=5, ge=1, le=100)

@@ -65,7 +65,7 @@ CHOSEN = {
     "Qwen/Qwen3-8B-FP8",
     "infly/inf-retriever-v1",
     "intfloat/e5-mistral-7b-instruct",
-    "jinaai/jina-embeddings-v3",
+    "jinaai/jina-embeddings-v3-hf",
     "meta-llama/Llama-3.1-8B-Instruct",
     "mistralai/Mistral-7B-Instruct-v0.2",
     "mixedbread-ai/mxbai-rerank-large-v2",

@@ -15,7 +15,7 @@ from ..articles.images import image_finder
 from ..articles.passages import PassageRanker
 from ..articles.stored import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
-from ..core.grounding_stages import FiguresStage, ImageRun, PassagesStage
+from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage
 from ..core.recipe import Recipe, load_recipe
 from ..core.types import Result
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.types import Vector
     from ..llm import LanguageModel
 
-FIGURES, PASSAGES = "context24-figures", "context24-passages"
+FIGURES, PASSAGES = "figures", "passages"
 """The recipes that are used where the named one has no such table."""
 
 
@@ -57,15 +57,16 @@ def open_figures(
     find_image = image_finder(images)
     for name, run in stage.runs.items():
         try:
-            if isinstance(run, ImageRun):
-                from ..encode.clip import load_clip
+            for one in run.runs.values() if isinstance(run, MergedRun) else [run]:
+                if isinstance(one, ImageRun):
+                    from ..encode.clip import load_clip
 
-                _check_images(articles, find_image, images)
-                if run.model not in pictures:
-                    clip = load_clip(run.model, runtime)
-                    pictures[run.model] = ImageEncoder(clip.encode_images, clip.encode_texts)
-            elif run.retriever != "bm25" and run.model not in embedders:
-                embedders[run.model] = _encoder(run.model, runtime)
+                    _check_images(articles, find_image, images)
+                    if one.model not in pictures:
+                        clip = load_clip(one.model, runtime)
+                        pictures[one.model] = ImageEncoder(clip.encode_images, clip.encode_texts)
+                elif one.retriever != "bm25" and one.model not in embedders:
+                    embedders[one.model] = _encoder(one.model, runtime)
         except (NotFound, MissingExtra) as error:
             if run.required or len(runs) == 1:
                 raise

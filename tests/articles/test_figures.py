@@ -15,7 +15,7 @@ from ccheck.articles.figures import FigureRanker, merged, represent
 from ccheck.articles.reading import parse_article
 from ccheck.core.analysis import terms
 from ccheck.core.errors import NotFound, UsageError
-from ccheck.core.grounding_stages import ChunkRun, ElementRun, FiguresStage
+from ccheck.core.grounding_stages import ChunkRun, ElementRun, FiguresStage, MergedRun
 from ccheck.core.recipe import load_recipe
 
 
@@ -40,7 +40,7 @@ def chunks(**keys: object) -> FiguresStage:
 
 
 def test_the_packaged_recipe_ranks_what_the_claim_is_about(article: Article) -> None:
-    stage = load_recipe("context24-figures").figures
+    stage = load_recipe("figures").figures
     assert stage is not None
     words = stage.model_copy(update={"runs": {"elements": stage.runs["elements"]}})
     assert ranked(article, "the moss was eaten at night", words)[0] == "g2"
@@ -129,8 +129,6 @@ def test_merges() -> None:
         stage = FiguresStage(runs={"x": ElementRun()}, merge=merge, **keys)  # type: ignore[arg-type]
         return [key for key, _ in merged([one, two], [1.0, 1.0], stage)]
 
-    assert order("top-k") == ["a", "d", "b", "c", "e"]
-    assert order("top-k", k=2) == ["a", "b", "d", "c", "e"]
     assert order("round-robin") == ["a", "d", "b", "c", "e"]
     rankings = [[(f"{run}{n}", 1.0) for n in range(4)] for run in "ab"]
     growing = merged(rankings, [1, 1], FiguresStage(runs={"x": ElementRun()}, merge="round-robin"))
@@ -140,6 +138,17 @@ def test_merges() -> None:
     assert order("rank-and-score", s=1) == ["a", "d", "b", "c", "e"]
     # a: 1 + .8, d: 1, b: 1/3, e: .2, c: 1/9
     assert order("scores") == ["a", "d", "b", "e", "c"]
+
+
+def test_a_run_can_be_a_merge_of_runs(article: Article) -> None:
+    """As the hierarchical runs are: it ranks as a stage with the same runs does, and can be merged with others."""
+    parts = {"sentence": ChunkRun(granularity="sentence"), "paragraph": ChunkRun(granularity="paragraph")}
+    inner = MergedRun(runs=parts)  # type: ignore[arg-type]
+    claim = "the moss was eaten at night"
+    flat = FiguresStage(runs=parts, merge="rank-and-score", s=1)  # type: ignore[arg-type]
+    assert ranked(article, claim, FiguresStage(runs={"all": inner})) == ranked(article, claim, flat)
+    beside = FiguresStage(runs={"all": inner, "caption": ElementRun(text=["caption"])}, merge="round-robin")
+    assert sorted(ranked(article, claim, beside)) == ["g1", "g2", "t1"]
 
 
 def test_bm25_is_lucenes() -> None:
