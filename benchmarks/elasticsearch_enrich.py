@@ -36,8 +36,7 @@ from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search.elastic import Connection, JoinedStore
 from ccheck.search.elastic.companion import Companion
-from ccheck.search.elastic.enrich import Beside, open_source
-from ccheck.search.elastic.inplace import InPlace
+from ccheck.search.elastic.enrich import Beside, InPlace, open_source
 
 INDEX = "ccheck-benchmark-enrich"
 WINDOW = 256

@@ -25,7 +25,7 @@ SECTIONS = {
     "Elasticsearch": {
         "create": "Create an empty index with your own index type, shards and replicas.",
         "migrate": "Move a store to another model, chunking or index type, without downtime.",
-        "alias": "Put a store's alias on another index.",
+        "revert": "Return to the index from before the last migration.",
         "enrich": "Add vectors to an index in Elasticsearch that others use.",
     },
 }

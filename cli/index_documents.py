@@ -165,13 +165,11 @@ def opened_store(store: str | None) -> Iterator[Store]:
 
 def _conditions(store: Store, texts: Sequence[str]) -> list[Filter]:
     from ..search import parse_filter
-    from ..search.filters import named, refuse_unfit
+    from ..search.filters import refuse_unfit
 
-    if not texts:
-        return []
-    known = store.fields()
-    filters = named([parse_filter(text) for text in texts], known)
-    refuse_unfit(filters, known, store.name)
+    filters = [parse_filter(text) for text in texts]
+    if filters:
+        refuse_unfit(filters, store.fields(), store.name)
     return filters
 
 

@@ -1,4 +1,4 @@
-"""`ccheck index create | migrate | alias`: indices on an Elasticsearch server, for those who run it."""
+"""`ccheck index create | migrate | revert`: indices on an Elasticsearch server, for those who run it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import InvalidData, UsageError
 from . import opt
-from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
+from .common import counted, notice, print_fields, print_json, settings_from, stdout
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def migrate(
     Fills a new index (papers-000002) from the stored documents, while the old one is searched and written to. What is
     written in the meantime is copied too. If the counts are equal and the rankings agree, the alias is switched in one
     step. Writes wait for a moment; searches never do. If this command is interrupted, run it again and it continues.
-    The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes it.
+    The old index is kept: ccheck index revert returns to it, ccheck index delete removes it.
     """
     from ..core.runtime import Runtime, silent
     from ..pipeline.ingest import recipe_to_ingest
@@ -139,46 +139,18 @@ def migrate(
 
 
 @opt.command
-def alias(
-    *,
-    store: str | None = opt.store,
-    back: bool = opt.option("Return to the index from before the last migration."),
-    to: str | None = opt.option("Put the alias on this index alone, and copy nothing.", "INDEX"),
-    yes: bool = opt.yes,
-    as_json: bool = opt.as_json,
-    quiet: bool = opt.quiet,
-) -> None:
-    """Put a store's alias on another index.
+def revert(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet: bool = opt.quiet) -> None:
+    """Return to the index from before the last migration, with what was written since.
 
     \b
-    ccheck index alias --store https://host:9200/papers --back
-    ccheck index alias --store https://host:9200/papers --to papers-000001
-
-    --back first copies what was written since the migration, so nothing is lost. --to only moves the alias, for example
-    after a rollover put a second index behind it. ccheck index list shows the indices.
+    ccheck index revert --store https://host:9200/papers
     """
     from ..pipeline.migrate import go_back
-    from ..search import open_elastic_store
-    from ..search.elastic import moving
 
-    if back == (to is not None):
-        raise UsageError("say where to put the alias: --back or --to INDEX")
     settings = settings_from(store=store)
-    if to is None:
-        with runtime(settings, quiet) as models:
-            done = go_back(models)
-        _say(done, settings.store, as_json, quiet)
-        return
-    with open_elastic_store(settings, SERVER_ONLY) as opened:
-        warning = f"Put the alias {opened.name} on {to} alone? Searches will no longer see documents of other indices"
-        if not confirmed(warning, yes=yes):
-            notice("nothing was changed")
-            return
-        moving.point(opened.client, opened.index, to)
-    if as_json:
-        list_indices(settings.store, as_json)
-    if not quiet:
-        notice(f"{opened.name} is now {to}")
+    with runtime(settings, quiet) as models:
+        done = go_back(models)
+    _say(done, settings.store, as_json, quiet)
 
 
 def list_indices(store: str, as_json: bool) -> None:
@@ -228,7 +200,7 @@ def _say(done: Migrated, store: str, as_json: bool, quiet: bool) -> None:
     if done.switched:
         notice(
             f"{store} is now {done.target}, with {counted(done.documents, 'document')}. {done.source} is kept, and "
-            "takes no writes: ccheck index alias --back returns to it, ccheck index delete removes it"
+            "takes no writes: ccheck index revert returns to it, ccheck index delete removes it"
         )
     else:
         notice(f"{done.target} has {counted(done.documents, 'document')}. Run the same command without --no-switch")

@@ -6,7 +6,6 @@ The user names servers with flags, with environment variables and in their own c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -32,13 +31,13 @@ class Key:
     withheld: str | None = None
 
 
-def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -> Key:
-    """The key of that setting, for the server at `url`; `also` are further URLs that the user named for it."""
+def key_for(settings: Settings, name: str, url: str) -> Key:
+    """The key of that setting, for the server at `url`."""
     secret = getattr(settings, name)
     value = secret.get_secret_value().strip() if secret is not None else ""
     if not value:
         return Key()
-    if is_yours(settings, name, url, also):
+    if is_yours(settings, name, url):
         return Key(value)
     found = place(url)
     where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an invalid address"
@@ -49,11 +48,11 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
     )
 
 
-def is_yours(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -> bool:
+def is_yours(settings: Settings, name: str, url: str) -> bool:
     """Whether the user named the server at `url` for this key."""
     said = [value for setting in NAMED_BY[name] for value in settings.yours(setting)]
     named = [one for value in said for one in (value.split(",") if isinstance(value, str) else value or ())]
-    return place(url) in {found for one in (*named, *also) if (found := place(one)) is not None}
+    return place(url) in {found for one in named if (found := place(one)) is not None}
 
 
 def place(url: str) -> Place | None:

@@ -105,7 +105,6 @@ class Settings(BaseModel):
     elasticsearch_hosts: tuple[str, ...] | None = Field(
         None, description="further addresses of that server's cluster; separate several with commas"
     )
-    elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_username: str | None = Field(None, description="user name, if you have no API key")
     elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")

@@ -20,7 +20,7 @@ from ..core.settings import Settings
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Result
 from ..search import Filter, Store, open_store, parse_filter
-from ..search.filters import named, refuse_unfit
+from ..search.filters import refuse_unfit
 from ..verdict import Judge
 from .empty import why_nothing
 from .plan import DEGRADED, Plan, make_plan
@@ -202,9 +202,7 @@ class Checker(Closing):
         several = [given] if isinstance(given, str | Filter) else given
         filters = [parse_filter(one) if isinstance(one, str) else one for one in several]
         if filters:
-            fields = self.store.fields()
-            filters = named(filters, fields)
-            refuse_unfit(filters, fields, self.store.name)
+            refuse_unfit(filters, self.store.fields(), self.store.name)
         return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
 
     def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:

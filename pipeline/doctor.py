@@ -308,7 +308,7 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     settings = resolved.settings
     try:
         url, in_use = elastic_url(settings)
-        if url is None and settings.elasticsearch_cloud_id is None:
+        if url is None:
             detail = "not configured. Use --store https://host:9200/INDEX, or set ELASTICSEARCH_URL"
             yield Finding("elasticsearch", "absent", detail)
             return

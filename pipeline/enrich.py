@@ -233,8 +233,7 @@ def open_enricher(
     InvalidData for what can't be enriched, before anything is written.
     """
     from ..search.elastic.companion import Companion
-    from ..search.elastic.enrich import Beside, open_source
-    from ..search.elastic.inplace import InPlace
+    from ..search.elastic.enrich import Beside, InPlace, open_source
 
     with open_store(runtime.settings) as store:
         source = open_source(store)

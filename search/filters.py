@@ -13,7 +13,6 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ..core.errors import UsageError
@@ -140,30 +139,11 @@ def parse_filter(text: str) -> Filter:
         )
     operator, value = match["operator"], match["value"]
     if value[0] in "=<>":
-        field, rest = match["field"], value[1:].strip()
-        meant = {"=>": ">=", "=<": "<=", "<>": "!="}.get(operator + value[0])
-        hint = (
-            f"did you mean {f'{field}{meant}{rest}'!r}?"
-            if meant and rest
-            else "quote a value that begins with =, < or >"
-        )
-        raise UsageError(f"the filter {text!r} has two operators in a row: {hint}")
+        raise UsageError(f"the filter {text!r} has two operators in a row. Quote a value that begins with =, < or >")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     field = match["field"].strip("'") if match["field"].startswith("'") else match["field"]
     return Filter(field, "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
-
-
-def named(filters: Sequence[Filter], fields: Mapping[str, Kind]) -> list[Filter]:
-    """The filters with the names that the store's fields have: `Year` becomes `year`, where only that is there."""
-    folded: dict[str, list[str]] = {}
-    for name in fields:
-        folded.setdefault(name.casefold(), []).append(name)
-    answer = []
-    for one in filters:
-        same = folded.get(one.field.casefold(), [])
-        answer.append(replace(one, field=same[0]) if one.field not in fields and len(same) == 1 else one)
-    return answer
 
 
 _PART = re.compile(r"(\d{4})(?:-(\d{1,2}))?")

@@ -38,8 +38,8 @@ def open_store(settings: Settings) -> Store:
         url, index = _split(spec)
         return _elastic(settings, url, index)
     if scheme in ("elasticsearch", "es"):
-        if settings.elasticsearch_url is None and settings.elasticsearch_cloud_id is None:
-            raise UsageError(f"the store {spec} needs a server. Set ELASTICSEARCH_URL or ELASTICSEARCH_CLOUD_ID")
+        if settings.elasticsearch_url is None:
+            raise UsageError(f"the store {spec} needs a server. Set ELASTICSEARCH_URL")
         return _elastic(settings, settings.elasticsearch_url, rest or DEFAULT_INDEX)
     from .local import LocalStore
 

@@ -9,17 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import elastic_transport
 import elasticsearch
 import tenacity
-from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError, TransportError
-from urllib3.exceptions import ConnectTimeoutError
+from elastic_transport import (
+    ApiError,
+    ConnectionTimeout,
+    NodeConfig,
+    SerializationError,
+    TlsError,
+    TransportError,
+    Urllib3HttpNode,
+)
+from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Timeout
+from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
-from ...core.http import is_lasting, pause, retry_after, why_unreachable
+from ...core.http import Counted, is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
 from .connection import Connection
 from .errors import (
@@ -34,7 +44,6 @@ from .errors import (
     refuse_parts,
     translate,
 )
-from .node import LimitedNode
 
 T = TypeVar("T")
 
@@ -79,8 +88,6 @@ class Client:
             options["api_key"] = connection.api_key
         elif connection.username:
             options["basic_auth"] = (connection.username, connection.password or "")
-        if connection.cloud_id or connection.compress:
-            options["http_compress"] = True
         addresses = [connection.name, *connection.hosts]
         try:
             self._client = elasticsearch.Elasticsearch(
@@ -91,6 +98,7 @@ class Client:
                 retry_on_status=(),
                 node_class=LimitedNode,
                 connections_per_node=connection.concurrency + 2,
+                http_compress=connection.compress,
                 **options,
             )
         except (ValueError, OSError) as error:
@@ -357,3 +365,73 @@ def _passes(error: BaseException, slow: bool) -> bool:
     if isinstance(error, TlsError) or isinstance(error.__cause__, CcheckError):  # an answer beyond what is read
         return False
     return isinstance(error, elastic_transport.ConnectionError)
+
+
+# -- a connection that reads answers within a limit
+
+CONNECT_SECONDS = 5.0
+"""The longest time for a connection and its TLS handshake: a server of plain http can wait for ever for that to end."""
+MOST_BYTES = 512 << 20
+"""Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Counted`."""
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The parts of an answer that the client reads."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class LimitedNode(Urllib3HttpNode):
+    """The client's own connection, which otherwise takes as much memory as the server's answer decodes to.
+
+    It decodes block by block and ends the connection at the limit: `TooLarge` is then the cause of the client's error.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        super().__init__(config)
+        urlopen, server = self.pool.urlopen, f"{config.scheme}://{config.host}:{config.port}"
+
+        def limited(method: str, target: str, **options: Any) -> _Answer:
+            seconds = options.pop("timeout", None)
+            seconds = float(seconds) if isinstance(seconds, int | float) else float(config.request_timeout or 60)
+            options["timeout"] = Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds)
+            started = time.monotonic()
+            try:
+                response = urlopen(method, target, preload_content=False, **options)
+            except ReadTimeoutError as error:
+                if config.scheme == "https" and time.monotonic() - started < seconds:
+                    raise ServerError(
+                        f"no secure connection to {server}: it did not answer the TLS handshake within "
+                        f"{CONNECT_SECONDS:g} s. Does its URL start with http://?"
+                    ) from error
+                raise
+            try:
+                counted, blocks = Counted(server, response.status, MOST_BYTES), []
+                for block in response.stream(_BLOCK, decode_content=True):
+                    counted.add(len(block))
+                    blocks.append(block)
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+            return _Answer(response.status, _headers(response, data := b"".join(blocks)), data)
+
+        self.pool.urlopen = limited  # type: ignore[assignment]
+
+
+def _headers(response: BaseHTTPResponse, data: bytes) -> Mapping[str, str]:
+    """The headers of an answer. A proxy's error page may claim to be JSON, or claim nothing: the client could not read
+    it, and its status, which says whether to ask again, would be lost."""
+    if response.status < 400:
+        return response.headers
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        headers = HTTPHeaderDict(response.headers)
+        headers["content-type"] = "text/plain"
+        return headers
+    return response.headers

@@ -27,7 +27,6 @@ class Connection:
     url: str | None = field(default=None)
     hosts: tuple[str, ...] = ()
     """Further addresses of the same cluster, which are asked in turn with `url`."""
-    cloud_id: str | None = None
     api_key: str | None = field(default=None, repr=False)
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -47,8 +46,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         """Raises UsageError without a usable address."""
-        address = _cloud_address(self.cloud_id) if self.url is None and self.cloud_id else self.url
-        url, user = _address(address or "", "ELASTICSEARCH_URL")
+        url, user = _address(self.url or "", "ELASTICSEARCH_URL")
         if user and self.username is None and self.api_key is None:
             username, _, password = user.partition(":")
             object.__setattr__(self, "username", unquote(username))
@@ -82,24 +80,22 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
 
     ELASTICSEARCH_HOSTS counts for the cluster that it belongs to: where `url` is among it, or is ELASTICSEARCH_URL.
     """
-    cloud_id, hosts = settings.elasticsearch_cloud_id, settings.elasticsearch_hosts or ()
-    address = url or settings.elasticsearch_url or next(iter(hosts if cloud_id is None else ()), None)
-    target = address or (_cloud_address(cloud_id) if cloud_id else "")
+    hosts = settings.elasticsearch_hosts or ()
+    address = url or settings.elasticsearch_url or next(iter(hosts), None)
+    target = address or ""
     if place(target) not in {place(one) for one in (*hosts, settings.elasticsearch_url or "")}:
         hosts = ()
-    clouds = [_cloud_address(one) for one in settings.yours("elasticsearch_cloud_id") if one]
     # All addresses get the same key, so that it is withheld from all if one of them is not the user's.
     key, password = (
         next((key for key in keys if key.withheld), keys[0])
         for keys in (
-            [key_for(settings, name, one, clouds) for one in (target, *hosts)]
+            [key_for(settings, name, one) for one in (target, *hosts)]
             for name in ("elasticsearch_api_key", "elasticsearch_password")
         )
     )
     return Connection(
         url=address,
         hosts=hosts,
-        cloud_id=cloud_id,
         api_key=key.value,
         username=settings.elasticsearch_username if password.withheld is None else None,
         password=password.value,
@@ -128,15 +124,3 @@ def _address(address: str, variable: str) -> tuple[str, str]:
     user, _, host = parts.netloc.rpartition("@")
     netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
     return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")), user
-
-
-def _cloud_address(cloud_id: str) -> str:
-    """The URL in a cloud id, `NAME:base64(HOST[:PORT]$ELASTICSEARCH$KIBANA)`."""
-    try:
-        host, server, *_ = base64.b64decode(cloud_id.rpartition(":")[2], validate=True).decode().split("$")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UsageError(
-            "ELASTICSEARCH_CLOUD_ID is not a cloud id: copy it from the deployment's page in Elastic Cloud"
-        ) from error
-    domain, _, port = host.partition(":")
-    return f"https://{server}.{domain}:{port or 443}"

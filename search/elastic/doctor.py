@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from ... import es_mappings
@@ -37,44 +38,30 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
     A failure is a finding; nothing is raised.
     """
     try:
-        client = Client(connection)
+        with closing(Client(connection)) as client:
+            try:
+                yield _version(client.request("GET", "/", patient=False), connection)
+            except Denied:  # a key that may only search is fine
+                yield "elasticsearch", True, f"{connection.name}: this key or user may not see its version"
+            for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
+                try:
+                    yield part, *read(client.request("GET", path, patient=False))
+                except (CcheckError, KeyError) as error:
+                    yield part, True, f"unknown ({error})"
+            if index is not None:
+                yield from _of_index(client, index)
     except CcheckError as error:
         yield "elasticsearch", False, str(error)
-        return
-    try:
-        try:
-            yield _version(client.request("GET", "/", patient=False), connection)
-        except Denied:
-            yield "elasticsearch", True, f"{connection.name}: this key or user lacks the privilege to see its version"
-        except CcheckError as error:
-            yield "elasticsearch", False, str(error)
-            return
-        for part, path, read, then in (
-            ("licence", "/_license", _licence, ". The first search tries the server's rrf"),
-            ("cluster", "/_cluster/health", _health, ""),
-        ):
-            try:
-                yield part, *read(client.request("GET", path, patient=False))
-            except Denied:  # a key that may only search is fine
-                yield part, True, f"unknown: this key or user lacks the cluster privilege monitor{then}"
-            except (CcheckError, KeyError) as error:
-                yield part, True, f"unknown ({error}){then}"
-        if index is not None:
-            described = _described(client, index)
-            yield _privileges(client, index, described)
-            for concrete, found in described.items():
-                if problem := policy_problem(client, concrete, found):
-                    yield "life cycle", False, problem
-    finally:
-        client.close()
 
 
-def _described(client: Client, index: str) -> dict[str, Any]:
-    """Every index behind the name; none if that is not available, which the store's own check says."""
-    try:
-        return client.on_index("GET", index, "", patient=False)
-    except CcheckError:
-        return {}
+def _of_index(client: Client, index: str) -> Iterator[Finding]:
+    described: dict[str, Any] = {}
+    with suppress(CcheckError):  # the store's own check says that it is not there
+        described = client.on_index("GET", index, patient=False)
+    yield _privileges(client, index, described)
+    for concrete, found in described.items():
+        if problem := policy_problem(client, concrete, found):
+            yield "life cycle", False, problem
 
 
 def _privileges(client: Client, index: str, described: dict[str, Any]) -> Finding:

@@ -68,10 +68,6 @@ class AlreadyExists(InvalidData):
     """The index is there already."""
 
 
-class TooManyFields(InvalidData):
-    """The index has as many fields as its settings allow."""
-
-
 def translate(error: Exception, connection: Connection, index: str | None) -> CcheckError:
     """The error that a caller of ccheck sees for one of the client's."""
     server = connection.name
@@ -144,10 +140,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
     refusal = f"{where} refuses the request ({status} {kind}): {reason}"
-    if kind == "resource_already_exists_exception":
-        return AlreadyExists(refusal)
-    # Elasticsearch has no type of its own for this.
-    return TooManyFields(refusal) if "total fields" in reason else InvalidData(refusal)
+    return AlreadyExists(refusal) if kind == "resource_already_exists_exception" else InvalidData(refusal)
 
 
 def _where(connection: Connection, index: str | None) -> tuple[str | None, str]:

@@ -89,7 +89,7 @@ def in_use(client: Client, alias: str) -> Numbered:
     if len(found) > 1:
         raise InvalidData(
             f"{where} stands for {len(found)} indices ({', '.join(one.name for one in found)}). A rollover adds an "
-            f"index, for example. Name the one to keep with ccheck index alias --store {where} --to INDEX"
+            "index, for example. Remove the others from the alias (POST _aliases)"
         )
     if found[0].name == alias:
         raise UsageError(
@@ -292,20 +292,6 @@ def release(client: Client, one: Numbered) -> None:
     _block(client, bound.bind(client, one.one), False)
 
 
-def point(client: Client, alias: str, name: str) -> None:
-    """Put the alias on this index alone, in one step. Raises InvalidData if that is not one of the store's."""
-    found = numbered(client, alias)
-    one = next((one for one in found if one.name == name), None)
-    if one is None:
-        names = ", ".join(one.name for one in found) or "none"
-        raise InvalidData(f"{name} is not an index of the store {alias} that ccheck made. There are: {names}")
-    answer = client.request("GET", f"/_alias/{quote(alias, safe='')}", index=alias)
-    actions: list[dict[str, Any]] = [*one.one.required]
-    actions += [{"remove": {"index": other, "alias": alias}} for other in answer if other != name]
-    actions.append({"add": {"index": name, "alias": alias, "is_write_index": True}})
-    client.request("POST", "/_aliases", {"actions": actions}, index=alias)
-
-
 def _remember(client: Client, one: Bound, move: Mapping[str, Any]) -> None:
     meta = bound.request(client, one, "GET", "_mapping")[one.index]["mappings"].get("_meta", {})
     bound.request(client, one, "PUT", "_mapping", {"_meta": {**meta, MOVE: {**meta.get(MOVE, {}), **move}}})
@@ -324,7 +310,7 @@ def role(one: Numbered) -> str:
     if one.in_use:
         return "in use"
     if one.left:
-        return f"the one before {one.filled_from}; ccheck index alias --back returns to it"
+        return f"the one before {one.filled_from}; ccheck index revert returns to it"
     if one.filled_from is not None:
         return f"an unfinished copy of {one.filled_from}; run ccheck index migrate again to finish it"
     return "not in use"

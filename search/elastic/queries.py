@@ -26,7 +26,9 @@ MAX_CANDIDATES = 10_000
 CLAUSES = 1024
 """Clauses of a query that every server accepts."""
 EXPANSIONS = 50
-"""The most similar words that a fuzzy word stands for: Elasticsearch's default. A long claim's share `CLAUSES`."""
+"""The most similar words that a fuzzy word stands for: Elasticsearch's default."""
+FUZZY_CLAUSES = 8_192
+"""What the fuzzy words of a claim may become: a server with half a gigabyte of memory accepts as many."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -106,7 +108,7 @@ def bm25(index: Index, text: str, retriever: Bm25) -> Body | None:
     if not found or not boosts:
         return None
     match: Body = {"query": text}
-    expansions = min(EXPANSIONS, CLAUSES // (len(set(found)) * len(boosts)))
+    expansions = min(EXPANSIONS, FUZZY_CLAUSES // (len(set(found)) * len(boosts)))
     if retriever.fuzziness and expansions > 1:
         match |= {"fuzziness": str(retriever.fuzziness).upper(), "max_expansions": expansions}
     matches = [

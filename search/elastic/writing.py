@@ -15,7 +15,7 @@ from ...core.layout import Layout
 from . import bound, bulk, mappings, ownership
 from .bound import Bound, Lost
 from .client import Client
-from .errors import TooManyFields, WriteBlocked
+from .errors import WriteBlocked
 from .fields import Index
 from .moving import LEASE_SECONDS, MOVE
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 BLOCKED_SECONDS: Final = 0.5
 """How long a write waits for the end of a migration before it tries again."""
-FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
 class Writer:
@@ -75,17 +74,7 @@ class Writer:
         # What a migration remembers there stays.
         _, described = self._store._looked()
         there = _meta(next(iter(described.values())))
-        body = {**(fields or {}), "_meta": {**there, mappings.OURS: dict(meta)}}
-        try:
-            self.request("PUT", "_mapping", body)
-        except TooManyFields:
-            if fields is None:
-                raise
-            # Metadata took all the fields that the index may have.
-            (answer,) = self.request("GET", f"_settings/{FIELDS_LIMIT}", params={"flat_settings": True}).values()
-            limit = int(answer["settings"].get(FIELDS_LIMIT, 1000))
-            self.request("PUT", "_settings", {FIELDS_LIMIT: limit + FIELDS_ROOM})
-            self.request("PUT", "_mapping", body)
+        self.request("PUT", "_mapping", {**(fields or {}), "_meta": {**there, mappings.OURS: dict(meta)}})
 
     def write(self, operations: Callable[[Index], Iterable[bulk.Operation]]) -> bulk.Outcome:
         """Write the operations, after the end of a migration that is under way. Raises what `bulk.write` raises."""

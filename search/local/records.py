@@ -10,9 +10,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from ...core.errors import InvalidData
-from ...core.layout import Embedding, Layout
-from ...core.types import Entry, SparseVector, Unit, Vector
+from ...core.layout import Layout
+from ...core.types import Entry, Unit, Vector
 
 DOCUMENTS = ""
 """The name of the BM25 index of whole documents. Those of units have the names of their granularities."""
@@ -107,39 +106,6 @@ class Counts:
 # -- documents
 
 
-def check_entry(entry: Entry, layout: Layout) -> None:
-    """Raise InvalidData for anything that the layout has no place for, and for vectors of the wrong size."""
-    whose = f"the document {entry.document.id}"
-    for name, passages in entry.passages.items():
-        if passages and name not in layout.dense:
-            raise InvalidData(f"{whose} comes with vectors {name!r}, for which the store was not prepared")
-        for passage in passages:
-            _check_vector(passage.vector, layout.dense[name].embedding, f"{whose} comes with", repr(name))
-    if entry.sparse is not None:
-        if layout.sparse is None:
-            raise InvalidData(f"{whose} comes with a sparse vector, for which the store was not prepared")
-        check_sparse(entry.sparse, layout.sparse.vocabulary, whose)
-    for name, units in entry.units.items():
-        if units and name not in layout.units:
-            raise InvalidData(f"{whose} comes with units {name!r}, for which the store was not prepared")
-        numbers = [one.unit.number for one in units]
-        if numbers != list(range(len(units))) or len(units) >= 1 << UNIT_BITS:
-            raise InvalidData(f"{whose} comes with units {name!r} that are not numbered 0, 1, 2 and so on")
-        for one in units:
-            if one.unit.granularity != name or one.unit.text != entry.document.text[one.unit.start : one.unit.end]:
-                raise InvalidData(f"{whose} comes with a unit among its units {name!r} that is not a part of its text")
-            _check_vector(one.vector, layout.units[name].embedding, f"{whose} comes with", f"a unit {name!r}")
-
-
-def _check_vector(vector: Vector | None, model: Embedding | None, comes: str, what: str) -> None:
-    if (vector is None) != (model is None):
-        raise InvalidData(f"{comes} {'no' if vector is None else 'a'} vector for {what}, unlike the store's layout")
-    if vector is not None and model is not None and vector.shape != (model.dimensions,):
-        raise InvalidData(
-            f"{comes} a vector of shape {vector.shape} for {what}, whose vectors have {model.dimensions} dimensions"
-        )
-
-
 def id_sum(seq: int, id_: str) -> int:
     """Returns the value that a document adds to the checksum over all ids."""
     return xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq)
@@ -154,21 +120,3 @@ def unpacked_units(granularity: str, text: str, packed: str) -> tuple[Unit, ...]
     """One granularity of a document with this text, from the JSON of `packed_units`."""
     places = json.loads(packed).get(granularity, ())
     return tuple(Unit(granularity, number, start, end, text[start:end]) for number, (start, end) in enumerate(places))
-
-
-def check_sparse(vector: SparseVector, vocabulary: int, whose: str) -> None:
-    """Raise InvalidData unless this is a `SparseVector` over a vocabulary of this size."""
-    ids, weights = np.asarray(vector.ids), np.asarray(vector.weights)
-    if ids.shape != weights.shape or ids.ndim != 1:
-        raise InvalidData(
-            f"the sparse vector of {whose} has token ids of shape {ids.shape}, but weights of {weights.shape}"
-        )
-    if not len(ids):
-        return
-    if ids[0] < 0 or ids[-1] >= vocabulary or not np.all(np.diff(ids) > 0):
-        raise InvalidData(
-            f"the sparse vector of {whose} has tokens that are not in ascending order, or not in the vocabulary of "
-            f"{vocabulary} tokens. Use the model that made the store's sparse vectors"
-        )
-    if not (np.all(np.isfinite(weights)) and np.all(weights > 0)):
-        raise InvalidData(f"the sparse vector of {whose} has weights that are not greater than 0")

@@ -19,7 +19,7 @@ from . import bm25
 from .bm25 import Bm25View, TextFields
 from .database import Database
 from .files import Verified
-from .records import DOCUMENTS, SPARSE, UNIT_BITS, check_sparse, unit_vectors, vector_fields
+from .records import DOCUMENTS, SPARSE, UNIT_BITS, unit_vectors, vector_fields
 from .vectors import SparseIndex, VectorIndex
 
 Ranked: TypeAlias = list[tuple[int, float]]
@@ -114,7 +114,8 @@ class Snapshot:
         asked, sparse = query.weights(name), self.layout.sparse
         if asked is None or sparse is None:
             return None
-        check_sparse(asked, sparse.vocabulary, "the claim")
+        if len(asked.ids) and asked.ids[-1] >= sparse.vocabulary:
+            raise InvalidData("the claim's sparse vector is of another vocabulary than the store's. Use the same model")
         weights = np.zeros(sparse.vocabulary, np.float32)
         weights[asked.ids] = asked.weights
         return weights

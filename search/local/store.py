@@ -21,6 +21,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 from filelock import FileLock, Timeout
 from more_itertools import chunked
+from numpy.typing import NDArray
 
 from ...core.analysis import open_analysis
 from ...core.closing import Closing
@@ -35,7 +36,7 @@ from . import upkeep, vectors
 from .bm25 import is_panic
 from .database import Database
 from .files import DATABASE, LOCK, Damaged, Verified, is_damage, is_leftover, is_remnant, make_folder, remove_store
-from .records import UNIT_BITS, check_entry, unit_number, vectors_of
+from .records import UNIT_BITS, unit_number, vector_fields, vectors_of
 from .snapshot import Changed, Ranked, Snapshot, scopes
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
@@ -193,15 +194,19 @@ class LocalStore(Closing):
     @reported
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         with self._guard, self._writing() as database:
-            layout = database.layout
-            for entry in entries:
-                check_entry(entry, layout)
             blocks: dict[str, list[tuple[int, int, bytes]]] = {}
-            rows_of = [vectors_of(entry) for entry in entries]
-            for field, file in database.vector_files().items():
-                rows = [own[field][1] for own in rows_of if field in own]
-                if rows:
-                    blocks[field] = vectors.write_rows(self.path / file.file, file.rows, np.concatenate(rows))
+            found: dict[str, list[NDArray[np.float32]]] = {}
+            for entry in entries:
+                for name, (_, values) in vectors_of(entry).items():
+                    found.setdefault(name, []).append(values)
+            fields, files = vector_fields(database.layout), database.vector_files()
+            for name, some in found.items():
+                rows = np.concatenate(some)
+                if name not in fields or rows.shape[1] != fields[name][0]:
+                    raise InvalidData(
+                        f"the store {self.name} was not prepared for vectors {name!r} of {rows.shape[1:]}"
+                    )
+                blocks[name] = vectors.write_rows(self.path / files[name].file, files[name].rows, rows)
             with database.writing():
                 database.add(entries, blocks)
             self._waiting += len(entries)
@@ -261,20 +266,16 @@ class LocalStore(Closing):
 
     @reported
     def drop(self) -> list[Path]:
-        """Remove the store. Files that ccheck did not make stay, and then their folder stays too."""
         if not (self.path / DATABASE).exists():
             raise self._missing()
         if self.path.is_symlink():
             raise UsageError(
-                f"{self.path} is a symbolic link to {self.path.resolve()}, and ccheck does not delete through links. "
-                f"To delete the store itself, run ccheck index delete --store {self.path.resolve()}"
+                f"{self.path} is a symbolic link, and ccheck does not delete through links. Name the store itself: "
+                f"ccheck index delete --store {self.path.resolve()}"
             )
         with self._guard:
             self._acquire()
-            for database in (self._reader, self._writer):
-                if database is not None:
-                    database.close()
-            self._reader = self._writer = self._snapshot = None
+            self._close_databases()
             left = remove_store(self.path)
             self.close()
         return left
@@ -324,7 +325,7 @@ class LocalStore(Closing):
             except Damaged as error:
                 if not error.derived or attempt == RACES - 1 or not self._mended():
                     raise
-        raise self._restless()
+        raise ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
 
     def _ids(self, snapshot: Snapshot, wanted: Sequence[int]) -> dict[int, str]:
         """The ids of these documents: of all of them, unless another process has just removed some."""
@@ -345,9 +346,6 @@ class LocalStore(Closing):
                 "remove the folder and ingest again"
             )
         return no_store(self.name)
-
-    def _restless(self) -> ServerError:
-        return ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
 
     def _database(self) -> Database:
         """The readers' connection to the store that is at the path now."""
@@ -394,7 +392,7 @@ class LocalStore(Closing):
             # A writer may have replaced these files in the meantime. If not, they are damaged.
             if database.generation == generation and (not damage.derived or attempt == RACES - 1 or not self._mended()):
                 raise damage
-        raise self._restless()
+        raise ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
 
     def _acquire(self) -> None:
         """Become the one writer."""
@@ -469,9 +467,13 @@ class LocalStore(Closing):
 
     def close(self) -> None:
         with self._guard:
-            for database in (self._reader, self._writer):
-                if database is not None:
-                    database.close()
+            self._close_databases()
             if self._lock is not None:
                 self._lock.release()
-            self._reader = self._writer = self._lock = self._snapshot = None
+            self._lock = None
+
+    def _close_databases(self) -> None:
+        for database in (self._reader, self._writer):
+            if database is not None:
+                database.close()
+        self._reader = self._writer = self._snapshot = None

@@ -44,7 +44,6 @@ HARMFUL = {
     "elasticsearch_ca_fingerprint": ["00"],
     "elasticsearch_client_cert": ["mine.pem"],
     "elasticsearch_client_key": ["mine.key"],
-    "elasticsearch_cloud_id": ["x:aG9zdCRh"],
     "elasticsearch_username": ["somebody"],
     "elasticsearch_ca_certs": ["ca.pem"],
     "elasticsearch_verify_certs": [False],

@@ -24,11 +24,11 @@ from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search import parse_filter
-from ccheck.search.elastic import Connection, JoinedStore, inplace
+from ccheck.search.elastic import Connection, JoinedStore
+from ccheck.search.elastic import enrich as targets
 from ccheck.search.elastic.companion import PREFIX, Companion
-from ccheck.search.elastic.enrich import Beside, open_source
+from ccheck.search.elastic.enrich import Beside, InPlace, open_source, refuse_in_place
 from ccheck.search.elastic.errors import Denied
-from ccheck.search.elastic.inplace import InPlace, refuse
 
 TEXTS = {
     "a": "Sea level has risen since 1900.",
@@ -412,7 +412,7 @@ def test_in_place_is_refused_where_documents_would_lose_something(
     with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as store:
         source = open_source(store)
         with pytest.raises(InvalidData, match=said) as refused:
-            refuse(source)
+            refuse_in_place(source)
         assert "companion" in str(refused.value)
 
 
@@ -431,7 +431,7 @@ def test_indices_that_take_no_updates_are_refused_in_place(
     source = open_source(theirs)
     source.described[theirs.index].update(described)  # type: ignore[attr-defined]
     with pytest.raises(InvalidData, match=said):
-        refuse(source)
+        refuse_in_place(source)
 
 
 def test_what_in_place_means_is_said_beforehand(client: httpx.Client, theirs: JoinedStore) -> None:
@@ -470,11 +470,11 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
 def test_a_model_whose_name_is_too_long_for_the_field_is_not_named_as_another(theirs: JoinedStore) -> None:
     embedder = TinyEmbedder()
     embedder.spec = Embedding(f"/models/{'x' * 50}", 8, "f" * 64, 32)
-    assert "model" not in inplace._meta(embedder.spec)
+    assert "model" not in targets._meta(embedder.spec)
     in_place(theirs, embedder).run()
     with pytest.raises(InvalidData, match="already, with vectors of another model"):
         in_place(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
-    assert inplace._meta(Embedding("tiny", 8, "f" * 64, 32))["model"] == "tiny"
+    assert targets._meta(Embedding("tiny", 8, "f" * 64, 32))["model"] == "tiny"
 
 
 def test_another_model_is_refused(theirs: JoinedStore) -> None:

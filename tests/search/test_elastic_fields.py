@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -330,20 +329,6 @@ def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url
     whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
     assert properties["terms"]["properties"] == {analysis_key(PLAIN): whitespace}
     assert properties["additional"]["analyzer"] == "ccheck_english"
-
-
-def test_an_index_full_of_metadata_gains_fields(any_store: ElasticStore) -> None:
-    any_store.prepare(Layout())
-    many = Document("many", "Sea", "The sea.", {f"key{number}": number for number in range(1_500)})
-    assert any_store.upsert([Entry(many, "1")]) == {}
-    with ThreadPoolExecutor(3) as pool:  # as several that ingest at once do
-        list(pool.map(any_store.prepare, [LAYOUT] * 3))
-    write(any_store, [entry("a", "Sea level")])
-    assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
-    assert any_store.get(["many"]) == {"many": many}
-    url = any_store.name.removesuffix(f"/{any_store.index}")
-    (settings,) = httpx.get(f"{url}/{any_store.index}/_settings", params={"flat_settings": "true"}).json().values()
-    assert settings["settings"]["index.mapping.total_fields.limit"] == "1100"
 
 
 def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) -> None:

@@ -20,7 +20,7 @@ from searching import answer_all
 from ccheck.core.errors import NotFound, ServerError
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
-from ccheck.search.elastic import Connection, ElasticStore, node
+from ccheck.search.elastic import Connection, ElasticStore, client
 
 MIB = 1 << 20
 
@@ -129,7 +129,7 @@ def test_redirects_are_not_followed(serve: Callable[..., str]) -> None:
 def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(
     serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch, status: str, limit: int
 ) -> None:
-    monkeypatch.setattr(node, "MOST_BYTES", 4 * MIB)
+    monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
     bomb = gzip.compress(b'{"count": "' + b"0" * (256 * MIB) + b'"}', 1)
     url = serve(http(status, bomb, "Content-Encoding: gzip"))
     failure("http://127.0.0.1:1")  # loads what a first request loads
@@ -142,7 +142,7 @@ def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(
 
 
 def test_an_answer_without_end_is_not_read_for_ever(serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "MOST_BYTES", 4 * MIB)
+    monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
     head = http("200 OK").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     url = serve(head, endless=b"10000\r\n" + b" " * 0x10000 + b"\r\n")
     assert "is larger than 4 MiB" in failure(url)
@@ -157,7 +157,7 @@ def test_an_answer_within_the_limit_is_decoded(serve: Callable[..., str]) -> Non
 def test_an_answer_that_is_too_large_is_not_asked_for_again(
     serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "MOST_BYTES", 10)
+    monkeypatch.setattr(client, "MOST_BYTES", 10)
     seen: list[bytes] = []
     url = serve(http("200 OK", b'{"count":         7}'), seen)
     with ElasticStore(Connection(url, retry_seconds=60), "papers") as store, pytest.raises(ServerError):

@@ -349,7 +349,7 @@ def test_the_last_wait_ends_with_the_limit(stub: Stub) -> None:
 
 def test_https_to_a_server_that_waits_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many servers of plain http do: the handshake's first bytes end no line."""
-    monkeypatch.setattr("ccheck.search.elastic.node.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("ccheck.search.elastic.client.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
         with ElasticStore(Connection(url), "papers") as store, pytest.raises(ServerError, match="start with http://"):

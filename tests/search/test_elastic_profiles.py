@@ -108,6 +108,7 @@ def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch:
     index = spec.rpartition("/")[2]
     monkeypatch.setenv("CCHECK_STORES", f'{{"{index}": {{"title": "heading", "text": "body"}}}}')
     assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
+    monkeypatch.delenv("CCHECK_STORES")  # the file has it all now
     (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
     assert "dense" in answer["evidence"][0]["ranks"]
     found = details("--store", spec)

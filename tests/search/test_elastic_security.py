@@ -126,7 +126,7 @@ def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acti
     acting("administrator")
     done(ccheck("index", "migrate", *STORE, "--shards", "2"))
     assert "papers-000002  in use" in done(ccheck("index", "list", *STORE)).out
-    done(ccheck("index", "alias", *STORE, "--back"))
+    done(ccheck("index", "revert", *STORE))
     assert found() == ["sea", "ice"]
     assert privileges() == (
         True,

@@ -26,8 +26,7 @@ from ccheck.pipeline.migrate import Changes, migrate
 from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, changes, moving, writing
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.companion import Companion
-from ccheck.search.elastic.enrich import Beside, open_source
-from ccheck.search.elastic.inplace import InPlace
+from ccheck.search.elastic.enrich import Beside, InPlace, open_source
 from ccheck.search.elastic.mappings import IndexOptions
 
 DOCUMENTS, AT_ONCE, THEIRS = 24, 6, 8

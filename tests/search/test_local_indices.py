@@ -7,10 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from ccheck.core.errors import InvalidData
-from ccheck.core.types import SparseVector
 from ccheck.search.local.bm25 import MAX_EXPANSIONS, Dictionary, allowed_edits
-from ccheck.search.local.records import check_sparse
 from ccheck.search.local.vectors import SparseIndex
 
 VOCABULARY = 300
@@ -114,22 +111,3 @@ def test_equal_scores_are_in_the_order_of_ingest() -> None:
     matrix[40, 3] = 2.0
     (found,) = index_of(matrix).search(matrix[1:2], 5)
     assert [seq for seq, _ in found] == [40, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("ids", "weights", "problem"),
-    [
-        ([5, 3], [1, 1], "ascending"),
-        ([3, 3], [1, 1], "ascending"),
-        ([-1, 3], [1, 1], "vocabulary of 300 tokens"),
-        ([3, 300], [1, 1], "vocabulary of 300 tokens"),
-        ([3], [0], "greater than 0"),
-        ([3], [float("nan")], "greater than 0"),
-        ([3], [-1], "greater than 0"),
-        ([3, 4], [1], "token ids of shape"),
-    ],
-)
-def test_vectors_that_are_none_are_refused(ids: list[int], weights: list[float], problem: str) -> None:
-    bad = SparseVector(np.array(ids, np.int32), np.array(weights, np.float32))
-    with pytest.raises(InvalidData, match=problem):
-        check_sparse(bad, VOCABULARY, "the claim")

@@ -195,11 +195,8 @@ def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a=>5", "'a>=5'"),
-        ("a=< 5", "'a<=5'"),
-        ("a<>5", "'a!=5'"),
-        ("a=>", "quote a value"),
-        ("a>>5", "quote a value"),
+        ("a=>5", "Quote a value"),
+        ("a<>5", "Quote a value"),
         ("a", "FIELD=VALUE"),
         ("=5", "FIELD=VALUE"),
         ("year=", "FIELD=VALUE"),

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from filling import fill, write
 from searching import answer_all, rank_all
-from store_documents import DIMENSIONS, unit
+from store_documents import unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
@@ -345,22 +344,3 @@ def test_documents_without_units_are_found_as_documents(store: Store) -> None:
     write(store, [plain])
     assert list(ranked(store, "plankton", Bm25())) == ["plain"]
     assert ranked(store, "plankton", Bm25(units="sentences")) == {}
-
-
-def refusal(store: Store, one: Entry) -> str:
-    """Why a store does not take a document: a store may also refuse the whole call."""
-    try:
-        return store.upsert([one]).get(one.document.id, "")
-    except InvalidData as error:
-        return str(error)
-
-
-@pytest.mark.parametrize("wrong", ["no vector", "size"])
-def test_units_that_do_not_fit_the_layout(store: Store, wrong: str) -> None:
-    vectors = [] if wrong == "no vector" else [np.ones(DIMENSIONS + 1, np.float32)]
-    one = Entry(
-        Document("x", "", "Corals."), "1", units={"sentences": cut("sentences", "Corals.", ["Corals."], vectors)}
-    )
-    assert refusal(store, one)
-    assert "windows" in refusal(store, replace(one, units={"windows": cut("windows", "Corals.", ["Corals."])}))
-    assert store.count() == len(ENTRIES)
