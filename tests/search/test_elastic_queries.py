@@ -82,11 +82,11 @@ def test_stopwords_are_nothing_to_search_for_in_our_own_index() -> None:
     assert body(THEIRS, Bm25(), Query("the of")) is not None and body(THEIRS, Bm25(), Query(" ")) is None
 
 
-@pytest.mark.parametrize(("words", "expansions"), [(2, 50), (163, 50), (200, 40), (4_000, 2), (5_000, None)])
-def test_fuzzy_words_share_the_clauses(words: int, expansions: int | None) -> None:
+@pytest.mark.parametrize(("words", "expansions"), [(2, 50), (163, 50), (200, 40)])
+def test_fuzzy_words_share_the_clauses(words: int, expansions: int) -> None:
     claim = " ".join(f"word{number}" for number in range(words))
     match = body(MINE, Bm25(fuzziness="auto"), Query(claim))["standard"]["query"]["match"]["content"]
-    assert (match.get("fuzziness"), match.get("max_expansions")) == ("AUTO" if expansions else None, expansions)
+    assert (match.get("fuzziness"), match.get("max_expansions")) == ("AUTO", expansions)
 
 
 # -- vectors
