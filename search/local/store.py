@@ -196,17 +196,17 @@ class LocalStore(Closing):
         with self._guard, self._writing() as database:
             blocks: dict[str, list[tuple[int, int, bytes]]] = {}
             found: dict[str, list[NDArray[np.float32]]] = {}
-            for entry in entries:
-                for name, (_, values) in vectors_of(entry).items():
-                    found.setdefault(name, []).append(values)
             fields, files = vector_fields(database.layout), database.vector_files()
+            for entry in entries:
+                for name, (_, rows) in vectors_of(entry).items():
+                    if name not in fields or rows.shape[1] != fields[name][0]:
+                        raise InvalidData(
+                            f"{self.name} was not prepared for vectors {name!r} of {rows.shape[1]} dimensions"
+                        )
+                    found.setdefault(name, []).append(rows)
             for name, some in found.items():
-                rows = np.concatenate(some)
-                if name not in fields or rows.shape[1] != fields[name][0]:
-                    raise InvalidData(
-                        f"the store {self.name} was not prepared for vectors {name!r} of {rows.shape[1:]}"
-                    )
-                blocks[name] = vectors.write_rows(self.path / files[name].file, files[name].rows, rows)
+                file = files[name]
+                blocks[name] = vectors.write_rows(self.path / file.file, file.rows, np.concatenate(some))
             with database.writing():
                 database.add(entries, blocks)
             self._waiting += len(entries)
