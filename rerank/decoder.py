@@ -2,8 +2,8 @@
 
 `PackedDecoder` computes what bge-reranker-v2-gemma's FlagLLMReranker does, without its padding, with the query's part
 once for all passages, and with the last layer and the head where they count: at the last position. Gemma, Llama,
-Mistral and Qwen2 share that arithmetic (pre-norm, rotary positions, gated feed-forward); `PaddedDecoder` is for any
-other model, by its own forward pass.
+Mistral and Qwen2 share that arithmetic (pre-norm, rotary positions, gated feed-forward). Any other model runs its own
+forward pass.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .linear import joined, rounded, slices
 from .packing import PackedRow, attend, attend_last, rows
+from .padding import Padded
 
 if TYPE_CHECKING:
     import torch
@@ -167,60 +168,13 @@ def packs(config: Any, longest: int) -> bool:
     return not getattr(config, "use_bidirectional_attention", None) and (window is None or longest <= window)
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedDecoder:
-    """Any causal model's own forward pass, padded on the left, with sequences of like length in one pass."""
+def own(model: Any, yes: int, no: int | None, batch_tokens: int) -> Padded:
+    """The same score by the forward pass of any causal model."""
 
-    model: Any
-    yes: int
-    no: int | None
-    batch_tokens: int
+    def score(given: dict[str, Any]) -> torch.Tensor:
+        places = (given["attention_mask"].cumsum(1) - 1).clamp(min=0)
+        logits = model(**given, position_ids=places, logits_to_keep=1, use_cache=False).logits[:, -1].float()
+        scores: torch.Tensor = logits[:, yes] - (0 if no is None else logits[:, no])
+        return scores
 
-    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
-        import torch
-
-        device = self.model.device
-        for batch in by_length(sequences, self.batch_tokens):
-            ids, mask = padded([sequences[i] for i in batch], 0, left=True)
-            places = (mask.cumsum(1) - 1).clamp(min=0)
-            with torch.inference_mode():
-                logits = (
-                    self.model(
-                        input_ids=ids.to(device),
-                        attention_mask=mask.to(device),
-                        position_ids=places.to(device),
-                        logits_to_keep=1,
-                        use_cache=False,
-                    )
-                    .logits[:, -1]
-                    .float()
-                )
-            scores = logits[:, self.yes] - (0 if self.no is None else logits[:, self.no])
-            yield from zip(batch, scores.tolist(), strict=True)
-
-
-def by_length(sequences: Sequence[tuple[int, ...]], tokens: int) -> list[list[int]]:
-    """Which sequences go together, the longest first, so that a batch has at most `tokens` ids with its padding."""
-    batches: list[list[int]] = []
-    for i in sorted(range(len(sequences)), key=lambda i: -len(sequences[i])):
-        if batches and (len(batches[-1]) + 1) * len(sequences[batches[-1][0]]) <= tokens:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
-    return batches
-
-
-def padded(
-    sequences: Sequence[Sequence[int]], padding: int, *, left: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and attention mask, [sequences, longest]."""
-    import torch
-
-    width = max(map(len, sequences))
-    ids = torch.full((len(sequences), width), padding)
-    mask = torch.zeros_like(ids)
-    for i, sequence in enumerate(sequences):
-        place = slice(width - len(sequence), width) if left else slice(0, len(sequence))
-        ids[i, place] = torch.tensor(sequence)
-        mask[i, place] = 1
-    return ids, mask
+    return Padded(score, model.device, batch_tokens, left=True)

@@ -1,19 +1,18 @@
 """Rerankers that are encoders with a head for one label: query and passage in one sequence, scored at its first token.
 
 `PackedEncoder` lays sequences end to end without padding and computes the last layer at the first tokens only. BERT,
-RoBERTa, XLM-RoBERTa, CamemBERT and ELECTRA share its arithmetic; `PaddedEncoder` is for any other sequence classifier,
-by its own forward pass.
+RoBERTa, XLM-RoBERTa, CamemBERT and ELECTRA share its arithmetic. Any other sequence classifier runs its own forward
+pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .decoder import by_length, padded
 from .linear import joined, rounded, slices
 from .packing import PackedRow, attend, attend_last, rows
+from .padding import Padded, token_types
 
 if TYPE_CHECKING:
     import torch
@@ -147,32 +146,7 @@ def packs(config: Any) -> bool:
     return (config.architectures or [""])[0] in PACKED and kind == "absolute" and not config.is_decoder
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedEncoder:
-    """The own forward pass of any sequence classifier with one label, with sequences of like length in one pass.
-
-    `types`: the token types of the two halves; None for a model that takes none.
-    """
-
-    model: Any
-    types: tuple[int, int] | None
-    batch_tokens: int
-
-    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
-        import torch
-
-        device = self.model.device
-        for batch in by_length(sequences, self.batch_tokens):
-            ids, mask = padded([sequences[i] for i in batch], self.model.config.pad_token_id or 0)
-            given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-            if self.types is not None:
-                types = [token_types(self.types, len(sequences[i]), prefixes[i]) for i in batch]
-                given["token_type_ids"] = padded(types, 0)[0].to(device)
-            with torch.inference_mode():
-                logits = self.model(**given).logits[:, 0]
-            yield from zip(batch, logits.float().tolist(), strict=True)
-
-
-def token_types(halves: tuple[int, int], length: int, prefix: int) -> list[int]:
-    """The token type of each id of a pair whose first `prefix` ids are the query's."""
-    return [halves[0]] * prefix + [halves[1]] * (length - prefix)
+def own(model: Any, types: tuple[int, int] | None, batch_tokens: int) -> Padded:
+    """The forward pass of any sequence classifier with one label; `types` is None for a model that takes none."""
+    padding = model.config.pad_token_id or 0
+    return Padded(lambda given: model(**given).logits[:, 0], model.device, batch_tokens, padding, types=types)

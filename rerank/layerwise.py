@@ -16,19 +16,6 @@ from ..core.errors import InvalidData, UsageError
 from .decoder import Layers, PackedDecoder
 
 ARCHITECTURE = "LayerWiseMiniCPMForCausalLM"
-_COPIED = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "hidden_act",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "attention_bias",
-    "pad_token_id",
-)
 
 
 def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
@@ -37,10 +24,7 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     if settings.get("head_type", "simple") != "simple" or not settings.get("head_multi", True):
         raise InvalidData(f"ccheck can't use {name}: its heads differ from those of bge-reranker-v2-minicpm-layerwise")
     if settings.get("rope_scaling") is not None:
-        raise InvalidData(
-            f"ccheck can't use {name}: it scales its rotary positions, which ccheck does not support for "
-            "layerwise models"
-        )
+        raise InvalidData(f"ccheck can't use {name}: it scales its rotary positions, as no known layerwise model does")
     if cutoff_layer is not None and not first <= cutoff_layer <= last:
         raise UsageError(f"cutoff_layer is {cutoff_layer}: {name} can score after layers {first} to {last}")
     return cutoff_layer or int(last)
@@ -51,34 +35,27 @@ def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: A
 
     `settings`: what config.json says. Raises InvalidData if weights are missing or of another shape.
     """
-    import torch
     from safetensors import safe_open
     from transformers import LlamaConfig, LlamaModel
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    given = {name: settings[name] for name in _COPIED if name in settings}
-    config = LlamaConfig(**given, num_hidden_layers=layer)
-    with torch.device("meta"):
-        body: Any = LlamaModel(config)
-    # Its frequencies are calculated when it is made, and are in no file.
-    body.rotary_emb = LlamaRotaryEmbedding(config=config)
-    head = f"lm_head.{layer - settings.get('start_layer', 8)}.linear_head.weight"
-    wanted = {f"model.{name}": name for name in body.state_dict()} | {head: head}
-    weights = {}
+    llama = {name: value for name, value in settings.items() if name not in ("model_type", "rope_scaling", "auto_map")}
+    config = LlamaConfig(**llama | {"num_hidden_layers": layer})
+    body, loading = LlamaModel.from_pretrained(
+        path, config=config, dtype=dtype, use_safetensors=True, local_files_only=True, output_loading_info=True
+    )
+    if missing := sorted(loading["missing_keys"]):
+        raise InvalidData(f"the weights in {path} are not complete: {', '.join(missing[:3])} missing")
+    name = f"lm_head.{layer - settings.get('start_layer', 8)}.linear_head.weight"
+    head = None
     for file in sorted(path.glob("*.safetensors")):
         with safe_open(file, framework="pt") as stored:
-            for name in wanted.keys() & set(stored.keys()):
-                weights[wanted[name]] = stored.get_tensor(name).to(device, dtype)
-    row = weights.pop(head, None)
-    if row is None or row.shape != (1, config.hidden_size):
-        raise InvalidData(f"{path} lacks the head with one row after layer {layer} ({head})")
-    try:
-        body.load_state_dict(weights, assign=True)
-    except RuntimeError as error:
-        raise InvalidData(f"the weights in {path} don't match its config.json: {error}") from error
+            if name in stored.keys():  # noqa: SIM118 - not a dict
+                head = stored.get_tensor(name)
+    if head is None or head.shape != (1, config.hidden_size):
+        raise InvalidData(f"{path} lacks the head with one row after layer {layer} ({name})")
     layers = Layers(
         body.to(device).eval(),
         embed_scale=float(settings.get("scale_emb", 1)),
         residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
     )
-    return PackedDecoder(layers, row[0].float(), batch_tokens)
+    return PackedDecoder(layers, head[0].to(device, dtype).float(), batch_tokens)

@@ -28,9 +28,6 @@ from ..core.runtime import Runtime
 from ..core.stages import ModelStage
 from ..core.text import first_line
 from . import crossencoder, decoder, encoder, layerwise
-from .crossencoder import CrossEncoderModules
-from .decoder import PaddedDecoder
-from .encoder import PackedEncoder, PaddedEncoder
 from .tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from .types import Forward, Scorer
 
@@ -137,7 +134,7 @@ def _decoder(asked: _Asked) -> Scorer:
     yes = _token(asked.found, tokenizer, prompt.yes)
     no = None if prompt.no is None else _token(asked.found, tokenizer, prompt.no)
     packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
-    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, no, asked.batch_tokens)
+    forward = (decoder.packed if packs else decoder.own)(model, yes, no, asked.batch_tokens)
     return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
@@ -147,15 +144,15 @@ def _crossencoder(asked: _Asked) -> Scorer:
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
     with _named(found):
         model = crossencoder.load(found.path, length, asked.device, asked.dtype, asked.stage.trust_remote_code)
-    made = CrossEncoderModules(found.name, model, length, asked.batch_tokens)
-    return Scorer(found.name, made.pairs, made, length)
+    return crossencoder.scorer(found.name, model, length, asked.batch_tokens)
 
 
 def _layerwise(asked: _Asked) -> Scorer:
     config, prompt = asked.config, _prompt(asked)
     layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
     pairs = _prompt_pairs(asked, _tokenizer(asked), prompt, config.get("max_position_embeddings", 2048))
-    forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
+    with _named(asked.found):
+        forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
     return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
@@ -177,10 +174,9 @@ def _encoder(asked: _Asked) -> Scorer:
     halves = pairs.template.types
     forward: Forward
     if _is_transformers_own(model) and encoder.packs(model.config):
-        forward = PackedEncoder(model, halves, asked.batch_tokens)
+        forward = encoder.PackedEncoder(model, halves, asked.batch_tokens)
     else:
-        types = halves if takes_token_types(tokenizer, model) else None
-        forward = PaddedEncoder(model, types, asked.batch_tokens)
+        forward = encoder.own(model, halves if takes_token_types(tokenizer, model) else None, asked.batch_tokens)
     return Scorer(found.name, pairs, forward, pairs.length)
 
 

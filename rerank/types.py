@@ -98,14 +98,10 @@ class Scorer:
     """
 
     name: str
-    pairs: Pairs
+    encode: Pairs
     forward: Forward
     max_tokens: int
     logits: bool = True
-
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        """Tokenise: one for each passage. Safe in several threads at a time."""
-        return self.pairs(query, passages)
 
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
         """One value for each, whatever queries they come from; those of one query side by side are cheapest.

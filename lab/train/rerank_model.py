@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, loading_quietly, positions
 from ...core.text import first_line
-from ...rerank.decoder import by_length, padded
 from ...rerank.load import DEFAULT_MAX_TOKENS, PROMPTS, encoder_pairs, known_prompt, takes_token_types
+from ...rerank.padding import by_length, padded, token_types
 from ...rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs
 from ...rerank.types import Encoded
 from .lora import add_lora, merged
@@ -84,8 +84,7 @@ class RerankModel:
             ids, mask = (tensor.to(device) for tensor in padded(sequences, self.model.config.pad_token_id or 0))
             given = {"input_ids": ids, "attention_mask": mask}
             if self.types:
-                first, second = self.types
-                kinds = [[first] * one.prefix + [second] * (len(one.ids) - one.prefix) for one in encoded]
+                kinds = [token_types(self.types, len(one.ids), one.prefix) for one in encoded]
                 given["token_type_ids"] = padded(kinds, 0)[0].to(device)
             found = model(**given).logits[:, 0]
         result: torch.Tensor = found

@@ -13,7 +13,8 @@ from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
 from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
+from ccheck.rerank.decoder import PackedDecoder
+from ccheck.rerank.padding import Padded
 from ccheck.rerank.several import LocalReranker
 from ccheck.rerank.types import Encoded
 
@@ -69,9 +70,9 @@ def test_scores_are_those_of_a_plain_forward_pass(gemma: Path, query: str, lengt
             },
         ),
         ("mistral", PackedDecoder, {"sliding_window": None}),
-        ("mistral", PaddedDecoder, {"sliding_window": 40}),
+        ("mistral", Padded, {"sliding_window": 40}),
         ("qwen2", PackedDecoder, {"tie_word_embeddings": False}),
-        ("gemma2", PaddedDecoder, {"sliding_window": 40, "final_logit_softcapping": 0.5}),
+        ("gemma2", Padded, {"sliding_window": 40, "final_logit_softcapping": 0.5}),
     ],
 )
 def test_other_architectures_score_as_a_plain_forward_pass_does(

@@ -10,7 +10,8 @@ import pytest
 from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score
 from tiny_rerankers import TEXTS, load_scorer, make_encoder
 
-from ccheck.rerank.encoder import PackedEncoder, PaddedEncoder
+from ccheck.rerank.encoder import PackedEncoder
+from ccheck.rerank.padding import Padded
 from ccheck.rerank.tokens import longest_first
 from ccheck.rerank.types import Encoded
 
@@ -84,7 +85,7 @@ def test_scores_are_cross_encoders(folders: dict[str, Path], tmp_path: Path, nam
     cross = CrossEncoder(str(folders[name]), max_length=64, device="cpu")
     cross.save_pretrained(str(tmp_path / "saved"))
     scorer = load_scorer(str(tmp_path / "saved"), device="cpu", max_tokens=64)
-    assert isinstance(scorer.forward, PackedEncoder if name in PACKED else PaddedEncoder)
+    assert isinstance(scorer.forward, PackedEncoder if name in PACKED else Padded)
     for query in ("short", "long"):
         pairs = [(QUERIES[query], passage) for passage in passages]
         expected = cross.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)

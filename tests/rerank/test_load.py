@@ -13,7 +13,7 @@ from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_encode
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
 from ccheck.core.models import FoundModel, find_model
-from ccheck.rerank.crossencoder import CrossEncoderModules
+from ccheck.rerank.padding import Padded
 from ccheck.rerank.several import LocalReranker
 from ccheck.rerank.types import sigmoid
 
@@ -45,7 +45,7 @@ def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> No
     cross.save_pretrained(str(tmp_path / "saved"))
     passages = [*TEXTS, "", TEXTS[0]]
     scorer = load_scorer(str(tmp_path / "saved"), device="cpu", batch_tokens=200)
-    assert isinstance(scorer.forward, CrossEncoderModules)
+    assert isinstance(scorer.forward, Padded)
     values = scorer.score(scorer.encode("sea", passages))
     expected = cross.predict([("sea", passage) for passage in passages], show_progress_bar=False)
     assert [sigmoid(value) for value in values] == pytest.approx(expected.tolist(), abs=1e-5)
