@@ -59,16 +59,10 @@ def laid_out(weight: torch.Tensor) -> bool:
 
     if weight.device.type != "cpu" or not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         return False
-    if weight.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and _has_operators()
-    return weight.dtype == torch.float32 and _has_operators()
-
-
-def _has_operators() -> bool:
-    import torch
-
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    return bool(torch._C._has_mkldnn) and all(hasattr(torch.ops.mkldnn, name) for name in names)
+    own, names = torch.ops.mkldnn, ("_reorder_linear_weight", "_linear_pointwise")
+    if not torch._C._has_mkldnn or not all(hasattr(own, name) for name in names):
+        return False
+    return weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and bool(own._is_mkldnn_bf16_supported()))
 
 
 def slices(x: torch.Tensor) -> Iterator[slice]:

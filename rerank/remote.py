@@ -16,7 +16,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import httpx
@@ -45,8 +45,8 @@ from .server.dialects import CUT
 from .tokens import well_formed
 from .types import Scores, refuse_equal
 
-TOO_MANY = (413, 422)
-"""Statuses for too many texts in one request: ccheck then sends fewer."""
+MOST_TEXTS = 1000
+"""Texts in a request to a server that names no limit: Cohere's advice, and what ccheck's own takes."""
 ASKED_SECONDS = 5.0
 MOST_BYTES = 64 << 20
 """Largest answer."""
@@ -81,7 +81,7 @@ class _Route:
 
     tei: bool
     url: httpx.URL
-    limit: int | None = None
+    limit: int = MOST_TEXTS
 
 
 class _Lost(MayPass):
@@ -145,36 +145,20 @@ class RemoteReranker:
         if not passages:
             return Scores((), ())
         route = self._find()
-        limit = route.limit or len(passages)
-        found: list[tuple[float, bool]] = []
-        largest = 0
-        for piece in chunked(passages, limit):
-            scored, size = self._scored(route, query, piece)
-            found += scored
-            largest = max(largest, size)
-        if largest < limit and largest < len(passages):
-            self._route = replace(route, limit=largest)
-        values = [value for value, _ in found]
+        values: list[float] = []
+        cut: list[bool] = []
+        for piece in chunked(passages, route.limit):
+            answer = self._ask(route, query, piece)
+            if answer.status != 200:
+                raise ServerError(self._reason_refused(answer))
+            values += self._values(route, answer, len(piece))
+            # Where the server says so: ccheck's own does.
+            said = set(answer.headers.get(CUT, "").split(","))
+            cut += (str(i) in said for i in range(len(piece)))
         refuse_equal(self.name, (passage[:COMPARED_CHARACTERS] for passage in passages), values)
         # A value outside 0..1 is a logit: some servers can be configured to leave the sigmoid out.
         logits = route.tei or not all(0 <= value <= 1 for value in values)
-        return Scores(tuple(values), tuple(cut for _, cut in found), logits)
-
-    def _scored(self, route: _Route, query: str, passages: Sequence[str]) -> tuple[list[tuple[float, bool]], int]:
-        """Each passage's score and whether it was cut, and the most passages that were sent at once.
-
-        A server that finds them too many is asked for each half.
-        """
-        answer = self._ask(route, query, passages)
-        if answer.status in TOO_MANY and len(passages) > 1:
-            half = (len(passages) + 1) // 2
-            first, size = self._scored(route, query, passages[:half])
-            second, other = self._scored(route, query, passages[half:])
-            return first + second, max(size, other)
-        if answer.status != 200:
-            raise ServerError(self._reason_refused(answer))
-        values = self._values(route, answer, len(passages))
-        return list(zip(values, self._cut(answer, len(passages)), strict=True)), len(passages)
+        return Scores(tuple(values), tuple(cut), logits)
 
     def _find(self) -> _Route:
         """How this server is asked: found out once."""
@@ -203,7 +187,7 @@ class RemoteReranker:
             except ValidationError:
                 _log.debug("%s/info does not answer as TEI does", root)
         if info is not None:
-            return _Route(True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size)
+            return _Route(True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size or MOST_TEXTS)
         if answer.status in (401, 403):
             raise ServerError(self._reason_refused(answer))
         named = self._url.path.rstrip("/").endswith("/rerank")
@@ -236,11 +220,6 @@ class RemoteReranker:
         if len(items) != count or sorted(scores) != list(range(count)):
             raise ServerError(f"{self.name} returned {len(items)} scores for {count} passages, not one for each")
         return [scores[index] for index in range(count)]
-
-    def _cut(self, answer: Fetched, count: int) -> list[bool]:
-        """Which texts were cut, where the server says so: ccheck's own does."""
-        said = set(answer.headers.get(CUT, "").split(","))
-        return [str(i) in said for i in range(count)]
 
     def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
@@ -278,6 +257,7 @@ class RemoteReranker:
             401: ": set the key in CCHECK_RERANK_API_KEY",
             403: ": does the key in CCHECK_RERANK_API_KEY allow this?",
             404: ": check the URL and the model's name (?model=NAME at its end)",
+            413: ": choose a smaller depth",
             429: ": it is busy, try again later",
         }.get(answer.status, "")
         if answer.status in (401, 403) and self.notice is not None:

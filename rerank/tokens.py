@@ -7,7 +7,6 @@ pieces that are tokenised apart, or those of sentence-transformers' CrossEncoder
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -25,22 +24,9 @@ def tokeniser(tokenizer: Any) -> Tokenise:
 
     It adds no special tokens, and finds none in the texts. A tokenizer of transformers changes its own state
     (truncation, padding) when it is called, and fails under a second thread ("Already borrowed"); the copy that is used
-    here is never changed.
+    here is never changed. Raises InvalidData for a tokenizer in Python, of which transformers has few left.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        lock = threading.Lock()
-
-        def slowly(texts: Sequence[str]) -> list[Ids]:
-            clean = [well_formed(text) for text in texts]
-            with lock:
-                ids = tokenizer(clean, add_special_tokens=False, split_special_tokens=True, verbose=False)
-            return [list(one) for one in ids["input_ids"]]
-
-        return slowly
-    copy = type(backend).from_str(backend.to_str())
-    copy.no_truncation()
-    copy.no_padding()
+    copy = _unlimited(tokenizer)
     words_only(copy)
 
     def tokenise(texts: Sequence[str]) -> list[Ids]:
@@ -48,6 +34,17 @@ def tokeniser(tokenizer: Any) -> Tokenise:
         return [encoding.ids for encoding in copy.encode_batch_fast(clean, add_special_tokens=False)]
 
     return tokenise
+
+
+def _unlimited(tokenizer: Any) -> Any:
+    """A copy of a tokenizer of transformers, as the tokenizers library has it, that neither cuts nor pads."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise InvalidData("the model's tokenizer is not one of the tokenizers library (tokenizer.json)")
+    copy = type(backend).from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
 
 
 def well_formed(text: str) -> str:
@@ -199,13 +196,7 @@ def template(tokenizer: Any) -> Template | None:
 
     Raises InvalidData for a tokenizer that does not know pairs.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    copy = type(backend).from_str(backend.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    encoding = copy.encode("a", "a")
+    encoding = _unlimited(tokenizer).encode("a", "a")
     halves = encoding.sequence_ids
     if 0 not in halves or 1 not in halves:
         raise InvalidData("the tokenizer returns no tokens for the text 'a': it is not a reranker's")

@@ -16,11 +16,11 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from ... import __version__
 from ...core.runtime import Runtime
 from ...core.stages import ModelStage
-from ...core.text import whole_number
 from ..types import Scorer
 from .canary import Canary, check_scorer
 from .dialects import (
@@ -94,15 +94,13 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
         raw = sent.raw_scores
         if raw is None:
             raw = request.query_params.get("raw_scores", "").lower() in ("1", "true")
-        ranked = await service.rerank(
-            name, sent.query, sent.texts, raw=raw, refuse_long=sent.truncate is False, dialect=TEI
-        )
+        ranked = await service.rerank(name, sent.query, sent.texts, raw=raw, dialect=TEI)
         return _json(tei_ranking(ranked, sent.return_text), ranked)
 
     async def cohere(request: Request, body: bytes, version: str, dialect: Dialect = COHERE) -> Response:
         sent = _parsed(CohereRerank, body)
         name = service.model(sent.model, dialect)
-        ranked = await service.rerank(name, sent.query, sent.documents, raw=False, refuse_long=False, dialect=dialect)
+        ranked = await service.rerank(name, sent.query, sent.documents, raw=False, dialect=dialect)
         return _json(cohere_ranking(ranked, sent, version), ranked)
 
     def route(path: str, said: str, schema: type[BaseModel], dialect: Dialect, work: Work) -> None:
@@ -163,6 +161,8 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
         response = await _within_limits(service, request, work)
     except Refusal as refusal:
         response = _refused(dialect, refusal)
+    except ClientDisconnect:
+        response = Response(status_code=HUNG_UP)
     except Exception:  # noqa: BLE001 - the caller is told, and the log
         _log.exception("a bug in answering %s", path)
         response = _refused(dialect, Refusal(500, "a bug in the server; its log has the details"))
@@ -189,8 +189,6 @@ async def _within_limits(service: Service, request: Request, work: Work) -> Resp
                 body = await _read(request, service.limits.body, add)
         except TimeoutError as error:
             raise Refusal(TOO_SLOW, f"the request did not arrive within {seconds:g} s") from error
-        if body is None:
-            return Response(status_code=HUNG_UP)
         # Only now: a slow sender takes nobody's place.
         with service.requests.some(1):
             try:
@@ -215,26 +213,18 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
         await asyncio.wait({working, gone})
 
 
-async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
-    """The body; None if the caller hung up."""
-    too_large = Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
-    if (whole_number(request.headers.get("content-length", "0")) or 0) > most:
-        raise too_large
+async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes:
+    """The body. Raises ClientDisconnect if the caller hung up."""
     parts: list[bytes] = []
     size = 0
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return None
-        part = message.get("body", b"")
+    async for part in request.stream():
         size += len(part)
         if size > most:
-            raise too_large
+            raise Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
         add(len(part))
         parts.append(part)
-        if not message.get("more_body", False):
-            request.state.whole = True
-            return b"".join(parts)
+    request.state.whole = True
+    return b"".join(parts)
 
 
 async def _drained(request: Request) -> bool:
@@ -242,16 +232,17 @@ async def _drained(request: Request) -> bool:
 
     Otherwise the caller, still sending, would find the connection reset and not read why.
     """
+    if getattr(request.state, "whole", False):
+        return True
     rest = DRAIN_BYTES
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(DRAIN_SECONDS):
-            while rest > 0 and not getattr(request.state, "whole", False):
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    break
-                rest -= len(message.get("body", b""))
-                request.state.whole = not message.get("more_body", False)
-    return bool(getattr(request.state, "whole", False))
+            async for part in request.stream():
+                rest -= len(part)
+                if rest < 0:
+                    return False
+            return True
+    return False
 
 
 def _authorise(service: Service, request: Request) -> None:

@@ -47,14 +47,13 @@ class TeiRerank(Sent):
     """Texts to be scored for a query: every one of them is, best first.
 
     `top_n`, which Elasticsearch sends, does not shorten the answer: Elasticsearch takes the best itself, and inside
-    `text_similarity_reranker` needs a score for every text.
+    `text_similarity_reranker` needs a score for every text. Long texts are cut whatever `truncate` says.
     """
 
     query: str
     texts: list[str] = Field(min_length=1)
     raw_scores: bool | None = Field(None, description="true: the model's own values; false: their sigmoid, in 0..1")
     return_text: bool = False
-    truncate: bool | None = Field(None, description="false: refuses texts that are longer than the model can read")
     model: str | None = Field(None, description="name of a served model; default: the first")
 
 

@@ -7,16 +7,15 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from more_itertools import chunked
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
-from .dialects import Dialect, Ranked, Refusal, listed
+from .dialects import Dialect, Ranked, Refusal
 from .guard import Access, Limits
-from .worker import Batch, Engine, Held, Job, Worker
+from .worker import Batch, Held, Job, Worker
 
 PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
@@ -53,8 +52,8 @@ class Metrics:
         tokens.set_function(lambda: waiting()[1])
 
     def batch(self, batch: Batch) -> None:
-        self.model_tokens.labels(batch.engine).inc(batch.tokens)
-        self.model_seconds.labels(batch.engine).inc(batch.seconds)
+        self.model_tokens.labels(batch.model).inc(batch.tokens)
+        self.model_seconds.labels(batch.model).inc(batch.seconds)
         self.batch_tokens.observe(batch.tokens)
         self.batch_requests.observe(batch.requests)
 
@@ -71,7 +70,6 @@ class Service:
         self.worker = Worker(limits.batch_tokens, self.metrics.batch)
         self.requests = Held(limits.requests, "requests", lambda: self.worker.seconds_to_wait)
         self.bytes = Held(limits.held_bytes, "bytes", lambda: self.worker.seconds_to_wait)
-        self._engines = {name: Engine(name, scorer.score) for name, scorer in self.scorers.items()}
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
 
     def start(self) -> None:
@@ -88,23 +86,14 @@ class Service:
             return wanted or next(iter(self.scorers))
         raise Refusal(dialect.unknown_model, f"no model {wanted!r} here; available: {', '.join(self.scorers)}")
 
-    def _check_texts(self, texts: Sequence[str], query: str) -> None:
-        """Raises Refusal for more or longer texts than the limits allow."""
+    async def rerank(self, name: str, query: str, texts: Sequence[str], *, raw: bool, dialect: Dialect) -> Ranked:
+        """Scores as the model gives them, or their sigmoid. Raises Refusal."""
+        most = self.limits.characters
         if len(texts) > self.limits.texts:
             raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
-        most = self.limits.characters
-        for what, text in [("the query", query), *((f"text {i}", text) for i, text in enumerate(texts))]:
-            if len(text) > most:
-                raise Refusal(413, f"{what} has {len(text):,} characters; at most {most:,} are allowed")
-
-    async def rerank(
-        self, name: str, query: str, texts: Sequence[str], *, raw: bool, refuse_long: bool, dialect: Dialect
-    ) -> Ranked:
-        """Scores as the model gives them, or their sigmoid. Raises Refusal."""
-        cut_here = set() if refuse_long else {i for i, text in enumerate(texts) if len(text) > self.limits.characters}
-        # What a model can't read anyway is cut before the limit is applied: one long text refuses no other.
-        read = [text[: self.limits.characters] if i in cut_here else text for i, text in enumerate(texts)]
-        self._check_texts(read, query)
+        if len(query) > most:
+            raise Refusal(413, f"the query has {len(query):,} characters; at most {most:,} are allowed")
+        read = [text[:most] for text in texts]
         scorer, loop = self.scorers[name], asyncio.get_running_loop()
         encoded = []
         for piece in chunked(read, PIECE):
@@ -112,23 +101,17 @@ class Service:
                 encoded += await loop.run_in_executor(self._tokenising, scorer.encode, query, piece)
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
-        cut = [i for i, one in enumerate(encoded) if one.cut or i in cut_here]
-        if cut and refuse_long:
-            raise Refusal(
-                413,
-                f"texts {listed(cut, 300)} are longer than the model can read, and truncate is false: remove "
-                "truncate to have them cut",
-            )
+        cut = [i for i, (one, text) in enumerate(zip(encoded, texts, strict=True)) if one.cut or len(text) > most]
         self.metrics.texts.labels(name).inc(len(texts))
         self.metrics.cut.labels(name).inc(len(cut))
         costs = [len(one.ids) for one in encoded]
-        values = await self._run(Job(self._engines[name], encoded, costs), dialect)
+        values = await self._run(Job(name, scorer.score, encoded, costs), dialect)
         if not all(map(math.isfinite, values)):
             raise Refusal(dialect.failed, f"the model {name} gave a score that is not a number")
         scores = values if raw or not scorer.logits else list(map(sigmoid, values))
         return Ranked(name, texts, scores, cut, sum(costs))
 
-    async def _run(self, job: Job, dialect: Dialect) -> list[Any]:
+    async def _run(self, job: Job, dialect: Dialect) -> list[float]:
         self.worker.submit(job)
         try:
             # If this is cancelled, so is the job.
@@ -136,5 +119,5 @@ class Service:
         except CcheckError as error:
             raise Refusal(dialect.failed, str(error)) from error
         except Exception as error:
-            what = f"the model {job.engine.name} failed: {type(error).__name__}; the server's log has more"
+            what = f"the model {job.model} failed: {type(error).__name__}; the server's log has more"
             raise Refusal(dialect.failed, what) from error

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.errors import CcheckError
 from .dialects import Refusal
@@ -25,21 +25,14 @@ SICK_AFTER = 3
 """After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""
 MOST_SECONDS_TO_WAIT = 60
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """A model as the worker runs it: one result for each item, in order. In the worker's thread alone."""
-
-    name: str
-    run: Callable[[Sequence[Any]], Sequence[Any]]
+Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Work that ran at once: its items and tokens, the number of requests that they belong to, and its seconds."""
 
-    engine: str
+    model: str
     requests: int
     items: int
     tokens: int
@@ -49,11 +42,11 @@ class Batch:
 class Job:
     """The items of one request, and what a model makes of them. Cancel `done` to have no more work spent on it."""
 
-    __slots__ = ("_missing", "costs", "done", "due", "engine", "items", "next", "results")
+    __slots__ = ("_missing", "costs", "done", "due", "items", "model", "next", "results", "run")
 
-    def __init__(self, engine: Engine, items: Sequence[Any], costs: Sequence[int]) -> None:
-        """`costs`: tokens of each item."""
-        self.engine, self.items, self.costs = engine, items, costs
+    def __init__(self, model: str, run: Run, items: Sequence[Any], costs: Sequence[int]) -> None:
+        """`run`, in the worker's thread alone, has one result for each item, in order. `costs`: tokens of each item."""
+        self.model, self.run, self.items, self.costs = model, run, items, costs
         self.due = 0
         self.next = 0
         self.results: list[Any] = [None] * len(items)
@@ -161,8 +154,7 @@ class Worker:
     def _take(self) -> list[Turn]:
         """A batch for the model of the request that is due first, of all requests for that model."""
         self._queue.sort(key=lambda job: job.due)
-        engine = self._queue[0].engine
-        jobs = [job for job in self._queue if job.engine is engine]
+        jobs = [job for job in self._queue if job.model == self._queue[0].model]
         starts: dict[Job, int] = {}
         room = self.batch_tokens
         for job in jobs:
@@ -187,10 +179,10 @@ class Worker:
                         self._run([turn])
                 return
             if isinstance(error, CcheckError):
-                _log.warning("the model %s: %s", turns[0][0].engine.name, error)
+                _log.warning("the model %s: %s", turns[0][0].model, error)
             else:
                 self._failures += 1
-                _log.exception("the model %s failed", turns[0][0].engine.name)
+                _log.exception("the model %s failed", turns[0][0].model)
             turns[0][0].fail(error)
             return
         self._failures = 0
@@ -200,17 +192,17 @@ class Worker:
             done += end - start
 
     def _results(self, turns: Sequence[Turn]) -> Sequence[Any]:
-        engine = turns[0][0].engine
+        first = turns[0][0]
         items = [item for job, start, end in turns for item in job.items[start:end]]
         tokens = sum(sum(job.costs[start:end]) for job, start, end in turns)
         started = time.perf_counter()
-        results = engine.run(items)
+        results = first.run(items)
         seconds = time.perf_counter() - started
         if len(results) != len(items):
-            raise RuntimeError(f"{engine.name} made {len(results)} results of {len(items)} texts")
+            raise RuntimeError(f"{first.model} made {len(results)} results of {len(items)} texts")
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
-        self._observe(Batch(engine.name, len(turns), len(items), tokens, seconds))
+        self._observe(Batch(first.model, len(turns), len(items), tokens, seconds))
         return results
 
 

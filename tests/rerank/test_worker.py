@@ -11,7 +11,7 @@ import pytest
 
 from ccheck.core.errors import InvalidData
 from ccheck.rerank.server.dialects import Refusal
-from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Held, Job, Worker
+from ccheck.rerank.server.worker import SICK_AFTER, Batch, Held, Job, Worker
 
 
 class Model:
@@ -19,7 +19,7 @@ class Model:
 
     def __init__(self, name: str = "model") -> None:
         self.batches: list[list[str]] = []
-        self.engine = Engine(name, self.run)
+        self.name = name
         self.before = lambda: None
 
     def run(self, items: Sequence[str]) -> list[str]:
@@ -32,7 +32,7 @@ class Model:
         return [item.upper() for item in items]
 
     def job(self, name: str, count: int, cost: int = 10) -> Job:
-        return Job(self.engine, [f"{name}{i}" for i in range(count)], [cost] * count)
+        return Job(self.name, self.run, [f"{name}{i}" for i in range(count)], [cost] * count)
 
 
 def results(job: Job) -> list[str]:
@@ -94,7 +94,7 @@ def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
 def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> None:
     model, seen = Model(), list[Batch]()
     costs = [[7, 30, 3, 90, 250, 1, 1], [60, 60], [5] * 40]
-    jobs = [Job(model.engine, [f"{i}.{j}" for j in range(len(row))], row) for i, row in enumerate(costs)]
+    jobs = [Job(model.name, model.run, [f"{i}.{j}" for j in range(len(row))], row) for i, row in enumerate(costs)]
     run_all(Worker(100, seen.append), *jobs)
     assert all(batch.tokens <= 100 or batch.items == 1 for batch in seen)
     assert sum(batch.items for batch in seen) == 49
@@ -108,8 +108,8 @@ def test_models_are_not_mixed_and_go_in_the_same_order() -> None:
     jobs = [one.job("a", 40), other.job("b", 40), one.job("c", 40)]
     seen: list[Batch] = []
     run_all(Worker(100, seen.append), *jobs)
-    engines = [batch.engine for batch in seen]
-    assert engines.count("other") == 4 and engines[0] == engines[-1] == "one"
+    models = [batch.model for batch in seen]
+    assert models.count("other") == 4 and models[0] == models[-1] == "one"
     assert {item[0] for batch in one.batches for item in batch} == {"a", "c"}
     assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
 
@@ -133,7 +133,7 @@ def test_what_is_no_longer_wanted_costs_no_more() -> None:
 @pytest.mark.parametrize(("text", "error"), [("boom", RuntimeError), ("invalid", InvalidData)])
 def test_what_fails_fails_for_its_own_request_alone(text: str, error: type[Exception]) -> None:
     model = Model()
-    good, bad, last = model.job("a", 2), Job(model.engine, ["x", text], [10, 10]), model.job("b", 2)
+    good, bad, last = model.job("a", 2), Job(model.name, model.run, ["x", text], [10, 10]), model.job("b", 2)
     worker = Worker(100)
     run_all(worker, good, bad, last)
     assert results(good) == ["A0", "A1"] and results(last) == ["B0", "B1"]
@@ -147,7 +147,7 @@ def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
     worker.start()
     for count in range(SICK_AFTER):
         assert worker.healthy, count
-        bad = Job(model.engine, ["boom"], [1])
+        bad = Job(model.name, model.run, ["boom"], [1])
         worker.submit(bad)
         assert isinstance(bad.done.exception(30), RuntimeError)
     assert not worker.healthy
@@ -160,7 +160,7 @@ def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
 
 
 def test_a_model_that_answers_too_few_is_an_error() -> None:
-    job = Job(Engine("short", lambda items: [1]), ["a", "b"], [1, 1])
+    job = Job("short", lambda items: [1], ["a", "b"], [1, 1])
     run_all(Worker(10), job)
     with pytest.raises(RuntimeError, match="1 results of 2 texts"):
         job.done.result(0)
