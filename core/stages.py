@@ -286,8 +286,8 @@ class ModelStage(Stage):
 class LateStage(Stage):
     """Reorders documents with late interaction: it matches each token of the claim with the closest one of the text.
 
-    `model` is an embedding model, whose token embeddings are used as they are, or one that was trained for this
-    (ColBERT). For the latter, `documents = "contextual"`, `window = 0` and `idf = false` give the authors' own scores.
+    `model` is a BERT-type embedding model, whose token embeddings are used as they are, or one that was trained for
+    this (ColBERT). For the latter, `documents = "contextual"`, `window = 0` and `idf = false` give its authors' scores.
     `documents`: embed the documents' tokens with a table that has one vector for each token of the model (`static`), or
     let the model read them in their text, which takes a hundred times as long (`contextual`).
     A document that is longer than `max_tokens` is cut.
@@ -320,12 +320,11 @@ class LateStage(Stage):
 
 
 class EnsembleStage(Stage):
-    """Combines the rankings of several models with reciprocal ranks, or with the mean of their scaled scores (0..1)."""
+    """Combines the rankings of several models with reciprocal ranks."""
 
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
-    method: Literal["rrf", "mean"] = "rrf"
-    k: RankConstant = Field(default=60, description="rank constant of rrf")
+    k: RankConstant = Field(default=60, description="rank constant")
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents the models read")
     alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)

@@ -2,8 +2,8 @@
 
 MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3).
 
-The model is any embedding model, whose token embeddings are taken before they are pooled, or one that was trained for
-late interaction (ColBERT). BERT-type embedding models run without torch.
+The model is a BERT-type embedding model, whose token embeddings are taken before they are pooled, without torch, or one
+that was trained for late interaction (ColBERT).
 
 Documents' tokens can come from a table with one vector for each token of a BERT-type model, whatever stands beside it:
 what the model makes of it as a text of its own, in the directions in which these vectors differ most. Late interaction
@@ -82,10 +82,6 @@ class LateReranker:
             raise not_finite(self.name, values)
         return Scores(tuple(min(max(value, 0.0), 1.0) for value in values), tuple(one.cut for one in read), False)
 
-    def values(self, query: str, passages: Sequence[str]) -> Sequence[float]:
-        """The scores alone."""
-        return self(query, passages).values
-
 
 def rarity(claim: Sequence[int], passages: Sequence[Set[int]], special: Set[int] = frozenset()) -> list[float]:
     """How much each token of a claim counts: 1 + log((n + 1) / (f + 0.5)) of n passages, f of which have it.
@@ -133,10 +129,6 @@ class Tokens:
     vectors: NDArray[np.floating[Any]]
     cut: bool
 
-    @property
-    def bytes(self) -> int:
-        return int(self.vectors.nbytes) + 8 * len(self.ids)
-
 
 class StaticEncoder:
     """Tokens of claims in context, as the model reads them; tokens of documents by the model's table."""
@@ -169,7 +161,7 @@ class ContextEncoder:
 
         self.special = special
         self._encode = encode
-        self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, getsizeof=lambda tokens: tokens.bytes)
+        self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, lambda one: one.vectors.nbytes + 8 * len(one.ids))
 
     def query(self, text: str) -> Tokens:
         (tokens,) = self._encode([text], "query")
@@ -203,7 +195,7 @@ def by_numpy(bert: NumpyBert) -> ContextEncoder:
 
 
 def by_torch(model: MultiVectorEncoder) -> ContextEncoder:
-    """The same by sentence-transformers, for models of all kinds."""
+    """The tokens of a model that was trained for late interaction, with sentence-transformers."""
     tokenizer: Any = model.tokenizer
 
     def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
@@ -248,22 +240,23 @@ def load_late_encoder(
     Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
     that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
     """
-    found, device = runtime.find(name), runtime.device
+    found = runtime.find(name)
     if not any(found.path.rglob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights, and ccheck loads no other format")
     trained = trained_for_it(found.path)
     folder = None if trained else read_bert_folder(found.path)
+    if folder is None and not trained:
+        raise UsageError(f"{found.name} is neither a BERT-type embedding model nor one trained for late interaction")
     if documents == "static":
         if folder is None:
-            what = "was trained for late interaction" if trained else "is not of a type that ccheck has a table for"
-            raise UsageError(f'{found.name} {what}: its tokens need their context. Set documents = "contextual"')
+            raise UsageError(f'the tokens of {found.name} need their context. Set documents = "contextual"')
         return _static(found, folder, max_tokens, runtime)
-    if folder is not None and device in (None, "cpu"):
+    if folder is not None:
         _refuse_more(found, max_tokens, int(_value(folder.path / "config.json", "max_position_embeddings")))
         return by_numpy(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
     require_models("reranking by late interaction with this model")
     runtime.loading(found.name)
-    model = load_multi_vector(found, device)
+    model = load_encoder("MultiVectorEncoder", "a model of token embeddings", found, runtime.device)
     _refuse_more(found, max_tokens, positions(model[0].config))
     if max_tokens is not None:
         first: Any = model[0]
@@ -291,29 +284,6 @@ def longest(model: MultiVectorEncoder, task: Task) -> float:
     first: Any = model[0]
     own = first.query_length if task == "query" else first.document_length
     return float(own or model.max_seq_length or math.inf)
-
-
-def load_multi_vector(found: FoundModel, device: str | None) -> MultiVectorEncoder:
-    """The model that was trained for this, or what an embedding model has before it makes one vector of many."""
-    ready = trained_for_it(found.path)
-    kind: Literal["MultiVectorEncoder", "SentenceTransformer"] = (
-        "MultiVectorEncoder" if ready else "SentenceTransformer"
-    )
-    model = load_encoder(kind, "a model of token embeddings", found, device)
-
-    from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-
-    if not isinstance(model[0], Transformer):
-        raise InvalidData(f"{found.name} has no token embeddings: it begins with {type(model[0]).__name__}")
-    if not ready:
-        tokenizer = model.tokenizer
-        unread = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
-        mask = MultiVectorMask(skiplist_words=unread, skiplist_tasks=["query", "document"])
-        model = MultiVectorEncoder(modules=[model[0], mask], device=str(model.device), prompts=model.prompts)
-    encoder: MultiVectorEncoder = model
-    return encoder
 
 
 def trained_for_it(folder: Path) -> bool:

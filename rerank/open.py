@@ -45,7 +45,7 @@ def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens)
         models = [_open(name, options, runtime) for name in stage.models]
-        return EnsembleReranker(models, stage.method, stage.k)
+        return EnsembleReranker(models, stage.k)
     return _open(stage.model, stage, runtime)
 
 
@@ -59,10 +59,10 @@ def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[fl
 
     def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
         try:
-            encoder = load_late_encoder(DEFAULT_MODEL, runtime.offline())
+            whole = LateReranker(load_late_encoder(DEFAULT_MODEL, runtime.offline()), DEFAULT_MODEL, window=0)
         except (NotFound, MissingExtra):
             return None
-        return LateReranker(encoder, DEFAULT_MODEL, window=0).values
+        return lambda claim, sentences: whole(claim, sentences).values
 
     return runtime.once("matcher", make=load)
 

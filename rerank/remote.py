@@ -12,7 +12,7 @@ For Cohere's API at the root, the path is `/v1/rerank`.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -53,7 +53,6 @@ MOST_BYTES = 64 << 20
 COMPARED_CHARACTERS = 1000
 """Passages that differ only after this may be the same to a model that cuts them."""
 _LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-_log = logging.getLogger(__name__)
 
 
 class _Item(BaseModel):
@@ -163,35 +162,25 @@ class RemoteReranker:
     def _find(self) -> _Route:
         """How this server is asked: found out once."""
         with self._found:
-            if self._route is None:
-                self._route = self._route_by_path() or self._route_by_info()
+            self._route = self._route or self._find_out()
             return self._route
 
-    def _route_by_path(self) -> _Route | None:
+    def _find_out(self) -> _Route:
         path = self._url.path.rstrip("/")
-        if path.endswith(("/v1/rerank", "/v2/rerank")):
-            return _Route(False, self._url)
         if path.endswith(("/v1", "/v2")):
             return _Route(False, self._url.copy_with(path=f"{path}/rerank"))
-        return None
-
-    def _route_by_info(self) -> _Route:
-        root = self._url.path.rstrip("/").removesuffix("/rerank")
-        answer = self._retrying(
-            "GET", self._url.copy_with(path=f"{root}/info"), None, min(self._timeout, ASKED_SECONDS)
-        )
-        info = None
-        if answer.status == 200:
-            try:
-                info = _Info.model_validate_json(answer.content)
-            except ValidationError:
-                _log.debug("%s/info does not answer as TEI does", root)
-        if info is not None:
-            return _Route(True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size or MOST_TEXTS)
+        if path.endswith(("/v1/rerank", "/v2/rerank")):
+            return _Route(False, self._url)
+        root = path.removesuffix("/rerank")
+        seconds = min(self._timeout, ASKED_SECONDS)
+        answer = self._retrying("GET", self._url.copy_with(path=f"{root}/info"), None, seconds)
         if answer.status in (401, 403):
             raise ServerError(self._reason_refused(answer))
-        named = self._url.path.rstrip("/").endswith("/rerank")
-        return _Route(False, self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
+        if answer.status == 200:
+            with contextlib.suppress(ValidationError):  # not TEI's
+                limit = _Info.model_validate_json(answer.content).max_client_batch_size or MOST_TEXTS
+                return _Route(True, self._url.copy_with(path=f"{root}/rerank"), limit)
+        return _Route(False, self._url if path.endswith("/rerank") else self._url.copy_with(path=f"{root}/v1/rerank"))
 
     def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> Fetched:
         query, texts = well_formed(query), [well_formed(passage) for passage in passages]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ..core.errors import CcheckError
 from ..core.fusion import fuse
 from ..core.memory import Memory, memory_key, recall
 from ..core.stages import Fusion
 from .apply import score_many
-from .types import BatchReranker, Request, Reranker, Scorer, Scores, refuse_equal
+from .types import BatchReranker, Request, Reranker, Scorer, Scores, all_or_error, refuse_equal
 
 
 class LocalReranker(BatchReranker):
@@ -35,7 +36,7 @@ class LocalReranker(BatchReranker):
             return [answer for request in requests for answer in self.many([request])]
         answers: list[Scores | CcheckError] = []
         for some in encoded:
-            own = tuple(next(values) for _ in some)
+            own = tuple(itertools.islice(values, len(some)))
             try:
                 refuse_equal(self.name, (one.ids for one in some), own)
                 answers.append(Scores(own, tuple(one.cut for one in some), self._scorer.logits))
@@ -74,11 +75,11 @@ class RememberedReranker(BatchReranker):
                 if isinstance(scores, CcheckError):
                     made += [scores] * len(texts)
                 else:
-                    made += ((value, cut, scores.logits) for value, cut in zip(scores.values, scores.cut, strict=True))
+                    made += zip(scores.values, scores.cut, itertools.repeat(scores.logits), strict=False)
             return made
 
         rows = iter(recall(self._memory, "rerank", keys, score, _dumped, json.loads))
-        return [_joined([next(rows) for _ in passages]) for _, passages in requests]
+        return [_joined(list(itertools.islice(rows, len(passages)))) for _, passages in requests]
 
 
 def _dumped(row: _Row | CcheckError) -> bytes | None:
@@ -86,46 +87,36 @@ def _dumped(row: _Row | CcheckError) -> bytes | None:
 
 
 def _joined(rows: Sequence[_Row | CcheckError]) -> Scores | CcheckError:
-    read: list[_Row] = []
-    for row in rows:
-        if isinstance(row, CcheckError):
-            return row
-        read.append(row)
+    read = all_or_error(rows)
+    if isinstance(read, CcheckError):
+        return read
     return Scores(tuple(row[0] for row in read), tuple(row[1] for row in read), read[0][2] if read else True)
 
 
 class EnsembleReranker(BatchReranker):
-    """Rerankers that read the same passages, and whose rankings become one.
+    """Rerankers that read the same passages: the sum of 1 / (k + rank) (Cormack, Clarke and Büttcher, SIGIR 2009).
 
-    `rrf`: the sum of 1 / (k + rank) (Cormack, Clarke and Büttcher, SIGIR 2009). `mean`: the mean of each one's scores
-    scaled to 0..1 over the passages. A passage counts as cut where one of them cut it. What one raises is raised.
+    A passage counts as cut where one of them cut it. What one raises is raised.
     """
 
-    def __init__(self, rerankers: Sequence[Reranker], method: Literal["rrf", "mean"] = "rrf", k: int = 60) -> None:
-        self._rerankers, self._method, self._k = tuple(rerankers), method, k
+    def __init__(self, rerankers: Sequence[Reranker], k: int = 60) -> None:
+        self._rerankers, self._fusion = tuple(rerankers), Fusion(method="rrf", k=k)
         self.notice = "; ".join(filter(None, (getattr(one, "notice", None) for one in rerankers))) or None
-        self.name = f"{method} of {', '.join(reranker.name for reranker in rerankers)}"
+        self.name = f"rrf of {', '.join(reranker.name for reranker in rerankers)}"
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """One model after the other, each for all queries."""
         by_model = [score_many(reranker, requests) for reranker in self._rerankers]
-        return [
-            self._joined(every, len(passages))
-            for every, (_, passages) in zip(zip(*by_model, strict=True), requests, strict=True)
-        ]
+        return [self._joined(found) for found in zip(*by_model, strict=True)]
 
-    def _joined(self, found: Sequence[Scores | CcheckError], count: int) -> Scores | CcheckError:
-        every: list[Scores] = []
-        for scores in found:
-            if isinstance(scores, CcheckError):
-                return scores
-            every.append(scores)
+    def _joined(self, found: Sequence[Scores | CcheckError]) -> Scores | CcheckError:
+        every = all_or_error(found)
+        if isinstance(every, CcheckError):
+            return every
         rankings = {
             str(number): sorted(enumerate(scores.values), key=lambda item: (-item[1], item[0]))
             for number, scores in enumerate(every)
         }
-        fusion = Fusion(method="rrf" if self._method == "rrf" else "minmax", k=self._k)
-        share = 1.0 if self._method == "rrf" else 1 / len(every)
-        fused = dict(fuse(rankings, dict.fromkeys(rankings, share), fusion))
-        cut = tuple(any(scores.cut[i] for scores in every) for i in range(count))
-        return Scores(tuple(fused[i] for i in range(count)), cut, logits=False)
+        fused = dict(fuse(rankings, dict.fromkeys(rankings, 1.0), self._fusion))
+        cut = tuple(map(any, zip(*(scores.cut for scores in every), strict=True)))
+        return Scores(tuple(fused[place] for place in range(len(cut))), cut, logits=False)

@@ -71,6 +71,16 @@ def only(answers: Sequence[T | CcheckError]) -> T:
     return answer
 
 
+def all_or_error(found: Iterable[T | CcheckError]) -> list[T] | CcheckError:
+    """The values, or the first error among them."""
+    values: list[T] = []
+    for one in found:
+        if isinstance(one, CcheckError):
+            return one
+        values.append(one)
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A passage with its query as a model's token ids.

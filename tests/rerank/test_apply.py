@@ -94,11 +94,9 @@ def test_ensembles():
         Table({"a": 0.0, "b": 10.0, "c": 4.0}, "one"),
         Table({"a": 3.0, "b": 2.0, "c": 1.0}, "two", frozenset("c")),
     )
-    rrf = EnsembleReranker([one, two], "rrf", k=60)("q", ["a", "b", "c"])
+    rrf = EnsembleReranker([one, two], k=60)("q", ["a", "b", "c"])
     assert rrf.values == pytest.approx((1 / 63 + 1 / 61, 1 / 61 + 1 / 62, 1 / 62 + 1 / 63))
     assert rrf.cut == (False, False, True) and not rrf.logits and rrf.normalized == rrf.values
-    mean = EnsembleReranker([one, two], "mean")("q", ["a", "b", "c"])
-    assert mean.values == pytest.approx((0.5, 0.75, 0.2))
     assert EnsembleReranker([one, two])("q", []).values == ()
 
 

@@ -16,9 +16,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
 from ccheck.rerank.late import (
     LateReranker,
-    by_torch,
     load_late_encoder,
-    load_multi_vector,
     maxsim,
     rarity,
     trained_for_it,
@@ -95,8 +93,6 @@ def test_token_embeddings_are_the_models_own(in_context):
     claim = states(CLAIM)
     by_hand = [float((claim @ states(text).T).max(1).values.mean()) for text in PASSAGES]
     assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=1e-3)  # documents are kept in float16
-    other = LateReranker(by_torch(load_multi_vector(find_model(MODEL), "cpu")), "torch", window=0, idf=False)
-    assert other(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # and there read in bfloat16
 
 
 def test_a_documents_tokens_are_those_of_the_table(late):
@@ -172,9 +168,11 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
     with pytest.raises(NotFound, match="safetensors"):
         load_late_encoder(str(tmp_path), on_cpu())
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UsageError, match="not of a type"):
-        load_late_encoder(str(tmp_path), on_cpu())
+    for documents in ("static", "contextual"):
+        with pytest.raises(UsageError, match="neither a BERT-type"):
+            load_late_encoder(str(tmp_path), on_cpu(), documents=documents)
     pytest.importorskip("torch")
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT"}')
     with pytest.raises(InvalidData, match="can't be loaded"):
         load_late_encoder(str(tmp_path), on_cpu(), documents="contextual")
 
