@@ -31,7 +31,7 @@ from hostile_replies import CLAIM, KEY, STANCE, TEXT, HostileServer, Raw, comple
 from ccheck.core.errors import CcheckError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.core.stages import RewritingStage, VerdictStage
+from ccheck.core.stages import ListwiseStage, RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import LanguageModel, open_llm
 from ccheck.pipeline.rewriting import rewrite
@@ -55,7 +55,7 @@ def judged(strategy: str) -> Asked:
 
 def ordered(model: LanguageModel) -> str | None:
     try:
-        ListwiseReranker(model)("sea", ["a", "b"])
+        ListwiseReranker(model, ListwiseStage())("sea", ["a", "b"])
     except CcheckError as error:
         return str(error)
     return None

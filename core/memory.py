@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from .errors import CcheckError
+
 T = TypeVar("T")
 
 
@@ -37,18 +39,18 @@ def recall(
     kind: str,
     keys: Sequence[bytes],
     compute: Callable[[list[int]], Sequence[T]],
-    dump: Callable[[T], bytes | None],
+    dump: Callable[[T], bytes],
     load: Callable[[bytes], T],
 ) -> list[T]:
     """A value for each key: what is known, and for the rest what `compute` makes of their places among the keys.
 
-    `dump` gives None for what is not to be kept. Without a memory everything is computed.
+    An error among the values is not kept. Without a memory everything is computed.
     """
     if memory is None:
         return list(compute(list(range(len(keys)))))
     known = memory.get(kind, keys)
     missing = [place for place, key in enumerate(keys) if key not in known]
     made = dict(zip(missing, compute(missing), strict=True)) if missing else {}
-    dumped = {keys[place]: dump(value) for place, value in made.items()}
-    memory.put(kind, {key: value for key, value in dumped.items() if value is not None})
+    kept = {place: value for place, value in made.items() if not isinstance(value, CcheckError)}
+    memory.put(kind, {keys[place]: dump(value) for place, value in kept.items()})
     return [made[place] if place in made else load(known[key]) for place, key in enumerate(keys)]

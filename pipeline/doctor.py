@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..core.install import DISTRIBUTION, install_command
@@ -41,9 +41,14 @@ if TYPE_CHECKING:
     from ..search import Store
     from .plan import Plan
 
+T = TypeVar("T")
 EXTRAS = ("models", "server", "parquet", "documents", "pages", "evaluation", "images", "train")
 PROBE = "sea level has risen"
 """The claim that tests whether a store answers."""
+
+
+class _Absent(Exception):
+    """Something optional is not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +71,9 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
     """
     yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
     for extra in (None, *EXTRAS):
-        yield _packages(extra)
-    yield _tried("device", lambda: _device(resolved))
-    yield _tried("model", lambda: _model(resolved))
-    yield _tried("reranker", lambda: _reranker(resolved))
-    yield _tried("verdict", lambda: _verdict(resolved))
-    yield _tried("recipe", lambda: _recipe(resolved))
+        yield _tried(extra or "packages", _packages, extra)
+    for part, check in _CHECKS.items():
+        yield _tried(part, check, resolved.settings)
     server = list(_elasticsearch(resolved))
     yield from server
     if failed := [finding.part for finding in server if finding.exit_code]:
@@ -86,7 +88,17 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
     yield from _unknown_variables(os.environ)
 
 
-def _packages(extra: str | None) -> Finding:
+def _tried(part: str, check: Callable[[T], str], given: T) -> Finding:
+    """What a check says, or why it can't."""
+    try:
+        return Finding(part, "ok", check(given))
+    except _Absent as error:
+        return Finding(part, "absent", str(error))
+    except CcheckError as error:
+        return Finding(part, "failed", str(error), error.exit_code)
+
+
+def _packages(extra: str | None) -> str:
     """The packages that ccheck, or one of its extras, requires."""
     try:
         lines = importlib.metadata.requires(DISTRIBUTION) or []
@@ -97,9 +109,8 @@ def _packages(extra: str | None) -> Finding:
     versions = {name: _version(name) for name in names if name != DISTRIBUTION}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        return Finding(extra or "packages", "absent", f"{', '.join(missing)} not installed: {install_command(extra)}")
-    said = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return Finding(extra or "packages", "ok", said)
+        raise _Absent(f"{', '.join(missing)} not installed: {install_command(extra)}")
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _version(name: str) -> str | None:
@@ -109,114 +120,105 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _device(resolved: Resolved) -> Finding:
+def _device(settings: Settings) -> str:
     """Imports torch, which takes seconds, only where a device is named or this machine may have a GPU."""
-    wanted = resolved.settings.device
+    wanted = settings.device
     if wanted in (None, "cpu") and not gpu_driver_here():
-        return Finding("device", "ok", "cpu" if wanted else "cpu: no driver of a GPU on this machine")
+        return "cpu" if wanted else "cpu: no driver of a GPU on this machine"
     if _version("torch") is None:
         if wanted not in (None, "cpu"):
             raise MissingExtra(f"the device {wanted}", "models")
-        return Finding("device", "ok", f"cpu: to use the GPU, {install_command('models')}")
+        return f"cpu: to use the GPU, {install_command('models')}"
     if wanted is not None:
         check_device(wanted)
-        return Finding("device", "ok", f"{wanted} (from the settings)")
+        return f"{wanted} (from the settings)"
     import torch
 
     if torch.cuda.is_available():
         memory = torch.cuda.mem_get_info()[1] / 2**30
-        return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB")
-    if torch.backends.mps.is_available():
-        return Finding("device", "ok", "mps: Apple's GPU")
-    return Finding("device", "ok", f"cpu: torch {torch.__version__} sees no GPU")
+        return f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB"
+    return "mps: Apple's GPU" if torch.backends.mps.is_available() else f"cpu: torch {torch.__version__} sees no GPU"
 
 
-def _tried(part: str, find: Callable[[], Finding]) -> Finding:
-    try:
-        return find()
-    except CcheckError as error:
-        return Finding(part, "failed", str(error), error.exit_code)
-
-
-def _found(part: str, name: str, named: bool, missing: str = "{}") -> Finding | FoundModel:
-    """A model on this machine. One that is not here is `missing`; raises NotFound if a setting named it."""
+def _found(name: str, named: bool, missing: str = "{}") -> FoundModel:
+    """A model on this machine. Raises NotFound for one that a setting named, else _Absent with what is `missing`."""
     try:
         return find_model(name, download=False)
     except NotFound as error:
         if named:
             raise
-        return Finding(part, "absent", missing.format(error))
+        raise _Absent(missing.format(error)) from error
 
 
-def _model(resolved: Resolved) -> Finding:
+def _model(settings: Settings) -> str:
     from ..encode.dense import DEFAULT_MODEL, run_by_numpy
 
-    named, device = resolved.settings.embedding_model, resolved.settings.device
+    named = settings.embedding_model
     later = "{}. With access to the hub, the first ingest or query downloads it"
-    found = _found("model", named or DEFAULT_MODEL, named is not None, later)
-    if isinstance(found, Finding):
-        return found
-    by_numpy = run_by_numpy(found, device) is not None
+    found = _found(named or DEFAULT_MODEL, named is not None, later)
+    by_numpy = run_by_numpy(found, settings.device) is not None
     if not by_numpy:
         require_models(f"the embedding model {found.name}")
     how = "numpy" if by_numpy else "sentence-transformers"
-    weights = fingerprint(found.path)[:8]
-    return Finding("model", "ok", f"{found.name}, weights {weights}, {found.origin} {found.path}, run with {how}")
+    return f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}, run with {how}"
 
 
-def _reranker(resolved: Resolved) -> Finding:
+def _reranker(settings: Settings) -> str:
     """The reranker that --rerank auto would choose. A server is asked whether it is there."""
     from ..core.stages import LateStage
     from ..rerank.open import choose_model, is_url, open_remote
 
-    settings = resolved.settings
     try:
         name = settings.rerank if settings.rerank not in (None, "auto") else choose_model(settings)
     except (MissingExtra, NotFound):
         name = "late"
     if name == "none":
-        return Finding("reranker", "ok", "none (from the settings)")
+        return "none (from the settings)"
     if is_url(name):
         brief = {"rerank_timeout": min(10, settings.rerank_timeout), "rerank_retry_seconds": 0}
         server = open_remote(name, Runtime(settings.model_copy(update=brief)))
         server("a claim", ["a passage", "another passage"])
-        return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
-    found = _found("reranker", LateStage().model if name == "late" else name, settings.rerank == name)
-    if isinstance(found, Finding):
-        return found
+        return "; ".join(filter(None, (f"{server.name} answers", server.notice)))
+    found = _found(LateStage().model if name == "late" else name, settings.rerank == name)
     how = "late interaction with " if name == "late" else ""
-    return Finding("reranker", "ok", f"{how}{found.name}, {found.origin} {found.path}")
+    return f"{how}{found.name}, {found.origin} {found.path}"
 
 
-def _verdict(resolved: Resolved) -> Finding:
+def _verdict(settings: Settings) -> str:
     """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
     from ..verdict.open import default_stance_model
     from ..verdict.packaged_model import PACKAGED, PackagedStances
 
-    settings = resolved.settings
     if settings.llm_model is not None:
         key = key_for(settings, "llm_api_key", settings.llm_base_url)
         said = "with a key" if key.value else "with no key"
         asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"
-        return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
+        return "; ".join(filter(None, (asked, key.withheld)))
     none = "no language model is configured, and {}"
     name = settings.stance_model or default_stance_model()
     if name == PACKAGED:
         try:
-            return Finding("verdict", "ok", PackagedStances(Runtime(download=False)).name)
+            return PackagedStances(Runtime(download=False)).name
         except (NotFound, MissingExtra) as error:
-            return Finding("verdict", "absent", none.format(error))
+            raise _Absent(none.format(error)) from error
     if not models_installed():
-        return Finding("verdict", "absent", none.format(f"{name} needs the models extra"))
-    found = _found("verdict", name, settings.stance_model is not None, none)
-    if isinstance(found, Finding):
-        return found
-    return Finding("verdict", "ok", f"stance: {found.name}, {found.origin} {found.path}")
+        raise _Absent(none.format(f"{name} needs the models extra"))
+    found = _found(name, settings.stance_model is not None, none)
+    return f"stance: {found.name}, {found.origin} {found.path}"
 
 
-def _recipe(resolved: Resolved) -> Finding:
-    recipe = load_recipe(resolved.settings.recipe)
-    return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
+def _recipe(settings: Settings) -> str:
+    recipe = load_recipe(settings.recipe)
+    return f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}"
+
+
+_CHECKS: Mapping[str, Callable[[Settings], str]] = {
+    "device": _device,
+    "model": _model,
+    "reranker": _reranker,
+    "verdict": _verdict,
+    "recipe": _recipe,
+}
 
 
 def _profile(profile: StoreProfile, dimensions: int | None, model: str | None) -> Finding:

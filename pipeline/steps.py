@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+import orjson
+
 from ..core.analysis import foreign_language
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
@@ -29,6 +31,7 @@ from ..core.types import (
 from ..encode.dense import Embedder
 from ..encode.sparse import SparseEmbedder
 from ..rerank.apply import Place, rerank_many
+from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
 from ..search.answering import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
@@ -130,8 +133,6 @@ def _each_once(
     import numpy as np
 
     encode = encoder.encode_documents if role == "document" else encoder.encode_queries
-    if memory is None:
-        return dict(zip(texts, encode(texts), strict=True))
     sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
     kind = "sparse" if sparse else "embedding"
     made = recall(
@@ -195,39 +196,31 @@ def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:
 
 def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
     """Returns the rankings of each query. The store is asked for those that the memory does not have."""
-    memory, state = run.memory, run.plan.state
-    if memory is None or state is None:
+    if run.memory is None or run.plan.state is None:
         return run.store.rank(search)
-    import orjson
-
-    by_name: dict[str, list[Ranked | CcheckError]] = {}
-    for name, stage in search.retrievers.items():
-        settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model"})
-        keys = [
-            memory_key(
-                "ranking", [state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
-            )
-            for query in search.queries
-        ]
-
-        def compute(places: list[int], name: str = name, stage: Retriever = stage) -> list[Ranked | CcheckError]:
-            asked = replace(search.of([search.queries[place] for place in places], {name: stage}), k=0, whole=True)
-            return [one if isinstance(one, CcheckError) else one.rankings[name] for one in run.store.rank(asked)]
-
-        def dump(one: Ranked | CcheckError) -> bytes | None:
-            return None if isinstance(one, CcheckError) else orjson.dumps([list(pair) for pair in one])
-
-        def load(data: bytes) -> Ranked | CcheckError:
-            return [(id_, score) for id_, score in orjson.loads(data)]
-
-        by_name[name] = recall(memory, "ranking", keys, compute, dump, load)
+    by_name = {name: _recalled(run, search, name, stage) for name, stage in search.retrievers.items()}
     rankings: list[Ranks | CcheckError] = []
-    for place in range(len(search.queries)):
-        every = {name: found[place] for name, found in by_name.items()}
-        error = next((one for one in every.values() if isinstance(one, CcheckError)), None)
-        found = {name: one for name, one in every.items() if not isinstance(one, CcheckError)}
-        rankings.append(error or Ranks(found))
+    for every in zip(*by_name.values(), strict=True):
+        found = all_or_error(every)
+        rankings.append(found if isinstance(found, CcheckError) else Ranks(dict(zip(by_name, found, strict=True))))
     return rankings
+
+
+def _recalled(run: Run, search: Search, name: str, stage: Retriever) -> list[Ranked | CcheckError]:
+    """The ranking of each query by one retriever."""
+    settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model"})
+    keys = [
+        memory_key(
+            "ranking", [run.plan.state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
+        )
+        for query in search.queries
+    ]
+
+    def compute(places: list[int]) -> list[Ranked | CcheckError]:
+        asked = replace(search.of([search.queries[place] for place in places], {name: stage}), k=0, whole=True)
+        return [one if isinstance(one, CcheckError) else one.rankings[name] for one in run.store.rank(asked)]
+
+    return recall(run.memory, "ranking", keys, compute, orjson.dumps, lambda data: list(map(tuple, orjson.loads(data))))
 
 
 def _content(query: Query, name: str) -> bytes:

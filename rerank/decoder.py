@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .linear import joined, rounded, slices
-from .packing import PackedRow, attend, attend_last, rows
+from .packing import PackedRow, rows, states_at
 from .padding import Padded
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Layers:
 
     def __init__(self, body: Any, *, embed_scale: float = 1.0, residual_scale: float = 1.0) -> None:
         """`residual_scale` multiplies what each layer adds, `embed_scale` the embeddings."""
-        self._body, self._embed_scale, self._residual_scale = body, embed_scale, residual_scale
+        self._body, self._embed_scale = body, embed_scale
         last = len(body.layers) - 1
-        self._layers = [_Layer(layer, apart=i == last) for i, layer in enumerate(body.layers)]
+        self._layers = [_Layer(layer, residual_scale, apart=i == last) for i, layer in enumerate(body.layers)]
 
     def last_states(self, row: PackedRow) -> torch.Tensor:
         """The normalised states at the last id of each sequence: [sequences, size]."""
@@ -77,69 +77,53 @@ class Layers:
             x = body.embed_tokens(torch.tensor(row.ids + [row.ids[-1]] * empty, device=device))
             x = x * torch.tensor(self._embed_scale, dtype=x.dtype)
             places = torch.tensor([row.positions + [0] * empty], device=device)
-            cos, sin = (t[0, :, None] for t in body.rotary_emb(x[None], places))
-            for layer in self._layers[:-1]:
-                q, k, v = layer.heads(x, cos, sin)
-                out = attend(q, k, v, row, scale=layer.scale, causal=True)
-                self._add(layer, x, out)
-            # Of the last layer, keys and values everywhere; queries, output and feed-forward at the last ids only.
-            layer = self._layers[-1]
+            rotary = tuple(t[0, :, None] for t in body.rotary_emb(x[None], places))
             ends = [span.end - 1 for span in row.spans]
-            count = len(ends)
-            last = torch.tensor(ends + ends[-1:] * (rounded(count, device) - count), device=device)
-            k, v = layer.heads(x, cos, sin)
-            x = x[last]
-            q = _rotate(_heads(layer.queries(layer.first_norm(x)), layer.size), cos[last], sin[last])
-            out = torch.zeros_like(q)
-            out[:count] = attend_last(q[:count], k, v, row, scale=layer.scale)
-            self._add(layer, x, out)
-            states: torch.Tensor = body.norm(x[:count])
+            states: torch.Tensor = body.norm(states_at(ends, self._layers, x, row, rotary=rotary, causal=True))
             return states
-
-    def _add(self, layer: _Layer, x: torch.Tensor, attended: torch.Tensor) -> None:
-        """To x in place what the layer makes of it after attention."""
-        scale = self._residual_scale
-        for some in slices(x):
-            part = x[some]
-            part += _scaled(layer.out(attended[some].flatten(1)), scale)
-            h = layer.second_norm(part)
-            inner = layer.gate(h)
-            inner *= layer.up(h)
-            part += _scaled(layer.down(inner), scale)
 
 
 class _Layer:
     """A layer's maps; with `apart`, its queries apart from its keys and values."""
 
-    def __init__(self, layer: Any, *, apart: bool) -> None:
+    def __init__(self, layer: Any, residual_scale: float, *, apart: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.size, self.scale = attention.head_dim, attention.scaling
+        self._size, self.scale, self._residual_scale = attention.head_dim, attention.scaling, residual_scale
         parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self.sizes = [len(part.weight) // self.size for part in parts]
+        self._sizes = [len(part.weight) // self._size for part in parts][1 if apart else 0 :]
         if apart:
-            self.queries = joined(parts[:1])
-        self._apart = apart
+            self._queries = joined(parts[:1])
         self._attention = joined(parts[1:] if apart else parts)
-        self.out = joined([attention.o_proj])
-        self.gate, self.up, self.down = (
-            joined([mlp.gate_proj], mlp.act_fn),
-            joined([mlp.up_proj]),
-            joined([mlp.down_proj]),
-        )
-        self.first_norm, self.second_norm = layer.input_layernorm, layer.post_attention_layernorm
+        self._out = joined([attention.o_proj])
+        self._gate = joined([mlp.gate_proj], mlp.act_fn)
+        self._up, self._down = joined([mlp.up_proj]), joined([mlp.down_proj])
+        self._first_norm, self._second_norm = layer.input_layernorm, layer.post_attention_layernorm
 
     def heads(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values, the first two rotated, or keys and values alone: [tokens, heads, size]."""
         import torch
 
-        sizes = self.sizes[1:] if self._apart else self.sizes
-        turned = sum(sizes[:-1])
-        found = x.new_empty(len(x), sum(sizes), self.size)
+        turned = sum(self._sizes[:-1])
+        found = x.new_empty(len(x), sum(self._sizes), self._size)
         for some in slices(x):
-            part = _heads(self._attention(self.first_norm(x[some])), self.size)
+            part = _heads(self._attention(self._first_norm(x[some])), self._size)
             found[some, turned:] = part[:, turned:]
             found[some, :turned] = _rotate(part[:, :turned], cos[some], sin[some])
-        return torch.split(found, sizes, 1)
+        return torch.split(found, self._sizes, 1)
+
+    def query(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """The queries of a layer that has them apart."""
+        return _rotate(_heads(self._queries(self._first_norm(x)), self._size), cos, sin)
+
+    def add(self, x: torch.Tensor, attended: torch.Tensor) -> None:
+        """To x in place what the layer makes of it after attention."""
+        for some in slices(x):
+            part = x[some]
+            part += _scaled(self._out(attended[some].flatten(1)), self._residual_scale)
+            h = self._second_norm(part)
+            inner = self._gate(h)
+            inner *= self._up(h)
+            part += _scaled(self._down(inner), self._residual_scale)
 
 
 def _heads(t: torch.Tensor, size: int) -> torch.Tensor:

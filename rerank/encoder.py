@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .linear import joined, rounded, slices
-from .packing import PackedRow, attend, attend_last, rows
+from .packing import rows, states_at
 from .padding import Padded, token_types
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class PackedEncoder:
         self._body = getattr(model, PACKED[type(model).__name__])
         layers = self._body.encoder.layer
         self._layers = [_Layer(layer, apart=i == len(layers) - 1) for i, layer in enumerate(layers)]
-        self._padding = model.config.pad_token_id if "oberta" in type(model).__name__ or _camembert(model) else None
+        # RoBERTa's positions begin after the padding id, which no text has.
+        self._first = model.config.pad_token_id + 1 if PACKED[type(model).__name__] == "roberta" else 0
 
     def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
         import torch
@@ -44,18 +45,14 @@ class PackedEncoder:
         for row in rows(sequences, [0] * len(sequences), self._batch_tokens):
             places, types = [], []
             for i in row.members:
-                places += self._positions(sequences[i])
+                places += range(self._first, self._first + len(sequences[i]))
                 types += token_types(self._halves, len(sequences[i]), prefixes[i])
             empty = rounded(len(row.ids), self._body.embeddings.word_embeddings.weight.device) - len(row.ids)
             with torch.inference_mode():
                 x = self._embed(*(some + some[-1:] * empty for some in (row.ids, places, types)))
-                values = self._head(self._firsts(x, row)).float().tolist()
+                starts = [span.start for span in row.spans]
+                values = self._head(states_at(starts, self._layers, x, row, causal=False)).float().tolist()
             yield from zip(row.members, values, strict=True)
-
-    def _positions(self, sequence: tuple[int, ...]) -> list[int]:
-        """Places within a sequence. RoBERTa's begin after the padding id, which no text has."""
-        first = 0 if self._padding is None else self._padding + 1
-        return list(range(first, first + len(sequence)))
 
     def _embed(self, ids: list[int], places: list[int], types: list[int]) -> torch.Tensor:
         import torch
@@ -74,25 +71,6 @@ class PackedEncoder:
             x = self._body.embeddings_project(x)
         return x
 
-    def _firsts(self, x: torch.Tensor, row: PackedRow) -> torch.Tensor:
-        """The last layer's states at the first id of each sequence: [sequences, size]."""
-        import torch
-
-        for layer in self._layers[:-1]:
-            q, k, v = layer.heads(x)
-            layer.add(x, attend(q, k, v, row, scale=layer.size**-0.5, causal=False))
-        layer = self._layers[-1]
-        starts = [span.start for span in row.spans]
-        count = len(starts)
-        first = torch.tensor(starts + starts[-1:] * (rounded(count, x.device) - count), device=x.device)
-        k, v = layer.heads(x)
-        x = x[first]
-        q = layer.queries(x).view(len(x), -1, layer.size)
-        out = torch.zeros_like(q)
-        out[:count] = attend_last(q[:count], k, v, row, scale=layer.size**-0.5)
-        layer.add(x, out)
-        return x[:count]
-
     def _head(self, firsts: torch.Tensor) -> torch.Tensor:
         """Logits, [sequences]."""
         pooler = getattr(self._body, "pooler", None)
@@ -108,11 +86,12 @@ class _Layer:
 
     def __init__(self, layer: Any, *, apart: bool) -> None:
         attention, output = layer.attention.self, layer.attention.output
-        self.size = attention.attention_head_size
+        self._size = attention.attention_head_size
+        self.scale = self._size**-0.5
         parts = (attention.query, attention.key, attention.value)
         self._apart = apart
         if apart:
-            self.queries = joined(parts[:1])
+            self._queries = joined(parts[:1])
         self._attention = joined(parts[1:] if apart else parts)
         self._out, self._first_norm = joined([output.dense]), output.LayerNorm
         self._inner = joined([layer.intermediate.dense], layer.intermediate.intermediate_act_fn)
@@ -123,7 +102,11 @@ class _Layer:
         import torch
 
         found = torch.cat([self._attention(x[some]) for some in slices(x)])
-        return found.view(len(x), -1, self.size).chunk(2 if self._apart else 3, 1)
+        return found.view(len(x), -1, self._size).chunk(2 if self._apart else 3, 1)
+
+    def query(self, x: torch.Tensor) -> torch.Tensor:
+        """The queries of a layer that has them apart."""
+        return self._queries(x).view(len(x), -1, self._size)
 
     def add(self, x: torch.Tensor, attended: torch.Tensor) -> None:
         """Make of x, in place, what the layer makes of it after attention."""
@@ -134,10 +117,6 @@ class _Layer:
             outer = self._outer(self._inner(part))
             outer += part
             x[some] = self._second_norm(outer)
-
-
-def _camembert(model: Any) -> bool:
-    return bool(model.config.model_type == "camembert")
 
 
 def packs(config: Any) -> bool:

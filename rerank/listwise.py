@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.stages import ListwiseStage
 from ..core.types import Usage
 from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
 from .types import BatchReranker, Request, Scores
@@ -74,26 +75,16 @@ class ListwiseReranker(BatchReranker):
     only some passages is not a ranking.
     """
 
-    def __init__(
-        self,
-        llm: LanguageModel,
-        window: int = 20,
-        stride: int = 10,
-        examples: Sequence[Example] = (),
-        prompt: str = "listwise",
-    ) -> None:
-        """`window` passages are read at a time; the next window begins `stride` places before.
-
-        `examples` are shown before each question. `prompt` is `listwise` or `paper-listwise`. Raises UsageError for
-        sizes that make no sense.
-        """
-        if not 1 <= stride <= window or window < 2:
-            raise UsageError(
-                f"stride is {stride} and window is {window}: window must be at least 2, and stride between 1 and window"
-            )
+    def __init__(self, llm: LanguageModel, stage: ListwiseStage) -> None:
+        """The stage's examples are shown before each question. Raises UsageError for a stride beyond the window, and
+        what `load_examples` raises."""
+        if stage.stride > stage.window:
+            raise UsageError(f"stride is {stage.stride}; it must not be above window, which is {stage.window}")
         self.name = f"listwise:{llm.name}"
-        self._llm, self._window, self._stride = llm, window, stride
+        self._llm, self._window, self._stride = llm, stage.window, stage.stride
+        prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
         self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
+        examples = [] if stage.examples is None else load_examples(stage.examples)
         self._shown = [message for example in examples for message in self._turns(example)]
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
@@ -110,14 +101,10 @@ class ListwiseReranker(BatchReranker):
         return [state.error or state.scores() for state in states]
 
     def _step(self, going: Sequence[tuple[_State, int, int]]) -> None:
-        questions = [
-            Question(
-                self._messages(state.query, [state.passages[index] for index in state.order[start:end]]),
-                Order,
-                functools.partial(_check, end - start),
-            )
-            for state, start, end in going
-        ]
+        questions = []
+        for state, start, end in going:
+            system, question = self._question(state.query, [state.passages[index] for index in state.order[start:end]])
+            questions.append(Question((system, *self._shown, question), Order, functools.partial(_check, end - start)))
         done = 0
         try:
             for outcome, (state, start, end) in zip(self._llm.ask_many(questions), going, strict=True):
@@ -130,11 +117,6 @@ class ListwiseReranker(BatchReranker):
         except CcheckError as error:
             for state, _, _ in going[done:]:
                 state.error = error
-
-    def _messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
-        """The messages that ask the model about one window."""
-        system, question = self._question(query, passages)
-        return (system, *self._shown, question)
 
     def _turns(self, example: Example) -> tuple[Message, Message]:
         _, question = self._question(example.claim, example.passages)
@@ -192,11 +174,9 @@ def load_examples(path: Path) -> list[Example]:
             raise InvalidData(f"{path}, line {number}: {where}: {problem['msg']}") from error
         labelled.setdefault(pair.claim, []).append(pair)
     examples = [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
-    if not examples:
-        raise InvalidData(f"the file of examples {path} has no claim with several labelled documents")
-    if len(examples) > _MAX_EXAMPLES:
+    if not 1 <= len(examples) <= _MAX_EXAMPLES:
         raise InvalidData(
-            f"{path} has {len(examples)} examples, but at most {_MAX_EXAMPLES} fit into a question: remove some"
+            f"{path} has {len(examples)} claims with several labelled documents; it needs 1 to {_MAX_EXAMPLES}"
         )
     return examples
 

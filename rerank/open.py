@@ -35,13 +35,14 @@ def open_reranker(stage: RerankerStage, runtime: Runtime) -> Reranker:
 def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, ListwiseStage):
         from ..llm import open_llm
-        from .listwise import ListwiseReranker, load_examples
+        from .listwise import ListwiseReranker
 
-        prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
-        examples = load_examples(stage.examples) if stage.examples is not None else []
-        return ListwiseReranker(open_llm(runtime, stage.llm), stage.window, stage.stride, examples, prompt)
+        return ListwiseReranker(open_llm(runtime, stage.llm), stage)
     if isinstance(stage, LateStage):
-        return _open_late(stage, runtime)
+        from .late import LateReranker, load_late_encoder
+
+        encoder = load_late_encoder(stage.model, runtime, documents=stage.documents, max_tokens=stage.max_tokens)
+        return _remembered(LateReranker(encoder, stage.model, stage.window, stage.idf), stage, stage.model, runtime)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens)
         models = [_open(name, options, runtime) for name in stage.models]
@@ -120,9 +121,8 @@ def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
         return open_remote(name, runtime)
     if stage.trust_remote_code and not settings.trust_remote_code:
         raise UsageError(
-            f"the recipe says that {name} needs its authors' Python code (trust_remote_code). Read that code, "
-            "then allow it to run with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
-            "reranker with --rerank"
+            f"{name} needs its authors' Python code, says the recipe (trust_remote_code). Read it, then allow it "
+            "with --trust-remote-code (in Python, trust_remote_code=True), or choose another with --rerank"
         )
     from ..core.models import require_models
 
@@ -134,24 +134,11 @@ def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
 
         scorer = load_scorer(name, runtime, stage)
     except NotFound as error:
-        if automatic:
-            raise NotFound(
-                f"{name} is not installed and could not be downloaded. Choose another reranker with --rerank or in "
-                "the recipe: a model's name, a folder, a URL, late (which needs no reranking model), or none"
-            ) from error
         if Path(name).exists():
             raise
-        raise NotFound(
-            f"{error}; or choose another reranker with --rerank, or --rerank none", model=error.model
-        ) from error
+        said = f"{error}; or choose another reranker with --rerank, --rerank late or --rerank none"
+        raise NotFound(said, model=error.model) from error
     return _remembered(LocalReranker(scorer), stage, name, runtime)
-
-
-def _open_late(stage: LateStage, runtime: Runtime) -> Reranker:
-    from .late import LateReranker, load_late_encoder
-
-    encoder = load_late_encoder(stage.model, runtime, documents=stage.documents, max_tokens=stage.max_tokens)
-    return _remembered(LateReranker(encoder, stage.model, stage.window, stage.idf), stage, stage.model, runtime)
 
 
 def _remembered(reranker: Reranker, stage: ModelStage | LateStage, name: str, runtime: Runtime) -> Reranker:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .linear import rounded
+
 if TYPE_CHECKING:
     import torch
 
 LARGEST_MASK = 2048
 """A sequence with more ids of its own recomputes its shared part's attention, which needs no mask in memory."""
-
-
 BLOCK = 96
 """Queries of a causal sequence that are attended together."""
 
@@ -87,6 +87,37 @@ def _common(sequences: Sequence[tuple[int, ...]]) -> int:
     low, high = min(sequences), max(sequences)
     same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
     return min(same, min(map(len, sequences)) - 1)
+
+
+def states_at(
+    places: Sequence[int],
+    layers: Sequence[Any],
+    x: torch.Tensor,
+    row: PackedRow,
+    *,
+    rotary: tuple[torch.Tensor, ...] = (),
+    causal: bool,
+) -> torch.Tensor:
+    """The last layer's states at one place of each sequence of a row: [sequences, size].
+
+    Of the last layer, keys and values are computed everywhere; queries, output and feed-forward at those places only.
+    `x`: the embeddings, [tokens, size], which are changed. `rotary`: cosine and sine of each token's position.
+    """
+    import torch
+
+    for layer in layers[:-1]:
+        q, k, v = layer.heads(x, *rotary)
+        layer.add(x, attend(q, k, v, row, scale=layer.scale, causal=causal))
+    layer, count = layers[-1], len(places)
+    wanted = rounded(count, x.device)
+    chosen = torch.tensor([*places, *places[-1:] * (wanted - count)], device=x.device)
+    k, v = layer.heads(x, *rotary)
+    x = x[chosen]
+    q = layer.query(x, *(part[chosen] for part in rotary))
+    out = torch.zeros_like(q)
+    out[:count] = attend_last(q[:count], k, v, row, scale=layer.scale)
+    layer.add(x, out)
+    return x[:count]
 
 
 def attend(

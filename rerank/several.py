@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections.abc import Sequence
 from typing import TypeAlias
+
+import orjson
 
 from ..core.errors import CcheckError
 from ..core.fusion import fuse
@@ -78,12 +79,8 @@ class RememberedReranker(BatchReranker):
                     made += zip(scores.values, scores.cut, itertools.repeat(scores.logits), strict=False)
             return made
 
-        rows = iter(recall(self._memory, "rerank", keys, score, _dumped, json.loads))
+        rows = iter(recall(self._memory, "rerank", keys, score, orjson.dumps, orjson.loads))
         return [_joined(list(itertools.islice(rows, len(passages)))) for _, passages in requests]
-
-
-def _dumped(row: _Row | CcheckError) -> bytes | None:
-    return None if isinstance(row, CcheckError) else json.dumps(row).encode()
 
 
 def _joined(rows: Sequence[_Row | CcheckError]) -> Scores | CcheckError:

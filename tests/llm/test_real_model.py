@@ -15,10 +15,10 @@ from ccheck.core.errors import ServerError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
-from ccheck.core.stages import VerdictStage
+from ccheck.core.stages import ListwiseStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import InvalidReply, LanguageModel, Reply, open_llm
-from ccheck.rerank.listwise import Example, ListwiseReranker
+from ccheck.rerank.listwise import ListwiseReranker
 from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances
 
@@ -78,12 +78,8 @@ def test_free_text_of_a_real_model_is_an_error_and_never_a_label(open_model):
 
 
 def test_a_real_model_puts_passages_into_order_or_the_order_stays_unknown(open_model):
-    examples = [
-        Example(claim="Tea is hot.", passages=["Cats sleep.", "Hot tea was measured."], order=[2, 1]),
-        Example(claim="Ice melts.", passages=["Ice melted in June.", "Dogs bark."], order=[1, 2]),
-    ]
     passages = ["Whales sing.", "The sea rose by 20 cm."]
-    reranker = ListwiseReranker(open_model(llm_max_tokens=24), examples=examples)
+    reranker = ListwiseReranker(open_model(llm_max_tokens=24), ListwiseStage())
     try:
         scores = reranker("Sea level rises.", passages)
     except InvalidReply as error:

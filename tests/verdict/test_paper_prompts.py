@@ -10,7 +10,7 @@ from scripted_llm import KEY, say, scripted, user_text
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
-from ccheck.core.stages import RewritingStage, VerdictStage
+from ccheck.core.stages import ListwiseStage, RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import open_llm
 from ccheck.verdict import Case
@@ -119,7 +119,7 @@ def test_the_listwise_reranker_shows_the_same_examples_evidence_first(ask):
         assert ordered[2] == "NOT_ENOUGH_INFO" and "NOT_ENOUGH_INFO" not in ordered[:2]
     scores, (request,) = ask(
         lambda request: say({"order": [2, 1]}),
-        lambda llm: ListwiseReranker(llm, examples=examples, prompt="paper-listwise")("claim", ["a", "b"]),
+        lambda llm: ListwiseReranker(llm, ListwiseStage(examples=EXAMPLES, prompts="paper"))("claim", ["a", "b"]),
     )
     assert scores.values == (0.0, 1.0) and "evidentiary" in system(request)
     assert sum(message["role"] == "assistant" for message in request["messages"]) == 6
