@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,34 +137,28 @@ def test_bfloat16_keeps_the_order_of_what_differs(gemma: Path) -> None:
     assert max(range(8), key=exact.__getitem__) == max(range(8), key=half.__getitem__)
 
 
-def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
-    import torch
+def reweighted(folder: Path, change: Callable[[str, Any], Any]) -> str:
+    """A decoder with the weights that `change` makes of its own."""
     from safetensors.torch import load_file, save_file
 
-    folder = make_decoder(tmp_path / "broken")
-    weights = load_file(folder / "model.safetensors")
-    weights["model.norm.weight"] = torch.full_like(weights["model.norm.weight"], float("nan"))
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    file = make_decoder(folder) / "model.safetensors"
+    save_file({name: change(name, weight) for name, weight in load_file(file).items()}, file, {"format": "pt"})
+    return str(folder)
+
+
+def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
+    folder = reweighted(tmp_path, lambda name, weight: weight * float("nan") if name == "model.norm.weight" else weight)
     with pytest.raises(InvalidData, match="not finite"):
-        score(load_scorer(str(folder), device="cpu"), "sea", ["ice"])
+        score(load_scorer(folder, device="cpu"), "sea", ["ice"])
 
 
 def test_a_model_that_reads_nothing_is_found_out(tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    folder = make_decoder(tmp_path / "dead")
-    weights = load_file(folder / "model.safetensors")
-    for name, weight in weights.items():
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
-            weights[name] = torch.zeros_like(weight)
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    reranker = LocalReranker(load_scorer(str(folder), device="cpu"))
+    mute = ("o_proj.weight", "down_proj.weight")
+    folder = reweighted(tmp_path, lambda name, weight: weight * 0 if name.endswith(mute) else weight)
+    reranker = LocalReranker(load_scorer(folder, device="cpu"))
     with pytest.raises(InvalidData, match=r"scored every passage the same .*2 passages"):
         reranker("sea", ["ice", "tea"])
-    assert len(reranker("sea", ["ice", "ice"]).values) == 2
-    assert len(reranker("sea", ["ice"]).values) == 1
-    assert reranker("sea", []).values == ()
+    assert [len(reranker("sea", passages).values) for passages in (["ice", "ice"], ["ice"], [])] == [2, 1, 0]
 
 
 def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path, gemma: Path) -> None:

@@ -7,8 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from needs import does_not_apply
-from reranker_pairs import flag_embedding, plain_ids, score
+from reranker_pairs import plain_ids, score
 from tiny_rerankers import TEXTS, load_scorer, make_decoder, make_layerwise
 
 from ccheck.core.errors import InvalidData, UsageError
@@ -73,20 +72,6 @@ def test_scores_are_those_of_the_published_arithmetic(folder: Path, layer: int |
     assert isinstance(scorer.forward, PackedDecoder)
     expected = [plain_score(folder, plain_ids(tokenizer, "sea level", text, 64), layer or 5) for text in PASSAGES]
     assert score(scorer, "sea level", PASSAGES) == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("layer", [3, 5])
-def test_scores_are_flag_embeddings(folder: Path, layer: int) -> None:
-    import transformers
-
-    if int(transformers.__version__.partition(".")[0]) >= 5:
-        does_not_apply("FlagEmbedding's layerwise reranker fails with transformers 5 (KeyError 'type')")
-    # It wants half precision and then, on a CPU, uses float32.
-    reference = flag_embedding().LayerWiseFlagLLMReranker(str(folder), devices=["cpu"], use_fp16=True)
-    reference.model.config.use_cache = False
-    expected = reference.compute_score([["sea", text] for text in PASSAGES], cutoff_layers=[layer], max_length=64)
-    scorer = load_scorer(str(folder), device="cpu", max_tokens=64, cutoff_layer=layer)
-    assert score(scorer, "sea", PASSAGES) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("layer", [1, 2, 6])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_encoder
@@ -61,13 +63,6 @@ def test_an_embedding_model_is_refused() -> None:
         load_scorer(str(find_model("all-MiniLM-L6-v2").path), device="cpu")
 
 
-def test_a_classifier_of_several_labels_is_refused(tmp_path: Path) -> None:
-    for labels in (2, 3):
-        folder = make_encoder(tmp_path / str(labels), architecture="bert", labels=labels)
-        with pytest.raises(InvalidData, match=f"classifier with {labels} labels"):
-            load_scorer(str(folder), device="cpu")
-
-
 @pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
 def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path: Path, bert: Path, activation: str) -> None:
     folder = shutil.copytree(bert, tmp_path / "model")
@@ -78,20 +73,49 @@ def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path: Path, bert
     assert with_it.score(with_it.encode("sea", ["ice"])) == without.score(without.encode("sea", ["ice"]))
 
 
-def test_an_activation_that_could_change_the_order_is_refused(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path / "model", architecture="bert", activation="torch.nn.modules.activation.GELU")
-    with pytest.raises(InvalidData, match="GELU"):
-        load_scorer(str(folder), device="cpu")
-
-
-def test_weights_that_are_not_there_are_not_made_up(tmp_path: Path) -> None:
+def without_classifier(folder: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    folder = make_encoder(tmp_path / "model", architecture="bert")
     weights = load_file(folder / "model.safetensors")
     del weights["classifier.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(InvalidData, match=r"not complete: classifier\.weight"):
+
+
+def without_tokenizer(folder: Path) -> None:
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "error", "said"),
+    [
+        ({"labels": 2}, None, InvalidData, "classifier with 2 labels"),
+        ({"labels": 3}, None, InvalidData, "classifier with 3 labels"),
+        ({"activation": "torch.nn.modules.activation.GELU"}, None, InvalidData, "GELU"),
+        ({"vocab_size": 50}, None, InvalidData, "but the model only 50"),
+        ({}, without_classifier, InvalidData, r"not complete: classifier\.weight"),
+        ({}, without_tokenizer, InvalidData, "has no tokenizer"),
+        (
+            {},
+            lambda folder: (folder / "config_sentence_transformers.json").write_text("[1]"),
+            InvalidData,
+            "not a JSON object",
+        ),
+        (
+            {},
+            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+            NotFound,
+            "safetensors",
+        ),
+    ],
+)
+def test_a_folder_that_would_score_wrongly_is_refused(
+    tmp_path: Path, made: dict[str, Any], change: Callable[[Path], object] | None, error: type[Exception], said: str
+) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert", **made)
+    if change is not None:
+        change(folder)
+    with pytest.raises(error, match=said):
         load_scorer(str(folder), device="cpu")
 
 
@@ -100,20 +124,6 @@ def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path: Path, monk
     copy = FoundModel("someone/bge-reranker-v2-gemma", folder, "hub")
     monkeypatch.setattr("ccheck.core.runtime.Runtime.find", lambda *given, **how: copy)
     assert load_scorer(copy.name, device="cpu").name == copy.name
-
-
-def test_settings_of_sentence_transformers_that_are_none_are_refused(bert: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(bert, tmp_path / "bert")
-    (folder / "config_sentence_transformers.json").write_text("[1]")
-    with pytest.raises(InvalidData, match="not a JSON object"):
-        load_scorer(str(folder), device="cpu")
-
-
-def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path / "model", architecture="bert")
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(NotFound, match="safetensors"):
-        load_scorer(str(folder), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -173,20 +183,6 @@ def test_a_models_own_code_runs_where_the_user_says_so(tmp_path: Path, monkeypat
     assert untrusted.values == pytest.approx(plain.values, abs=1e-6)
     trusted = LocalReranker(load_scorer(str(folder), device="cpu", trust_remote_code=True))
     assert trusted("sea level", ["it rose", "tea"]).values == pytest.approx([2 * v for v in plain.values], abs=1e-5)
-
-
-def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path / "model", architecture="bert")
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-    with pytest.raises(InvalidData, match="has no tokenizer"):
-        load_scorer(str(folder), device="cpu")
-
-
-def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path / "model", architecture="bert", vocab_size=50)
-    with pytest.raises(InvalidData, match="but the model only 50"):
-        load_scorer(str(folder), device="cpu")
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:

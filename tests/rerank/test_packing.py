@@ -135,35 +135,6 @@ def test_equal_ids_are_scored_once() -> None:
     assert asked == [((1, 2), 1), ((3,), 1), ((3,), 0)]
 
 
-def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tensors that say that they are on a GPU."""
-    called = []
-    monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda: flash)
-    at_once = "ccheck.rerank.packing._attend_at_once"
-    monkeypatch.setattr(at_once, lambda *given: called.append(given[4].keywords) or "done")
-    (row,) = rows([(1, 2, 3)], [0], 100)
-
-    class There:
-        is_cuda = True
-
-        def __init__(self, dtype: torch.dtype, size: int) -> None:
-            self.dtype, self.shape = dtype, (3, 1, size)
-
-    for dtype in (torch.float16, torch.bfloat16):
-        assert attend(There(dtype, 256), None, None, row, scale=0.5, causal=True) == "done"
-    assert called == [{"scale": 0.5, "window_size": (-1, 0)}] * 2
-    q = torch.randn(3, 1, 8)
-    assert torch.is_tensor(attend(q.bfloat16(), q.bfloat16(), q.bfloat16(), row, scale=0.5, causal=True))
-    for there, kernel in (
-        (There(torch.float32, 8), flash),
-        (There(torch.float16, 257), flash),
-        (There(torch.float16, 8), None),
-    ):
-        monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda kernel=kernel: kernel)
-        with pytest.raises(TypeError):  # goes on as on a CPU, which these are not
-            attend(there, None, None, row, scale=0.5, causal=True)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_attention_at_once_is_that_of_one_by_one() -> None:
     torch.manual_seed(0)
