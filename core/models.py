@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError, require
 from .fingerprints import check_modules, file_hash
@@ -27,6 +27,7 @@ from .install import install_weights
 from .special_tokens import words_only_in
 from .text import first_line
 
+T = TypeVar("T")
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
 _WEIGHTS = ["*.safetensors", "*.json", "*.txt", "*.model"]
@@ -385,6 +386,17 @@ def keep_few_shapes() -> None:
     is computed."""
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+
+
+def read_settings(file: Path, kind: type[T]) -> T:
+    """The JSON object (`dict`) or array (`list`) in a file of a model, empty without the file. Raises InvalidData."""
+    try:
+        found = json.loads(file.read_bytes()) if file.is_file() else kind()
+    except (OSError, ValueError) as error:
+        raise InvalidData(f"the model's {file} can't be read: {error}") from error
+    if not isinstance(found, kind):
+        raise InvalidData(f"the model's {file} is not a JSON {'object' if kind is dict else 'array'}")
+    return found
 
 
 def positions(config: Any) -> int | None:

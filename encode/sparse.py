@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.errors import InvalidData
 from ..core.layout import SparseField
-from ..core.models import FoundModel, load_encoder, require_models
+from ..core.models import FoundModel, load_encoder, read_settings, require_models
 from ..core.runtime import Runtime
 from ..core.types import SparseVector
 from .dense import spec_of
@@ -114,12 +112,11 @@ def _check_folder(found: FoundModel) -> None:
 
     sentence-transformers would make one of anything, with weights drawn at random if it has none.
     """
-    modules, config = found.path / "modules.json", found.path / "config.json"
-    if modules.is_file():
-        kinds = [str(module.get("type", "")) for module in _json(modules) if isinstance(module, dict)]
+    if modules := read_settings(found.path / "modules.json", list):
+        kinds = [str(module.get("type", "")) for module in modules if isinstance(module, dict)]
         sparse = any(kind.endswith((*_SPARSE_MODULES, ".Router")) for kind in kinds)
     else:
-        names = _json(config).get("architectures") or [] if config.is_file() else []
+        names = read_settings(found.path / "config.json", dict).get("architectures") or []
         sparse = any(str(name).endswith("ForMaskedLM") for name in names)
     if not sparse:
         raise InvalidData(
@@ -167,10 +164,3 @@ def _window(model: SparseEncoder) -> int | None:
 def _vocabulary(model: SparseEncoder) -> int:
     """How many terms there are. Some modules know it only once they have run, and until then name another size."""
     return int(model.encode_document("", convert_to_tensor=True, show_progress_bar=False).shape[-1])
-
-
-def _json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidData(f"{file} can't be read: {error}") from error

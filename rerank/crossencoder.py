@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidData
+from ..core.models import read_settings
 from ..core.special_tokens import words_only_in
 from .padding import Padded
 from .tokens import well_formed
@@ -52,16 +52,14 @@ def modules(path: Path) -> list[str]:
 
     Raises InvalidData if they can't be read or belong to an embedding model.
     """
-    file = path / "modules.json"
-    if not file.is_file():
-        return []
+    found = read_settings(path / "modules.json", list)
     try:
-        found = [(one["path"], one["type"].rpartition(".")[2]) for one in json.loads(file.read_text(encoding="utf-8"))]
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise InvalidData(f"the model's {file} can't be read: {error}") from error
-    if "Pooling" in [kind for _, kind in found]:
+        kinds = [one["type"].rpartition(".")[2] for one in found]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidData(f"the modules.json of {path} does not describe modules: {error}") from error
+    if "Pooling" in kinds:
         raise InvalidData(f"{path} is an embedding model, not a reranker")
-    return [] if found == [("", "Transformer")] else [kind for _, kind in found]
+    return [] if kinds == ["Transformer"] and not found[0].get("path") else kinds
 
 
 def load(path: Path, length: int, device: str, dtype: Any, trust_remote_code: bool) -> Any:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import math
 import threading
 from collections.abc import Callable, Sequence, Set
@@ -28,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.errors import CcheckError, NotFound, UsageError
 from ..core.files import private_folder, writing_bytes
 from ..core.fingerprints import file_hash
-from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, require_models
+from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, read_settings, require_models
 from ..core.runtime import Runtime
 from ..encode.bert_folder import BertFolder, Floats, read_bert_folder
 from ..encode.numpy_bert import NumpyBert, load_bert, unit_length
@@ -252,7 +251,8 @@ def load_late_encoder(
             raise UsageError(f'the tokens of {found.name} need their context. Set documents = "contextual"')
         return _static(found, folder, max_tokens, runtime)
     if folder is not None:
-        _refuse_more(found, max_tokens, int(_value(folder.path / "config.json", "max_position_embeddings")))
+        most = read_settings(folder.path / "config.json", dict)["max_position_embeddings"]
+        _refuse_more(found, max_tokens, int(most))
         return by_numpy(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
     require_models("reranking by late interaction with this model")
     runtime.loading(found.name)
@@ -289,18 +289,11 @@ def longest(model: MultiVectorEncoder, task: Task) -> float:
 def trained_for_it(folder: Path) -> bool:
     """Whether a model's files say that it was trained for late interaction, with sentence-transformers, PyLate or the
     code of ColBERT's authors."""
-    kind = _value(folder / "config_sentence_transformers.json", "model_type")
-    architectures = _value(folder / "config.json", "architectures")
+    kind = read_settings(folder / "config_sentence_transformers.json", dict).get("model_type")
+    architectures = read_settings(folder / "config.json", dict).get("architectures")
     return kind in ("MultiVectorEncoder", "ColBERT") or any(
         name == "HF_ColBERT" or str(name).endswith("ForRetrieval") for name in architectures or ()
     )
-
-
-def _value(file: Path, key: str) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8")).get(key) if file.is_file() else None
-    except (OSError, ValueError, AttributeError) as error:
-        raise InvalidData(f"{file} can't be read: {error}") from error
 
 
 # -- tables of tokens

@@ -6,7 +6,6 @@ Only safetensors are loaded, and a model's own code runs only if the user allows
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from ..core.models import (
     keep_few_shapes,
     loading_quietly,
     positions,
+    read_settings,
     require_models,
 )
 from ..core.runtime import Runtime
@@ -100,7 +100,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
     found = runtime.find(name, with_code=stage.trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
         raise NotFound(f"{found.path} has no safetensors weights, and ccheck does not load other formats")
-    config = _json(found.path / "config.json")
+    config = read_settings(found.path / "config.json", dict)
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
     decodes, layerwise_ = architecture.endswith("ForCausalLM"), architecture == layerwise.ARCHITECTURE
@@ -219,16 +219,6 @@ def batch_tokens_for(device: str) -> int:
     return 16_384 if device.startswith("cuda") else 4096
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidData(f"the model's {file} can't be read: {error}") from error
-    if not isinstance(settings, dict):
-        raise InvalidData(f"the model's {file} is not a JSON object")
-    return settings
-
-
 def _prompt(asked: _Asked) -> Prompt:
     found, text, yes = asked.found, asked.stage.prompt, asked.stage.yes_token
     known = known_prompt({found.name, Path(found.name).name, str(asked.config.get("_name_or_path"))})
@@ -316,5 +306,4 @@ def _sentence_transformers(asked: _Asked) -> dict[str, Any]:
     said = dict(asked.config.get("sentence_transformers") or {})
     if old := asked.config.get("sbert_ce_default_activation_function"):
         said.setdefault("activation_fn", old)
-    file = asked.found.path / "config_sentence_transformers.json"
-    return said | _json(file) if file.is_file() else said
+    return said | read_settings(asked.found.path / "config_sentence_transformers.json", dict)
