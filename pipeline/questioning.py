@@ -208,18 +208,16 @@ class _Claim:
             state.verdict = Verdict(None, method=asking.name, error=f"no questions could be asked: {error}")
             return
         works = [_Work(question) for question in questions]
-        tasks = [asyncio.ensure_future(self._one(work)) for work in works]
         try:
-            _, late = await asyncio.wait(tasks, timeout=clock.left(QUESTIONS_SHARE))
-        finally:
-            for task in tasks:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for work, task in zip(works, tasks, strict=True):
-            if task in late and work.answer is None and work.error is None:
-                work.error = str(clock.late(work.doing, QUESTIONS_SHARE))
-            elif not task.cancelled() and (raised := task.exception()) is not None:
-                raise raised
+            async with asyncio.timeout(clock.left(QUESTIONS_SHARE)), asyncio.TaskGroup() as group:
+                for work in works:
+                    group.create_task(self._one(work))
+        except TimeoutError:
+            for work in works:
+                if work.answer is None and work.error is None:
+                    work.error = str(clock.late(work.doing, QUESTIONS_SHARE))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
         state.questions = tuple(work.result() for work in works)
         state.hits = _cited(works)
         state.stages["questions"] = tuple(dict.fromkeys(hit.document.id for hit in state.hits))

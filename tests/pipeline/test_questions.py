@@ -61,8 +61,7 @@ def checked(folder: Path, llm: ScriptedLlm, claim: str | Claim = CLAIM, more: st
 def test_a_claim_is_checked_with_questions(folder: Path) -> None:
     with questioned() as llm:
         result = checked(folder, llm)
-    assert result.questions is not None and [one.question for one in result.questions] == list(QUESTIONS)
-    assert result.verdict is not None
+    assert [one.question for one in result.questions] == list(QUESTIONS)
     assert (result.verdict.label, result.verdict.rationale) == ("SUPPORTS", "The answers say so.")
     texts = {page["_id"]: page["text"] for page in PAGES}
     for one in result.questions:
@@ -121,17 +120,16 @@ def test_gaps_are_admitted_and_leave_the_claim_open_without_asking(folder: Path)
     invented = GAP | {"answer": "It rose by 50 m.", "passages": [1]}
     with questioned(PassageAnswer=lambda text: invented) as llm:
         result = checked(folder, llm)
-    assert result.questions is not None
     assert {(one.answer, one.citations, one.error) for one in result.questions} == {(NO_ANSWER, (), None)}
-    assert result.verdict is not None and result.verdict.label == "NOT_ENOUGH_INFO" and result.evidence == ()
+    assert result.verdict.label == "NOT_ENOUGH_INFO" and result.evidence == ()
     assert "Veracity" not in map(kind_of, llm.requests)
 
 
 def test_a_claim_without_pages_is_open(folder: Path) -> None:
     with questioned() as llm:
         result = checked(folder, llm, Claim(CLAIM, "77"), 'collection = "claim_ids"')
-    assert result.questions is not None and {one.answer for one in result.questions} == {NO_ANSWER}
-    assert result.verdict is not None and result.verdict.label == "NOT_ENOUGH_INFO" and result.verdict.rationale
+    assert {one.answer for one in result.questions} == {NO_ANSWER}
+    assert result.verdict.label == "NOT_ENOUGH_INFO" and result.verdict.rationale
     assert set(map(kind_of, llm.requests)) == {"Questions", "Queries"}
 
 
@@ -148,7 +146,6 @@ def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: s
 
     with questioned(PassageAnswer=answer) as llm:
         result = checked(folder, llm)
-    assert result.questions is not None and result.verdict is not None
     assert [one.error is None for one in result.questions] == [True, True, False, True]
     assert result.questions[2].answer is None and "neither reply is valid" in str(result.questions[2].error)
     assert result.verdict.label == label and said in str(result.verdict.error)
@@ -169,7 +166,6 @@ def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: s
 def test_whatever_number_of_questions_the_model_writes(folder: Path, questions: list[str], count: int | None) -> None:
     with questioned(Questions=lambda text: {"analysis": "", "questions": questions}) as llm:
         result = checked(folder, llm)
-    assert result.questions is not None and result.verdict is not None
     if count is None:
         assert result.questions == () and result.verdict.label is None
         assert str(result.verdict.error).startswith("no questions could be asked")
@@ -198,7 +194,6 @@ def test_an_answer_that_makes_no_sense_is_an_error(folder: Path, reply: dict[str
         PassageAnswer=lambda text: cite_first(text) | reply,
     ) as llm:
         result = checked(folder, llm)
-    assert result.questions is not None and result.verdict is not None
     (one,) = result.questions
     assert one.answer is None and one.error is not None and one.citations == () and result.verdict.label is None
 
@@ -206,7 +201,7 @@ def test_an_answer_that_makes_no_sense_is_an_error(folder: Path, reply: dict[str
 def test_queries_that_fail_leave_the_question_to_be_searched(folder: Path) -> None:
     with questioned(Queries=lambda text: Said("nonsense")) as llm:
         result = checked(folder, llm)
-    assert result.questions is not None and all(one.answered and one.queries == () for one in result.questions)
+    assert all(one.answered and one.queries == () for one in result.questions)
     assert len(result.warnings) == 4 and "without further queries" in result.warnings[0]
 
 
@@ -271,7 +266,6 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
 
     with questioned(PassageAnswer=answer) as llm:
         result = checked(folder, llm, more="deadline = 4")
-    assert result.questions is not None and result.verdict is not None
     assert [one.answered for one in result.questions] == [False, True, True, True]
     assert "3 s of the deadline of 4 s passed while the model answered it" in str(result.questions[0].error)
     assert result.questions[0].queries and result.verdict.label == "SUPPORTS" and result.verdict.error is not None
@@ -281,8 +275,8 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
 def test_a_verdict_that_comes_too_late_is_none(folder: Path) -> None:
     with questioned(Veracity=lambda text: Said("", hang=60)) as llm:
         result = checked(folder, llm, more="deadline = 3")
-    assert result.questions is not None and all(one.answered for one in result.questions)
-    assert result.verdict is not None and result.verdict.label is None
+    assert all(one.answered for one in result.questions)
+    assert result.verdict.label is None
     assert "passed while the model judged the answers" in str(result.verdict.error)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from memories import Kept
 from runtimes import on_cpu
 from scripted_llm import KEY, say, scripted, user_text
 
@@ -30,22 +31,6 @@ CLAIMS = [
     Claim("coffee causes cancer", "coffee"),
     Claim("vaccines cause autism", "vaccine"),
 ]
-
-
-class Kept:
-    """A memory in a dictionary, which counts."""
-
-    def __init__(self) -> None:
-        self.values: dict[tuple[str, bytes], bytes] = {}
-        self.missed: dict[str, int] = {}
-
-    def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        found = {key: self.values[kind, key] for key in keys if (kind, key) in self.values}
-        self.missed[kind] = self.missed.get(kind, 0) + len(set(keys)) - len(found)
-        return found
-
-    def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
-        self.values |= {(kind, key): value for key, value in values.items()}
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +101,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Settin
 def test_a_store_gets_what_the_recipe_searches_in(settings: Settings, recipe: Recipe) -> None:
     with Checker(settings, recipe=recipe) as checker:
         info = checker.store.info()
-        assert info is not None
-        assert len(info.layout.dense) == 2
-        assert info.layout.sparse is not None
+        assert len(info.layout.dense) == 2 and info.layout.sparse is not None
         assert info.layout.analyses == (recipe.retrievers["words"].analysis,)
         plan = checker.plan()
     assert plan.retrievers["dense"].field is None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from memories import Kept
 
 from ccheck import Checker, Claim, Stance
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -149,13 +150,6 @@ def test_a_unit_that_stands_elsewhere_has_no_sentences(checker: Checker) -> None
 
 
 def test_a_query_with_a_scope_is_remembered_by_it(checker: Checker) -> None:
-    class Kept(dict[bytes, bytes]):
-        def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:  # type: ignore[override]
-            return {key: self[key] for key in keys if key in self}
-
-        def put(self, kind: str, values: dict[bytes, bytes]) -> None:
-            self.update(values)
-
     run = Run(checker.plan(), checker.recipe, checker.store, 10, memory=Kept())
     found = []
     for filters in ((), (Filter("_id", "=", "tea"),), ()):
@@ -183,7 +177,6 @@ def test_an_ingest_cuts_what_the_recipe_searches_and_a_claim_is_encoded_for_it(t
     with opened(tmp_path, recipe(tmp_path, '[retrievers.dense]\nunits = "sentences"')) as checker:
         checker.ingest(str(tmp_path / "papers.jsonl"))
         info = checker.store.info()
-        assert info is not None
         embedding = info.layout.units["sentences"].embedding
         assert embedding is not None and embedding.model == MINILM == info.layout.dense["passages"].embedding.model
         best = checker.check("the ocean is higher than a century ago").evidence[0].hit

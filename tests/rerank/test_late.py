@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from cli_runs import ccheck
+from memories import Kept
 from runtimes import on_cpu
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -175,19 +176,6 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
     (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT"}')
     with pytest.raises(InvalidData, match="can't be loaded"):
         load_late_encoder(str(tmp_path), on_cpu(), documents="contextual")
-
-
-class Kept:
-    """A memory in a dictionary."""
-
-    def __init__(self) -> None:
-        self.values: dict[bytes, bytes] = {}
-
-    def get(self, kind, keys):
-        return {key: self.values[key] for key in keys if key in self.values}
-
-    def put(self, kind, values):
-        self.values |= values
 
 
 def test_a_memory_keeps_scores_by_all_that_they_depend_on():

@@ -1,0 +1,21 @@
+"""A memory of stages for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class Kept:
+    """A memory in a dictionary, which counts."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, bytes], bytes] = {}
+        self.missed: dict[str, int] = {}
+
+    def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = {key: self.values[kind, key] for key in keys if (kind, key) in self.values}
+        self.missed[kind] = self.missed.get(kind, 0) + len(set(keys)) - len(found)
+        return found
+
+    def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
+        self.values |= {(kind, key): value for key, value in values.items()}
