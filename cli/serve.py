@@ -28,16 +28,15 @@ def serve() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """The models to serve, how, and within what limits."""
+    """The model to serve, how, and within what limits."""
 
-    model: tuple[str, ...] = opt.option(
-        "Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable. The first one answers requests that name no "
-        "model. In the environment, separate them with spaces.",
+    model: str = opt.option(
+        "Reranker to serve: a name or a folder; ALIAS=NAME serves it under another name.",
         "NAME|FOLDER",
         heading=opt.EVERYDAY,
         required=True,
     )
-    device: str | None = opt.option("Device that models run on: cpu, cuda or mps. By default the fastest.", "NAME")
+    device: str | None = opt.option("Device that the model runs on: cpu, cuda or mps. By default the fastest.", "NAME")
     host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
     port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080)
     allow_host: tuple[str, ...] = opt.option(
@@ -48,7 +47,7 @@ class Served:
     )
     quiet: bool = opt.quiet
     dtype: Literal["float32", "bfloat16", "float16"] | None = opt.option(
-        "Number format of the models. By default bfloat16 on a GPU that supports it, else float32.",
+        "Number format of the model. By default bfloat16 on a GPU that supports it, else float32.",
         heading=opt.ADVANCED,
     )
     max_tokens: int | None = opt.option(
@@ -101,12 +100,12 @@ def rerank(asked: Served) -> None:
     from ..core.runtime import Runtime
     from ..core.settings import Settings
     from ..core.stages import ModelStage
-    from ..rerank.server.run import aliases, listen, named_models, public, require_server, run_server
+    from ..rerank.server.run import listen, named_model, public, require_server, run_server
 
     keep_secret(os.environ.get(KEY))
     require_server()
     require_models("the reranking server")
-    models = named_models(asked.model)
+    name, where = named_model(asked.model)
     listening = listen(asked.host, asked.port)
     with listening:
         from ..core.models import best_device
@@ -130,16 +129,16 @@ def rerank(asked: Served) -> None:
         )
         key = os.environ.get(KEY) or None
         app = load_app(
-            models,
+            name,
             Runtime(Settings(device=asked.device), say),
-            ModelStage.model_validate({name: getattr(asked, name) for name in MODEL}),
+            ModelStage.model_validate({"model": where} | {key: getattr(asked, key) for key in MODEL}),
             limits,
             Access(key, (asked.host, *asked.allow_host)),
             asked.canary,
         )
 
         def started(url: str) -> None:
-            say(f"serving {aliases(models)} at {url}. Stop with Ctrl-C")
+            say(f"serving {name if name == where else f'{name} ({where})'} at {url}. Stop with Ctrl-C")
             if public(asked.host) and key is None:
                 say(f"anyone who can reach {url} can use it. Set a key with {KEY}")
 

@@ -9,7 +9,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 import orjson
@@ -50,15 +50,16 @@ Work = Callable[[Request, bytes], Awaitable[Response]]
 
 
 def create_app(
-    scorers: Mapping[str, Scorer],
+    name: str,
+    scorer: Scorer,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     access: Access = Access(),  # noqa: B008 - frozen
 ) -> FastAPI:
-    """The application that serves rerankers by name, the first by default.
+    """The application that serves a reranker, called `name` in requests.
 
-    The scorers must have passed `check_scorer`: the server is ready as soon as it runs.
+    The scorer must have passed `check_scorer`: the server is ready as soon as it runs.
     """
-    service = Service(scorers, limits, access)
+    service = Service(name, scorer, limits, access)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,17 +91,16 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
                 raise
             # Jina's shape, which vLLM and others take at this path.
             return await cohere(request, body, "1", TEI)
-        name = service.model(sent.model or request.query_params.get("model"), TEI)
+        model = sent.model or request.query_params.get("model")
         raw = sent.raw_scores
         if raw is None:
             raw = request.query_params.get("raw_scores", "").lower() in ("1", "true")
-        ranked = await service.rerank(name, sent.query, sent.texts, raw=raw, dialect=TEI)
+        ranked = await service.rerank(model, sent.query, sent.texts, raw=raw, dialect=TEI)
         return _json(tei_ranking(ranked, sent.return_text), ranked)
 
     async def cohere(request: Request, body: bytes, version: str, dialect: Dialect = COHERE) -> Response:
         sent = _parsed(CohereRerank, body)
-        name = service.model(sent.model, dialect)
-        ranked = await service.rerank(name, sent.query, sent.documents, raw=False, dialect=dialect)
+        ranked = await service.rerank(sent.model, sent.query, sent.documents, raw=False, dialect=dialect)
         return _json(cohere_ranking(ranked, sent, version), ranked)
 
     def route(path: str, said: str, schema: type[BaseModel], dialect: Dialect, work: Work) -> None:
@@ -128,17 +128,15 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/info", tags=["state"])
     async def info(request: Request) -> Response:
-        """TEI's keys, and the names of all models."""
+        """TEI's keys."""
         _authorise(service, request)
-        first, scorer = next(iter(service.scorers.items()))
         return _json(
             {
                 "server": "ccheck",
                 "version": __version__,
-                "model_id": first,
+                "model_id": service.name,
                 "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
-                "models": list(service.scorers),
-                "max_input_length": scorer.max_tokens,
+                "max_input_length": service.scorer.max_tokens,
                 "max_client_batch_size": service.limits.texts,
                 "max_concurrent_requests": service.limits.requests,
                 "max_batch_tokens": service.limits.batch_tokens,
@@ -280,16 +278,14 @@ def _refused(dialect: Dialect, refusal: Refusal) -> Response:
 
 
 def load_app(
-    models: Mapping[str, str], runtime: Runtime, options: ModelStage, limits: Limits, access: Access, canary: Canary
+    name: str, runtime: Runtime, options: ModelStage, limits: Limits, access: Access, canary: Canary
 ) -> FastAPI:
-    """Load rerankers by their aliases, check each with the canary, and make the application that serves them.
+    """Load the reranker of the options, check it with the canary, and make the application that serves it as `name`.
 
     Raises NotFound, UsageError, InvalidData or MissingExtra.
     """
     from ..load import load_scorer
 
-    scorers = {}
-    for name, where in models.items():
-        scorers[name] = load_scorer(where, runtime, options, limits.batch_tokens)
-        check_scorer(scorers[name], canary)
-    return create_app(scorers, limits, access)
+    scorer = load_scorer(options.model, runtime, options, limits.batch_tokens)
+    check_scorer(scorer, canary)
+    return create_app(name, scorer, limits, access)

@@ -54,7 +54,7 @@ class TeiRerank(Sent):
     texts: list[str] = Field(min_length=1)
     raw_scores: bool | None = Field(None, description="true: the model's own values; false: their sigmoid, in 0..1")
     return_text: bool = False
-    model: str | None = Field(None, description="name of a served model; default: the first")
+    model: str | None = Field(None, description="the served model's name, or nothing")
 
 
 class CohereRerank(Sent):
@@ -62,7 +62,7 @@ class CohereRerank(Sent):
 
     query: Text
     documents: list[Text] = Field(min_length=1)
-    model: str | None = Field(None, description="name of a served model; default: the first")
+    model: str | None = Field(None, description="the served model's name, or nothing")
     top_n: int | None = Field(None, ge=1, description="number of results; default: all")
     return_documents: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,23 +25,18 @@ def require_server() -> None:
     require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
 
 
-def named_models(given: Sequence[str]) -> dict[str, str]:
-    """The name of each model in requests, and its place: `NAME`, `FOLDER`, or `ALIAS=` one of them.
+def named_model(given: str) -> tuple[str, str]:
+    """What requests call a model, and its place: `NAME`, `FOLDER` (called by its last part), or `ALIAS=` one of them.
 
-    A folder is called by its last part. Raises UsageError if two have the same name.
+    Raises UsageError for an alias of nothing.
     """
-    named: dict[str, str] = {}
-    for one in given:
-        alias, equals, rest = one.partition("=")
-        if not equals or Path(one).expanduser().exists() or "/" in alias:
-            alias, rest = "", one
-        folder = Path(rest).expanduser()
-        name = alias or (folder.resolve().name if folder.exists() else rest)
-        if not rest or name in named:
-            why = "the name of the model is missing" if not rest else f"another model already has the name {name!r}"
-            raise UsageError(f"--model {one}: {why}; write --model ALIAS=NAME")
-        named[name] = rest
-    return named
+    alias, equals, rest = given.partition("=")
+    if not equals or Path(given).expanduser().exists() or "/" in alias:
+        alias, rest = "", given
+    if not rest:
+        raise UsageError(f"--model {given}: the name of the model is missing; write --model ALIAS=NAME")
+    folder = Path(rest).expanduser()
+    return alias or (folder.resolve().name if folder.exists() else rest), rest
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -114,8 +109,3 @@ def public(host: str) -> bool:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:
         return True
-
-
-def aliases(models: Mapping[str, str]) -> str:
-    """For people: each name, with the model's place if that differs."""
-    return ", ".join(name if name == where else f"{name} ({where})" for name, where in models.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from more_itertools import chunked
@@ -40,10 +40,10 @@ class Metrics:
         self.requests = counter("requests", "Requests answered.", "path", "status")
         self.seconds = histogram("request_seconds", "Seconds from a request's arrival to its answer.", SECONDS, "path")
         self.gone = counter("gone", "Callers that hung up before the answer.")
-        self.texts = counter("texts", "Texts accepted.", "model")
-        self.cut = counter("texts_cut", "Texts cut to the model's length.", "model")
-        self.model_tokens = counter("model_tokens", "Tokens read by a model.", "model")
-        self.model_seconds = counter("model_seconds", "Seconds in which a model was busy.", "model")
+        self.texts = counter("texts", "Texts accepted.")
+        self.cut = counter("texts_cut", "Texts cut to the model's length.")
+        self.model_tokens = counter("model_tokens", "Tokens read by the model.")
+        self.model_seconds = counter("model_seconds", "Seconds in which the model was busy.")
         self.batch_tokens = histogram("batch_tokens", "Tokens in a batch.", TOKENS)
         self.batch_requests = histogram("batch_requests", "Requests in a batch.", REQUESTS)
         requests = Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=registry)
@@ -52,8 +52,8 @@ class Metrics:
         tokens.set_function(lambda: waiting()[1])
 
     def batch(self, batch: Batch) -> None:
-        self.model_tokens.labels(batch.model).inc(batch.tokens)
-        self.model_seconds.labels(batch.model).inc(batch.seconds)
+        self.model_tokens.inc(batch.tokens)
+        self.model_seconds.inc(batch.seconds)
         self.batch_tokens.observe(batch.tokens)
         self.batch_requests.observe(batch.requests)
 
@@ -62,12 +62,12 @@ class Metrics:
 
 
 class Service:
-    """The models by their names, and what is counted. Runs in one event loop, between `start` and `stop`."""
+    """The model, called by its `name`, and what is counted. Runs in one event loop, between `start` and `stop`."""
 
-    def __init__(self, scorers: Mapping[str, Scorer], limits: Limits, access: Access) -> None:
-        self.scorers, self.limits, self.access = dict(scorers), limits, access
+    def __init__(self, name: str, scorer: Scorer, limits: Limits, access: Access) -> None:
+        self.name, self.scorer, self.limits, self.access = name, scorer, limits, access
         self.metrics = Metrics(lambda: self.worker.waiting)
-        self.worker = Worker(limits.batch_tokens, self.metrics.batch)
+        self.worker = Worker(scorer.score, limits.batch_tokens, self.metrics.batch)
         self.requests = Held(limits.requests, "requests", lambda: self.worker.seconds_to_wait)
         self.bytes = Held(limits.held_bytes, "bytes", lambda: self.worker.seconds_to_wait)
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
@@ -80,36 +80,34 @@ class Service:
         self.worker.stop()
         self._tokenising.shutdown()
 
-    def model(self, wanted: str | None, dialect: Dialect) -> str:
-        """The name of the reranker that a request asks for. Raises Refusal."""
-        if wanted is None or wanted in self.scorers:
-            return wanted or next(iter(self.scorers))
-        raise Refusal(dialect.unknown_model, f"no model {wanted!r} here; available: {', '.join(self.scorers)}")
-
-    async def rerank(self, name: str, query: str, texts: Sequence[str], *, raw: bool, dialect: Dialect) -> Ranked:
-        """Scores as the model gives them, or their sigmoid. Raises Refusal."""
+    async def rerank(
+        self, model: str | None, query: str, texts: Sequence[str], *, raw: bool, dialect: Dialect
+    ) -> Ranked:
+        """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`."""
+        if model not in (None, self.name):
+            raise Refusal(dialect.unknown_model, f"no model {model!r} here; available: {self.name}")
         most = self.limits.characters
         if len(texts) > self.limits.texts:
             raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
         if len(query) > most:
             raise Refusal(413, f"the query has {len(query):,} characters; at most {most:,} are allowed")
         read = [text[:most] for text in texts]
-        scorer, loop = self.scorers[name], asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         encoded = []
         for piece in chunked(read, PIECE):
             try:
-                encoded += await loop.run_in_executor(self._tokenising, scorer.encode, query, piece)
+                encoded += await loop.run_in_executor(self._tokenising, self.scorer.encode, query, piece)
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
         cut = [i for i, (one, text) in enumerate(zip(encoded, texts, strict=True)) if one.cut or len(text) > most]
-        self.metrics.texts.labels(name).inc(len(texts))
-        self.metrics.cut.labels(name).inc(len(cut))
+        self.metrics.texts.inc(len(texts))
+        self.metrics.cut.inc(len(cut))
         costs = [len(one.ids) for one in encoded]
-        values = await self._run(Job(name, scorer.score, encoded, costs), dialect)
+        values = await self._run(Job(encoded, costs), dialect)
         if not all(map(math.isfinite, values)):
-            raise Refusal(dialect.failed, f"the model {name} gave a score that is not a number")
-        scores = values if raw or not scorer.logits else list(map(sigmoid, values))
-        return Ranked(name, texts, scores, cut, sum(costs))
+            raise Refusal(dialect.failed, f"the model {self.name} gave a score that is not a number")
+        scores = values if raw or not self.scorer.logits else list(map(sigmoid, values))
+        return Ranked(self.name, texts, scores, cut, sum(costs))
 
     async def _run(self, job: Job, dialect: Dialect) -> list[float]:
         self.worker.submit(job)
@@ -119,5 +117,5 @@ class Service:
         except CcheckError as error:
             raise Refusal(dialect.failed, str(error)) from error
         except Exception as error:
-            what = f"the model {job.model} failed: {type(error).__name__}; the server's log has more"
+            what = f"the model {self.name} failed: {type(error).__name__}; the server's log has more"
             raise Refusal(dialect.failed, what) from error

@@ -32,7 +32,6 @@ Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 class Batch:
     """Work that ran at once: its items and tokens, the number of requests that they belong to, and its seconds."""
 
-    model: str
     requests: int
     items: int
     tokens: int
@@ -42,11 +41,11 @@ class Batch:
 class Job:
     """The items of one request, and what a model makes of them. Cancel `done` to have no more work spent on it."""
 
-    __slots__ = ("_missing", "costs", "done", "due", "items", "model", "next", "results", "run")
+    __slots__ = ("_missing", "costs", "done", "due", "items", "next", "results")
 
-    def __init__(self, model: str, run: Run, items: Sequence[Any], costs: Sequence[int]) -> None:
-        """`run`, in the worker's thread alone, has one result for each item, in order. `costs`: tokens of each item."""
-        self.model, self.run, self.items, self.costs = model, run, items, costs
+    def __init__(self, items: Sequence[Any], costs: Sequence[int]) -> None:
+        """`costs`: tokens of each item."""
+        self.items, self.costs = items, costs
         self.due = 0
         self.next = 0
         self.results: list[Any] = [None] * len(items)
@@ -77,10 +76,12 @@ Turn = tuple[Job, int, int]
 
 
 class Worker:
-    """The thread and its queue. `observe` is told of each batch, in the worker's thread."""
+    """The thread and its queue."""
 
-    def __init__(self, batch_tokens: int, observe: Callable[[Batch], None] = lambda batch: None) -> None:
+    def __init__(self, run: Run, batch_tokens: int, observe: Callable[[Batch], None] = lambda batch: None) -> None:
+        """In the worker's thread, `run` makes a result of each item, in order, and `observe` is told of each batch."""
         self.batch_tokens = batch_tokens
+        self._run_model = run
         self._observe = observe
         self._queue: list[Job] = []
         self._tokens_done = 0
@@ -152,12 +153,11 @@ class Worker:
                 self._changed.wait()
 
     def _take(self) -> list[Turn]:
-        """A batch for the model of the request that is due first, of all requests for that model."""
+        """A batch of the requests that are due first."""
         self._queue.sort(key=lambda job: job.due)
-        jobs = [job for job in self._queue if job.model == self._queue[0].model]
         starts: dict[Job, int] = {}
         room = self.batch_tokens
-        for job in jobs:
+        for job in self._queue:
             # The first text goes in any case, however long it is.
             while not job.taken and (not starts or job.costs[job.next] <= room):
                 starts.setdefault(job, job.next)
@@ -179,10 +179,10 @@ class Worker:
                         self._run([turn])
                 return
             if isinstance(error, CcheckError):
-                _log.warning("the model %s: %s", turns[0][0].model, error)
+                _log.warning("the model: %s", error)
             else:
                 self._failures += 1
-                _log.exception("the model %s failed", turns[0][0].model)
+                _log.exception("the model failed")
             turns[0][0].fail(error)
             return
         self._failures = 0
@@ -192,17 +192,16 @@ class Worker:
             done += end - start
 
     def _results(self, turns: Sequence[Turn]) -> Sequence[Any]:
-        first = turns[0][0]
         items = [item for job, start, end in turns for item in job.items[start:end]]
         tokens = sum(sum(job.costs[start:end]) for job, start, end in turns)
         started = time.perf_counter()
-        results = first.run(items)
+        results = self._run_model(items)
         seconds = time.perf_counter() - started
         if len(results) != len(items):
-            raise RuntimeError(f"{first.model} made {len(results)} results of {len(items)} texts")
+            raise RuntimeError(f"the model made {len(results)} results of {len(items)} texts")
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
-        self._observe(Batch(first.model, len(turns), len(items), tokens, seconds))
+        self._observe(Batch(len(turns), len(items), tokens, seconds))
         return results
 
 

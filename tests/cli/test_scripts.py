@@ -66,13 +66,13 @@ def test_serve_has_the_defaults_of_the_function(monkeypatch):
     app = pytest.importorskip("ccheck.rerank.server.app")
     given = []
 
-    def load_app(models, runtime, *options):
+    def load_app(name, runtime, *options):
         given.extend(options)
         raise NotFound("not loaded here")
 
     monkeypatch.setattr(app, "load_app", load_app)
     assert ccheck("serve", "rerank", "--model", "some-model", "--port", "0", "--device", "cpu").code == 4
-    assert given == [ModelStage(), app.Limits(), app.Access(None, ("127.0.0.1",)), "order"]
+    assert given == [ModelStage(model="some-model"), app.Limits(), app.Access(None, ("127.0.0.1",)), "order"]
 
 
 # -- claims have one reader

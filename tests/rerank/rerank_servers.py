@@ -141,15 +141,13 @@ def words() -> Iterator[Served]:
         yield start()
 
 
-def _start(
-    stack: ExitStack, *, scorers: dict[str, Scorer] | None = None, key: str | None = None, **given: Any
-) -> Served:
+def _start(stack: ExitStack, *, model: Scorer | None = None, key: str | None = None, **given: Any) -> Served:
     from ccheck.rerank.server.app import create_app
     from ccheck.rerank.server.guard import Access, Limits
 
     hosts = given.pop("hosts", ())
     scorer = WordScorer()
-    app = create_app(scorers or {"words": scorer}, Limits(**given), Access(key, hosts))
+    app = create_app("words", model or scorer, Limits(**given), Access(key, hosts))
     served = Served(stack.enter_context(running(app)), app, scorer)
     stack.callback(served.client.close)
     stack.callback(scorer.go.set)

@@ -283,7 +283,7 @@ def words() -> Iterator[tuple[str, WordScorer]]:
     from ccheck.rerank.server.guard import Access, Limits
 
     scorer = WordScorer()
-    with running(create_app({"words": scorer}, Limits(texts=3), Access("k3y"))) as url:
+    with running(create_app("words", scorer, Limits(texts=3), Access("k3y"))) as url:
         yield url, scorer
 
 
@@ -374,7 +374,7 @@ def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
     tries = []
     once = RemoteReranker._request
     monkeypatch.setattr(RemoteReranker, "_request", lambda self, *given: tries.append(given) or once(self, *given))
-    with running(create_app({"words": WordScorer()})) as url:
+    with running(create_app("words", WordScorer())) as url:
         ask = RemoteReranker(f"{url}/v1/rerank", retry_seconds=3)
         assert len(ask("sea level", TEXTS[:3]).values) == 3
     for least, most in ((2, 100), (1, 1)):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rerank_servers import COHERE_BODY, LONG, QUERY, TEI_BODY, WordScorer
+from rerank_servers import COHERE_BODY, LONG, QUERY, TEI_BODY
 
 from ccheck.rerank import sigmoid
 
@@ -71,7 +71,7 @@ def test_long_texts_are_cut_and_said_to_be(serve):
     assert CUT not in served.post("/rerank", TEI_BODY).headers
     answer = served.post("/v1/rerank", {"query": "sea", "documents": body["texts"]}).json()
     assert "1,2,4" in answer["meta"]["warnings"][0]
-    assert served.metrics['ccheck_texts_cut_total{model="words"}'] == 6
+    assert served.metrics["ccheck_texts_cut_total"] == 6
 
 
 def test_a_header_is_not_longer_than_clients_take():
@@ -93,23 +93,6 @@ def test_the_client_of_cohere(serve, version):
         client.rerank(**(given | {"model": "other"}))
     with pytest.raises(cohere.UnauthorizedError):
         make(api_key="wrong").rerank(**given)
-
-
-def test_several_models_by_name(serve):
-    one, other = WordScorer("one"), WordScorer("other", scale=-4.0)
-    served = serve(scorers={"one": one, "other": other})
-    for path, named, best in [
-        ("/rerank", {}, 2),
-        ("/rerank", {"model": "other"}, 0),
-        ("/rerank?model=other", {}, 0),
-        ("/v2/rerank", {"model": "one"}, 2),
-    ]:
-        body = COHERE_BODY if "v2" in path else TEI_BODY
-        answer = served.post(path, {**body, **named}).json()
-        assert (answer["results"] if "v2" in path else answer)[0]["index"] == best
-    refused = served.post("/v2/rerank", {**COHERE_BODY, "model": "third"})
-    assert refused.status_code == 404 and "one, other" in refused.json()["message"]
-    assert served.client.get("/info").json()["models"] == ["one", "other"]
 
 
 # -- errors

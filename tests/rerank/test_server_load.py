@@ -23,7 +23,7 @@ from ccheck.core.install import install_command
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.rerank.server.canary import check_scorer
-from ccheck.rerank.server.run import named_models, public
+from ccheck.rerank.server.run import named_model, public
 
 # -- load
 
@@ -123,7 +123,7 @@ def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
         for i in range(64)
     ]
     expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
-    served = serve(scorers={kind: scorer}, batch_tokens=1024)
+    served = serve(model=scorer, batch_tokens=1024)
     with ThreadPoolExecutor(32) as callers:
         answers = list(
             callers.map(
@@ -135,7 +135,7 @@ def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
         assert [found[i] for i in range(len(scores))] == pytest.approx(scores, abs=1e-5)
     metrics = served.metrics
     assert metrics["ccheck_batch_requests_sum"] > metrics["ccheck_batch_requests_count"]  # they did share
-    assert metrics[f'ccheck_texts_total{{model="{kind}"}}'] == sum(len(texts) for _, texts in asked)
+    assert metrics["ccheck_texts_total"] == sum(len(texts) for _, texts in asked)
 
 
 # -- state
@@ -149,7 +149,7 @@ def test_health_info_metrics_and_the_openapi_page(serve, caplog):
     assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("words", 77, 8)
     served.post("/rerank", TEI_BODY)
     assert served.metrics['ccheck_requests_total{path="/rerank",status="200"}'] == 1
-    assert served.metrics['ccheck_texts_total{model="words"}'] == 3
+    assert served.metrics["ccheck_texts_total"] == 3
     page = served.client.get("/openapi.json").json()
     assert {"/rerank", "/v1/rerank", "/v2/rerank", "/health", "/info"} <= set(page["paths"])
     sent = page["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]["schema"]
@@ -184,16 +184,12 @@ def test_the_canary(folders):
 def test_names_of_models(tmp_path):
     (tmp_path / "a=b").mkdir()
     (tmp_path / "mine").mkdir()
-    given = ["org/model", "rerank-v3.5=org/other", str(tmp_path / "mine"), str(tmp_path / "a=b")]
-    assert named_models(given) == {
-        "org/model": "org/model",
-        "rerank-v3.5": "org/other",
-        "mine": str(tmp_path / "mine"),
-        "a=b": str(tmp_path / "a=b"),
-    }
-    for wrong in (["x", "x"], ["a=x", "a=y"], ["a="]):
-        with pytest.raises(UsageError, match="--model"):
-            named_models(wrong)
+    assert named_model("org/model") == ("org/model", "org/model")
+    assert named_model("rerank-v3.5=org/other") == ("rerank-v3.5", "org/other")
+    for name in ("mine", "a=b"):
+        assert named_model(str(tmp_path / name)) == (name, str(tmp_path / name))
+    with pytest.raises(UsageError, match="--model"):
+        named_model("a=")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +206,7 @@ def test_who_can_reach_it(host, is_public):
 def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders, tmp_path):
     sidecar = Sidecar(
         tmp_path / "log",
-        *("--model", folders["decoder"], "--model", f"small={folders['encoder']}", "--canary", "repeat"),
+        *("--model", f"small={folders['encoder']}", "--canary", "repeat"),
         CCHECK_SERVE_DEVICE="cpu",
         CCHECK_SERVE_API_KEY="s3cret",
         CCHECK_SERVE_MAX_TEXTS="5000",
@@ -219,7 +215,7 @@ def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders
         headers = {"Authorization": "Bearer s3cret"}
         with httpx.Client(base_url=sidecar.url, timeout=60, headers=headers) as client:
             assert client.get("/health").status_code == 200
-            assert client.get("/info").json()["models"] == ["decoder", "small"]
+            assert client.get("/info").json()["model_id"] == "small"
             texts = [f"{TEXTS[i % 8]} {i}" * 4 for i in range(1500)]
             with ThreadPoolExecutor(2) as callers:
                 works = callers.submit(client.post, "/rerank", json={"query": QUERY, "texts": texts})
@@ -230,7 +226,7 @@ def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders
         assert sidecar.process.wait(60) == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{sidecar.url}/health")
-        assert f"decoder ({folders['decoder']}), small ({folders['encoder']}) at http://127.0.0.1:" in sidecar.said
+        assert f"small ({folders['encoder']}) at http://127.0.0.1:" in sidecar.said
         assert "s3cret" not in sidecar.said and "Traceback" not in sidecar.said
     finally:
         sidecar.stop(signal.SIGKILL)

@@ -17,9 +17,8 @@ from ccheck.rerank.server.worker import SICK_AFTER, Batch, Held, Job, Worker
 class Model:
     """Makes upper case of texts, and remembers its batches."""
 
-    def __init__(self, name: str = "model") -> None:
+    def __init__(self) -> None:
         self.batches: list[list[str]] = []
-        self.name = name
         self.before = lambda: None
 
     def run(self, items: Sequence[str]) -> list[str]:
@@ -32,7 +31,7 @@ class Model:
         return [item.upper() for item in items]
 
     def job(self, name: str, count: int, cost: int = 10) -> Job:
-        return Job(self.name, self.run, [f"{name}{i}" for i in range(count)], [cost] * count)
+        return Job([f"{name}{i}" for i in range(count)], [cost] * count)
 
 
 def results(job: Job) -> list[str]:
@@ -59,7 +58,7 @@ def run_all(worker: Worker, *jobs: Job) -> None:
 def test_requests_share_a_batch_and_get_their_own_results() -> None:
     model, seen = Model(), list[Batch]()
     jobs = [model.job(name, 2) for name in "abc"]
-    run_all(Worker(100, seen.append), *jobs)
+    run_all(Worker(model.run, 100, seen.append), *jobs)
     assert model.batches == [["a0", "a1", "b0", "b1", "c0", "c1"]]
     assert [results(job) for job in jobs] == [[f"{name}0", f"{name}1"] for name in "ABC"]
     assert [(batch.requests, batch.items, batch.tokens) for batch in seen] == [(3, 6, 60)]
@@ -68,7 +67,7 @@ def test_requests_share_a_batch_and_get_their_own_results() -> None:
 def test_a_small_request_does_not_wait_for_a_huge_one() -> None:
     model = Model()
     huge, small = model.job("h", 100), model.job("s", 2)
-    run_all(Worker(100), huge, small)
+    run_all(Worker(model.run, 100), huge, small)
     first = [batch for batch in model.batches if "s0" in batch]
     assert first == model.batches[:1] and "h0" in first[0] and len(model.batches) == 11
     assert results(huge) == [f"H{i}" for i in range(100)] and results(small) == ["S0", "S1"]
@@ -77,7 +76,7 @@ def test_a_small_request_does_not_wait_for_a_huge_one() -> None:
 def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
     """With every batch another small request comes, which alone would fill it; for ever, if that were needed."""
     model = Model()
-    worker = Worker(100)
+    worker = Worker(model.run, 100)
     huge = model.job("h", 100)  # 1,000 tokens: ten batches of its own
     small = [huge]
     model.before = lambda: (
@@ -94,8 +93,8 @@ def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
 def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> None:
     model, seen = Model(), list[Batch]()
     costs = [[7, 30, 3, 90, 250, 1, 1], [60, 60], [5] * 40]
-    jobs = [Job(model.name, model.run, [f"{i}.{j}" for j in range(len(row))], row) for i, row in enumerate(costs)]
-    run_all(Worker(100, seen.append), *jobs)
+    jobs = [Job([f"{i}.{j}" for j in range(len(row))], row) for i, row in enumerate(costs)]
+    run_all(Worker(model.run, 100, seen.append), *jobs)
     assert all(batch.tokens <= 100 or batch.items == 1 for batch in seen)
     assert sum(batch.items for batch in seen) == 49
     for batch in model.batches:
@@ -103,22 +102,11 @@ def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> No
         assert len(set(owners)) == 1 + sum(a != b for a, b in itertools.pairwise(owners))
 
 
-def test_models_are_not_mixed_and_go_in_the_same_order() -> None:
-    one, other = Model("one"), Model("other")
-    jobs = [one.job("a", 40), other.job("b", 40), one.job("c", 40)]
-    seen: list[Batch] = []
-    run_all(Worker(100, seen.append), *jobs)
-    models = [batch.model for batch in seen]
-    assert models.count("other") == 4 and models[0] == models[-1] == "one"
-    assert {item[0] for batch in one.batches for item in batch} == {"a", "c"}
-    assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
-
-
 def test_what_is_no_longer_wanted_costs_no_more() -> None:
     model = Model()
     huge, other = model.job("h", 50), model.job("o", 3)
     model.before = lambda: huge.done.cancel()
-    worker = Worker(40)
+    worker = Worker(model.run, 40)
     for job in (huge, other):
         enqueue(worker, job)
     worker.start()
@@ -133,8 +121,8 @@ def test_what_is_no_longer_wanted_costs_no_more() -> None:
 @pytest.mark.parametrize(("text", "error"), [("boom", RuntimeError), ("invalid", InvalidData)])
 def test_what_fails_fails_for_its_own_request_alone(text: str, error: type[Exception]) -> None:
     model = Model()
-    good, bad, last = model.job("a", 2), Job(model.name, model.run, ["x", text], [10, 10]), model.job("b", 2)
-    worker = Worker(100)
+    good, bad, last = model.job("a", 2), Job(["x", text], [10, 10]), model.job("b", 2)
+    worker = Worker(model.run, 100)
     run_all(worker, good, bad, last)
     assert results(good) == ["A0", "A1"] and results(last) == ["B0", "B1"]
     with pytest.raises(error):
@@ -143,11 +131,11 @@ def test_what_fails_fails_for_its_own_request_alone(text: str, error: type[Excep
 
 def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
     model = Model()
-    worker = Worker(100)
+    worker = Worker(model.run, 100)
     worker.start()
     for count in range(SICK_AFTER):
         assert worker.healthy, count
-        bad = Job(model.name, model.run, ["boom"], [1])
+        bad = Job(["boom"], [1])
         worker.submit(bad)
         assert isinstance(bad.done.exception(30), RuntimeError)
     assert not worker.healthy
@@ -160,8 +148,8 @@ def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
 
 
 def test_a_model_that_answers_too_few_is_an_error() -> None:
-    job = Job("short", lambda items: [1], ["a", "b"], [1, 1])
-    run_all(Worker(10), job)
+    job = Job(["a", "b"], [1, 1])
+    run_all(Worker(lambda items: [1], 10), job)
     with pytest.raises(RuntimeError, match="1 results of 2 texts"):
         job.done.result(0)
 
@@ -169,7 +157,7 @@ def test_a_model_that_answers_too_few_is_an_error() -> None:
 def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     model, entered, go = Model(), threading.Event(), threading.Event()
     model.before = lambda: (entered.set(), go.wait(30))
-    worker = Worker(20)
+    worker = Worker(model.run, 20)
     jobs = [model.job("a", 1), model.job("b", 9)]
     worker.start()
     worker.submit(jobs[0])
