@@ -7,7 +7,6 @@ store are used by the calling thread alone, for all questions that wait at a tim
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -91,46 +90,38 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
     So many claims are worked on at a time that their questions rarely wait for each other. Raises what would fail for
     every claim: Refused where the server answers no question, and what the store raises before it answered any.
     """
-    events: SimpleQueue[_Search | int] = SimpleQueue()
-    """What the event loop has to say: searches that questions wait for, and numbers of claims whose work has ended."""
+    events: SimpleQueue[_Search | None] = SimpleQueue()
+    """What the event loop has to say: searches that questions wait for, and None where the work on a claim ended."""
     at_once = max(1, asking.llm.most_at_once // min(asking.stage.count, asking.stage.parallel))
     fields = set(run.store.fields()) if asking.stage.collection or asking.stage.until_claim else set()
     if any(one.field == PUBLISHED for one in run.filters):
         fields.discard(PUBLISHED)  # a date that the caller names counts instead of the claims' own
-    waiting: deque[ClaimState] = deque()
-    finished: set[int] = set()
-    working: dict[int, Future[None]] = {}
-    first = 0
+    waiting: deque[tuple[ClaimState, Future[None] | None]] = deque()
     searched = False
-    todo = enumerate(claims)
     more = True
     try:
         while more or waiting:
-            while more and len(working) < at_once and len(waiting) < AHEAD:
-                number, claim = next(todo, (0, None))
+            while more and len(waiting) < AHEAD and sum(map(_under_way, waiting)) < at_once:
+                claim = next(claims, None)
                 if claim is None:
                     more = False
                     break
                 (state,) = run.states([claim])
-                waiting.append(state)
-                if state.error is not None:
-                    finished.add(number)
-                    continue
-                one = _Claim(run, asking, state, _scope(claim, asking.stage, fields), events.put)
-                working[number] = event_loop.submit(one.work())
-                working[number].add_done_callback(functools.partial(lambda number, _: events.put(number), number))
-            while first in finished:
-                finished.remove(first)
-                first += 1
-                yield waiting.popleft()
-            if not working:
-                continue
-            searches, ended = _taken(events)
-            for number in ended:
-                if (error := working.pop(number).exception()) is not None:
+                work = None
+                if state.error is None:
+                    one = _Claim(run, asking, state, _scope(claim, asking.stage, fields), events.put)
+                    work = event_loop.submit(one.work())
+                    work.add_done_callback(lambda _: events.put(None))
+                waiting.append((state, work))
+            while waiting and not _under_way(waiting[0]):
+                state, work = waiting.popleft()
+                if work is not None and (error := work.exception()) is not None:
                     raise error.error if isinstance(error, _Fatal) else error
-                finished.add(number)
-                choose_evidence(run, [state for state in [waiting[number - first]] if state.hits], None)
+                choose_evidence(run, [state] if state.hits else [], None)
+                yield state
+            if not waiting:
+                continue
+            searches = _taken(events)
             try:
                 _serve(run, searches)
                 searched = searched or bool(searches)
@@ -140,17 +131,22 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
                 for search in searches:
                     search.found.set_exception(error)
     finally:
-        for future in working.values():
-            future.cancel()
+        for _, work in waiting:
+            if work is not None:
+                work.cancel()
 
 
-def _taken(events: SimpleQueue[_Search | int]) -> tuple[list[_Search], list[int]]:
-    """Returns the new events, and waits for the first one. Searches that nobody waits for any more are left out."""
+def _under_way(one: tuple[ClaimState, Future[None] | None]) -> bool:
+    work = one[1]
+    return work is not None and not work.done()
+
+
+def _taken(events: SimpleQueue[_Search | None]) -> list[_Search]:
+    """The new searches. Waits for an event. Searches that nobody waits for any more are left out."""
     taken = [events.get()]
     while not events.empty():
         taken.append(events.get())
-    searches = [one for one in taken if isinstance(one, _Search) and one.found.set_running_or_notify_cancel()]
-    return searches, [one for one in taken if isinstance(one, int)]
+    return [one for one in taken if one is not None and one.found.set_running_or_notify_cancel()]
 
 
 def _scope(claim: Claim, stage: QuestionsStage, fields: set[str]) -> tuple[Filter, ...]:

@@ -88,20 +88,21 @@ def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]
     own: list[dict[str, str | Vector | SparseVector]] = [{} for _ in states]
     for name, stage in run.plan.retrievers.items():
         encoder = run.plan.encoders.get(name)
-        for kind in dict.fromkeys((stage.query, "claim")):
-            # A claim that nobody rewrote is searched for as it is, and encoded as one.
-            places = [
-                place for place, some in enumerate(texts) if kind == (stage.query if stage.query in some else "claim")
-            ]
+        # A claim that nobody rewrote is searched for as it is, and encoded as one.
+        kinds: list[QueryText] = [stage.query if stage.query in some else "claim" for some in texts]
+        for kind in dict.fromkeys(kinds):
+            places = [place for place, one in enumerate(kinds) if one == kind]
             chosen = [texts[place][kind] for place in places]
-            made: Sequence[str | Vector | SparseVector] = []
-            if encoder is None:
-                made = ["\n".join(some) for some in chosen] if kind != "claim" else []
-            elif places:
+            made: Sequence[str | Vector | SparseVector]
+            if encoder is not None:
                 if kind == "hyde" and run.recipe.rewriting.with_claim:
                     chosen = [(*some, states[place].text) for place, some in zip(places, chosen, strict=True)]
                 made = _encoded(encoder, chosen, "document" if kind == "hyde" else "query", run.memory)
-            for place, one in zip(places, made, strict=False):
+            elif kind != "claim":
+                made = ["\n".join(some) for some in chosen]
+            else:
+                continue
+            for place, one in zip(places, made, strict=True):
                 own[place][name] = one
     for state, asked in zip(states, own, strict=True):
         state.query = Query(state.text, own=asked)
