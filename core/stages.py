@@ -288,8 +288,8 @@ class LateStage(Stage):
 
     `model` is a BERT-type embedding model, whose token embeddings are used as they are, or one that was trained for
     this (ColBERT). For the latter, `documents = "contextual"`, `window = 0` and `idf = false` give its authors' scores.
-    `documents`: embed the documents' tokens with a table that has one vector for each token of the model (`static`), or
-    let the model read them in their text, which takes a hundred times as long (`contextual`).
+    `documents`: embed the documents' tokens with a table that has one vector for each token of all-MiniLM-L6-v2
+    (`static`), or let the model read them in their text, which takes a hundred times as long (`contextual`).
     A document that is longer than `max_tokens` is cut.
     """
 

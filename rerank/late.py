@@ -5,11 +5,10 @@ MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3).
 The model is a BERT-type embedding model, whose token embeddings are taken before they are pooled, without torch, or one
 that was trained for late interaction (ColBERT).
 
-Documents' tokens can come from a table with one vector for each token of a BERT-type model, whatever stands beside it:
+Documents' tokens can come from a table with one vector for each token of all-MiniLM-L6-v2, whatever stands beside it:
 what the model makes of it as a text of its own, in the directions in which these vectors differ most. Late interaction
 between a claim's tokens in context and these ranks as well as with the documents' tokens in context
-(benchmarks/README.md), and a document costs no more than its tokenisation. The table of all-MiniLM-L6-v2 comes with
-ccheck. That of another model takes about a minute, once.
+(benchmarks/README.md), and a document costs no more than its tokenisation.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import CcheckError, NotFound, UsageError
-from ..core.files import private_folder, writing_bytes
+from ..core.errors import NotFound, UsageError
 from ..core.fingerprints import file_hash
 from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, read_settings, require_models
 from ..core.runtime import Runtime
-from ..encode.bert_folder import BertFolder, Floats, read_bert_folder
+from ..encode.bert_folder import Floats, read_bert_folder
 from ..encode.numpy_bert import NumpyBert, load_bert, unit_length
 from .types import Scores, not_finite
 
@@ -47,8 +45,6 @@ KEPT_TEXTS = 4096
 """The same for the ids of tokens."""
 KEPT_CLAIMS = 128
 """Claims whose tokens are kept: twice as many as are checked at a time."""
-WIDTH = 96
-"""Directions that are kept: .7488 in nDCG@10 on SciFact, against .7477 with all 384 and .7461 with 64."""
 PACKAGED = Path(__file__).parent / "token_tables"
 Task = Literal["query", "document"]
 Vectors: TypeAlias = NDArray[np.floating[Any]]
@@ -130,7 +126,7 @@ class Tokens:
 
 
 class StaticEncoder:
-    """Tokens of claims in context, as the model reads them; tokens of documents by the model's table."""
+    """Tokens of claims in context, as the model reads them; tokens of documents by a table."""
 
     def __init__(self, bert: NumpyBert, table: TokenTable, max_tokens: int | None = None) -> None:
         """`max_tokens`: how many tokens of a document are read, by default all."""
@@ -233,7 +229,7 @@ def load_late_encoder(
 ) -> LateEncoder:
     """Find a model for late interaction (a folder, or a name) and load it.
 
-    `documents`: their tokens by the model's table, or in context. `max_tokens`: how many tokens of a document are read,
+    `documents`: their tokens by a packaged table, or in context. `max_tokens`: how many tokens of a document are read,
     by default all (static), or as many as the model was made for.
 
     Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
@@ -247,9 +243,10 @@ def load_late_encoder(
     if folder is None and not trained:
         raise UsageError(f"{found.name} is neither a BERT-type embedding model nor one trained for late interaction")
     if documents == "static":
-        if folder is None:
-            raise UsageError(f'the tokens of {found.name} need their context. Set documents = "contextual"')
-        return _static(found, folder, max_tokens, runtime)
+        table = None if folder is None else packaged_table(folder.path / "model.safetensors")
+        if folder is None or table is None:
+            raise UsageError(f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"')
+        return StaticEncoder(load_bert(folder), table, max_tokens)
     if folder is not None:
         most = read_settings(folder.path / "config.json", dict)["max_position_embeddings"]
         _refuse_more(found, max_tokens, int(most))
@@ -264,14 +261,6 @@ def load_late_encoder(
         if first.document_length is not None:
             first.document_length = max_tokens
     return by_torch(model)
-
-
-def _static(found: FoundModel, folder: BertFolder, max_tokens: int | None, runtime: Runtime) -> StaticEncoder:
-    bert = load_bert(folder)
-    said = f"{found.name} reads each of its {bert.vocabulary:,} tokens, once: about a minute"
-    tables = runtime.settings.cache_dir / "token-tables"
-    table = load_table(bert, file_hash(folder.path / "model.safetensors"), tables, lambda: runtime.notify(said))
-    return StaticEncoder(bert, table, max_tokens)
 
 
 def _refuse_more(found: FoundModel, max_tokens: int | None, limit: int | None) -> None:
@@ -318,54 +307,14 @@ class TokenTable:
         """Vectors of the model, shape [n, dimensions], in the table's directions."""
         return vectors @ self.basis.T
 
-    def save(self, file: Path, weights: str) -> None:
-        """`weights`: the SHA-256 of the model's. Raises UsageError or Incomplete if the file can't be written."""
-        from safetensors.numpy import save
 
-        tensors: dict[str, NDArray[Any]] = {"codes": self.codes, "scales": self.scales, "basis": self.basis}
-        with writing_bytes(file, "the table of tokens") as stream:
-            stream.write(save(tensors, {"weights": weights}))
+def packaged_table(weights: Path) -> TokenTable | None:
+    """The table of the model that has these weights, if it comes with ccheck. `scripts/token_table.py` makes one."""
+    from safetensors import safe_open
 
-
-def load_table(bert: NumpyBert, weights: str, cache: Path, on_make: Callable[[], None] = lambda: None) -> TokenTable:
-    """The table of the model whose weights have this SHA-256: from the package, from the folder `cache`, or made.
-
-    `on_make` is called before what takes long. If the cache can't be written, the table is made again next time.
-    """
-    kept = cache / f"{weights[:32]}.safetensors"
-    for file in [*sorted(PACKAGED.glob("*.safetensors")), kept]:
-        table = _read(file, weights, bert.vocabulary)
-        if table is not None:
-            return table
-    on_make()
-    table = make_table(bert)
-    with contextlib.suppress(CcheckError, OSError):
-        private_folder(cache)
-        table.save(kept, weights)
-    return table
-
-
-def make_table(bert: NumpyBert) -> TokenTable:
-    """Let the model read each of its tokens alone."""
-    vectors = unit_length(bert.encode_alone(range(bert.vocabulary)))
-    # Without a mean to subtract: products with vectors that are not in the table are to stay what they are.
-    _, directions = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
-    basis = np.ascontiguousarray(directions[:, ::-1].T[:WIDTH], np.float32)
-    turned = vectors @ basis.T
-    scales = np.maximum(np.abs(turned).max(1), np.finfo(np.float32).tiny) / np.float32(127)
-    return TokenTable(np.round(turned / scales[:, None]).astype(np.int8), scales.astype(np.float32), basis)
-
-
-def _read(file: Path, weights: str, vocabulary: int) -> TokenTable | None:
-    """None if the file is not that model's, or can't be read: it is only a cache."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
+    identity = file_hash(weights)
+    for file in PACKAGED.glob("*.safetensors"):
         with safe_open(file, framework="numpy") as stored:
-            if (stored.metadata() or {}).get("weights") != weights:
-                return None
-            table = TokenTable(*(stored.get_tensor(name) for name in ("codes", "scales", "basis")))
-    except (OSError, SafetensorError):
-        return None
-    fits = table.codes.shape == (vocabulary, len(table.basis)) and table.scales.shape == (vocabulary,)
-    return table if fits and table.codes.dtype.name == "int8" else None
+            if stored.metadata()["weights"] == identity:
+                return TokenTable(*(stored.get_tensor(name) for name in ("codes", "scales", "basis")))
+    return None
