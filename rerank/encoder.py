@@ -43,7 +43,8 @@ class PackedEncoder:
         import torch
 
         for row in rows(sequences, [0] * len(sequences), self._batch_tokens):
-            places, types = [], []
+            places: list[int] = []
+            types: list[int] = []
             for i in row.members:
                 places += range(self._first, self._first + len(sequences[i]))
                 types += token_types(self._halves, len(sequences[i]), prefixes[i])

@@ -40,9 +40,10 @@ def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: A
 
     llama = {name: value for name, value in settings.items() if name not in ("model_type", "rope_scaling", "auto_map")}
     config = LlamaConfig(**llama | {"num_hidden_layers": layer})
-    body, loading = LlamaModel.from_pretrained(
+    loaded: Any = LlamaModel.from_pretrained(
         path, config=config, dtype=dtype, use_safetensors=True, local_files_only=True, output_loading_info=True
     )
+    body, loading = loaded
     if missing := sorted(loading["missing_keys"]):
         raise InvalidData(f"the weights in {path} are not complete: {', '.join(missing[:3])} missing")
     name = f"lm_head.{layer - settings.get('start_layer', 8)}.linear_head.weight"

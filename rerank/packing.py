@@ -90,7 +90,7 @@ def _common(sequences: Sequence[tuple[int, ...]]) -> int:
 
 
 def states_at(
-    places: Sequence[int],
+    places: list[int],
     layers: Sequence[Any],
     x: torch.Tensor,
     row: PackedRow,
@@ -110,7 +110,7 @@ def states_at(
         layer.add(x, attend(q, k, v, row, scale=layer.scale, causal=causal))
     layer, count = layers[-1], len(places)
     wanted = rounded(count, x.device)
-    chosen = torch.tensor([*places, *places[-1:] * (wanted - count)], device=x.device)
+    chosen = torch.tensor(places + places[-1:] * (wanted - count), device=x.device)
     k, v = layer.heads(x, *rotary)
     x = x[chosen]
     q = layer.query(x, *(part[chosen] for part in rotary))
