@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from more_itertools import chunked
 
-from ..core.errors import InvalidData, MissingExtra
+from ..core.errors import InvalidData, require
 from ..core.models import FoundModel, best_device, check_device, load_transformer, require_models
 from ..core.types import Vector
 
@@ -31,8 +30,7 @@ class Clip:
     def __init__(self, found: FoundModel, device: str | None) -> None:
         """Raises MissingExtra or UsageError (no such device)."""
         require_models(f"the model of images {found.name}")
-        if importlib.util.find_spec("PIL") is None:
-            raise MissingExtra("reading images", "images")
+        require("reading images", "images", "PIL")
         if device is not None:
             check_device(device)
         self.found, self._device = found, device

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tiny_rerankers import PROMPT, TEXTS
 
-from ccheck.rerank import Scorer
+from ccheck.rerank import Encoded, Scorer
 
 QUERIES = {
     "short": "sea level rose.",
@@ -22,6 +24,20 @@ PASSAGES = [*TEXTS, "", TEXTS[0], "sea " * 700, ". ".join(TEXTS) * 5, *HOSTILE]
 
 def score(scorer: Scorer, query: str, passages: list[str]) -> list[float]:
     return scorer.score(scorer.encode(query, passages))
+
+
+def unchanged_by_others(scorer: Scorer, queries: Sequence[str], passages: Sequence[str]) -> None:
+    """No score depends on what is scored beside it."""
+    pairs: list[tuple[float, Encoded]] = []
+    for query in queries:
+        for passage in passages:
+            encoded = scorer.encode(query, [passage])
+            pairs += [(scorer.score(encoded)[0], encoded[0])]
+    chance = random.Random(0)
+    for _ in range(3):
+        chance.shuffle(pairs)
+        some = pairs[: chance.randint(2, len(pairs))]
+        assert scorer.score([one for _, one in some]) == pytest.approx([value for value, _ in some], abs=1e-5)
 
 
 def plain_ids(tokenizer: Any, query: str, passage: str, length: int) -> list[int]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
+from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score, unchanged_by_others
 from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder
 from ccheck.rerank.padding import Padded
 from ccheck.rerank.several import LocalReranker
-from ccheck.rerank.types import Encoded
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 
@@ -109,16 +107,7 @@ def test_the_passage_is_cut_and_the_query_and_prompt_are_not(gemma: Path) -> Non
 
 def test_what_is_scored_beside_it_changes_no_score(gemma: Path) -> None:
     scorer = load_scorer(str(gemma), device="cpu", batch_tokens=300)
-    chance = random.Random(0)
-    pairs: list[tuple[float, Encoded]] = []
-    for query in ("sea level", "statins", "sea", "A", ""):
-        for passage in PASSAGES:
-            encoded = scorer.encode(query, [passage])
-            pairs += [(scorer.score(encoded)[0], encoded[0])]
-    for _ in range(3):
-        chance.shuffle(pairs)
-        some = pairs[: chance.randint(2, len(pairs))]
-        assert scorer.score([one for _, one in some]) == pytest.approx([value for value, _ in some], abs=1e-5)
+    unchanged_by_others(scorer, ("sea level", "statins", "sea", "A", ""), PASSAGES)
 
 
 def test_nothing_is_scored_of_nothing_and_equal_passages_are_scored_equally(gemma: Path) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score
+from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score, unchanged_by_others
 from tiny_rerankers import TEXTS, load_scorer, make_encoder
 
 from ccheck.rerank.encoder import PackedEncoder
 from ccheck.rerank.padding import Padded
 from ccheck.rerank.tokens import longest_first
-from ccheck.rerank.types import Encoded
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 
@@ -106,16 +105,7 @@ def test_pairs_are_cut_as_the_tokenizers_library_cuts_them(folders: dict[str, Pa
 @pytest.mark.parametrize("name", ["xlm-roberta", "bert", "deberta-v2"])
 def test_what_is_scored_beside_it_changes_no_score(folders: dict[str, Path], name: str) -> None:
     scorer = load_scorer(str(folders[name]), device="cpu", batch_tokens=300)
-    pairs: list[tuple[float, Encoded]] = []
-    for query in ("sea level", "statins", ""):
-        for passage in (*TEXTS, *HOSTILE):
-            encoded = scorer.encode(query, [passage])
-            pairs += [(scorer.score(encoded)[0], encoded[0])]
-    chance = random.Random(0)
-    for _ in range(3):
-        chance.shuffle(pairs)
-        some = pairs[: chance.randint(2, len(pairs))]
-        assert scorer.score([one for _, one in some]) == pytest.approx([value for value, _ in some], abs=1e-5)
+    unchanged_by_others(scorer, ("sea level", "statins", ""), [*TEXTS, *HOSTILE])
     assert scorer.score(scorer.encode("sea", [])) == []
 
 
