@@ -29,6 +29,7 @@ import orjson
 from elasticsearch import helpers
 from elasticsearch_common import machine, server
 
+from ccheck.core import pump
 from ccheck.core.layout import Chunking, Embedding
 from ccheck.core.settings import Settings
 from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
@@ -70,7 +71,7 @@ def main(
 ) -> None:
     if child:
         assert url is not None
-        enriching.REMEMBERED_AFTER = 1.0
+        pump.REMEMBERED_AFTER = 1.0
         print(json.dumps(counts(enrich(url, Ready(documents, dimensions), in_place=False))))
         return
     with server(url) as address:

@@ -30,15 +30,14 @@ _LARGE = 1 << 20
 _OF_THE_ROW = ("claim_id", "type", "query", "url", "url2text")
 
 
-def knowledge_row(data: dict[str, Any]) -> dict[str, Any]:
+def knowledge_row(data: dict[str, Any]) -> dict[str, Any] | None:
     """A row of AVeriTeC's knowledge store (`claim_id`, `url`, `url2text`: the page's sentences) as a record of a page.
 
-    Any other record is given back as it is. The row's `type` and `query` say how the page was found for one claim, and
-    are left out.
+    None for any other record. The row's `type` and `query` say how the page was found for one claim, and are left out.
     """
     sentences, url = data.get("url2text"), data.get("url")
     if not isinstance(sentences, list | str) or not isinstance(url, str):
-        return data
+        return None
     lines = sentences if isinstance(sentences, list) else [sentences]
     page: dict[str, Any] = {name: value for name, value in data.items() if name not in _OF_THE_ROW}
     page |= {"_id": page_id(url), "url": url, "text": "\n".join(line for line in lines if isinstance(line, str))}

@@ -51,6 +51,16 @@ def places() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     }
 
 
+@functools.cache
+def known_by() -> tuple[tuple[str, tuple[frozenset[str], ...]], ...]:
+    """The kinds that are told by their fields: each set of fields will do."""
+    return tuple(
+        (kind, tuple(frozenset(name.strip() for name in way.split("&")) for way in fields["known_by"]))
+        for kind, fields in places().items()
+        if "known_by" in fields
+    )
+
+
 def plain_record(kind: str, at: At, **known: Any) -> Plain:
     """The plain record of a source's record; `known` are fields that are not just somewhere in it."""
     own = places()[kind]

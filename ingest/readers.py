@@ -17,8 +17,7 @@ from typing import Any
 
 from ..articles import Article
 from ..articles.reading import FORMATS, article_id
-from ..articles.s2orc import is_s2orc, read_s2orc
-from ..articles.stored import article_of_record, record_of
+from ..articles.stored import article_of_record
 from ..core.child import Child
 from ..core.errors import MissingExtra, NotFound, UsageError, why_unread
 from ..core.text import is_unicode
@@ -26,8 +25,7 @@ from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
 from .kinds import LINES, TABLES
 from .lines import Line, decompressed, raw_chunks, read_lines, unpacked_head
-from .pages import knowledge_row
-from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
+from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
 from .shapes import papers
 from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding
 from .sources import Given, Source, find_sources
@@ -58,16 +56,15 @@ def read_sources(
     on_notice: Callable[[str], None] | None = None,
     wants: Callable[[str], bool] = lambda name: True,
 ) -> Iterator[Record | Reject]:
-    """The records of files, as they have them; rows of AVeriTeC's knowledge store are pages, articles full texts.
+    """The records of files, as they have them.
 
-    `on_notice` is told what was assumed about a file. `wants`: whether to read a file or a member of an archive, by its
-    name. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel without what reads them.
+    `on_notice` is told what was assumed about a file. `wants`: whether to read a member of an archive, by its name.
+    Raises MissingExtra for Parquet, HTML, PDF, Word and Excel without what reads them.
     """
     with Child(FUNCTION) as child:
         reading = _Reading(child, line_bytes, on_notice or (lambda said: None), wants)
         for source in sources:
-            if source.format == "zip" or wants(source.name):
-                yield from _read_source(source, reading, on_bytes or (lambda size: None))
+            yield from _read_source(source, reading, on_bytes or (lambda size: None))
 
 
 _OF_ARTICLES = re.compile(r"\.(?:xml|nxml|jats|tei|json)(?:\.gz|\.zst)?$", re.IGNORECASE)
@@ -81,18 +78,16 @@ def full_texts(path: str | os.PathLike[str], only: frozenset[str] | None = None)
     such file or nothing in it that could be an article, UsageError for a file of an unknown kind.
     """
 
-    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
-    told_by_start = {one.name for one in sources if not _OF_ARTICLES.search(one.name)}
-
     def wants(name: str) -> bool:
         ending = _OF_ARTICLES.search(name)
-        if ending is None:
-            return name in told_by_start
-        return only is None or "json" in ending[0].lower() or article_id(name) in only  # JSON can say another id
+        # JSON can say another id.
+        return ending is not None and (only is None or "json" in ending[0].lower() or article_id(name) in only)
 
+    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
     if not sources:
         raise NotFound(f"{os.fspath(path)} has no articles. {_ARTICLES_SAID}")
-    for record in read_sources(sources, wants=wants):
+    wanted = [one for one in sources if only is None or one.format == "zip" or wants(one.name)]
+    for record in papers(read_sources(wanted, wants=wants), Fields()):
         if isinstance(record, Reject):
             yield record
         elif record.kind != FULL_TEXTS:
@@ -116,7 +111,7 @@ def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]
     try:
         for record in _read_format(source, reading, count):
             line = record.line
-            yield record if isinstance(record, Reject) else _known(record, source)
+            yield record
     except (MissingExtra, UsageError):
         raise
     except OSError as error:
@@ -124,16 +119,6 @@ def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]
     except Exception as error:  # noqa: BLE001 - whatever a stranger's file does to its reader, what came before stands
         why = f"the file can't be read on ({why_unread(error)}). The rest of the file was skipped"
         yield Reject(source.name, line + 1, why)
-
-
-def _known(record: Record, source: Source) -> Record | Reject:
-    try:
-        if not record.kind and is_s2orc(record.data):
-            identifier = record.data.get("paper_id") or record.data.get("corpusid") or article_id(source.name)
-            return replace(record, data=record_of(read_s2orc(record.data, str(identifier))), kind=FULL_TEXTS)
-        return replace(record, data=knowledge_row(record.data))
-    except Exception as error:  # noqa: BLE001 - of this record alone
-        return reject_of(record, why_unread(error))
 
 
 def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]) -> Iterator[Record | Reject]:

@@ -20,7 +20,6 @@ class Record:
     """A file's data for one document. `line` starts at 1: the line on which the data begin, or Parquet's row.
 
     `untyped` values are all text, as in CSV. `kind` says what it was recognised as, in the plural: `OpenAlex works`.
-    `raw` is the file's own record, where the user named fields of it.
     """
 
     file: str
@@ -28,7 +27,6 @@ class Record:
     data: dict[str, Any]
     untyped: bool = False
     kind: str = ""
-    raw: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

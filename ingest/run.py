@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from more_itertools import chunked, constrained_batches
@@ -22,6 +23,7 @@ from ..articles.stored import article_of, is_article
 from ..core.citation import doi_of, is_retracted
 from ..core.closing import Closing
 from ..core.errors import CcheckError, why_unread
+from ..core.pump import Pump
 from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, encoders_of, layout_of
@@ -29,13 +31,12 @@ from .entries import EntryMaker
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import members, with_members, without_members
-from .pump import Pump
 from .readers import read_sources
 from .records import Record, Reject, reject_of
 from .rejects import RejectFile
 from .seen import Seen
 from .shapes import papers
-from .sources import Given, Source, find_sources
+from .sources import RECORDS, STDIN, Given, Source, find_sources
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -75,6 +76,7 @@ def ingest(
     encoders = encoders_of(encoders)
     notices: list[str] = []
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    reading = [_noted(os.fspath(one)) for one in given if Path(one).name != RECORDS]
     found = find_sources(given, options.reading, notices)
     layout = layout_of(encoders)
     info = store.info()
@@ -82,7 +84,7 @@ def ingest(
         run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
-        store.prepare(layout, [os.fspath(one) for one in given])
+        store.prepare(layout, reading)
         try:
             run.store_all(records)
         except KeyboardInterrupt:
@@ -95,7 +97,7 @@ def ingest(
             run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
-        store.mark_ingested()
+        store.mark_ingested(reading)
     return run.report(len(found), time.monotonic() - started)
 
 
@@ -393,10 +395,15 @@ def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
         return reject_of(record, why_unread(error))
 
 
+def _noted(source: str) -> str:
+    """The source as the store notes it until it was read: the same wherever the command runs."""
+    return source if source == STDIN else str(Path(source).expanduser().absolute())
+
+
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The same records. Raises InvalidData, at once, if none of the first has a field that is needed."""
     head = list(itertools.islice(records, HEAD))
-    check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
+    check_fields([record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
 
 

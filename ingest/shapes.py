@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..articles.reading import article_id
+from ..articles.s2orc import is_s2orc, read_s2orc
+from ..articles.stored import record_of
 from ..core.citation import folded
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS
-from .fields import Fields, field_of
-from .plain import Plain, inside, iso_date, places, plain, plain_record
-from .records import Record, Reject, reject_of
+from .fields import Fields, field_of, has_field
+from .pages import knowledge_row
+from .plain import Plain, inside, iso_date, known_by, places, plain, plain_record
+from .records import FULL_TEXTS, Record, Reject, reject_of
 
 Data = Mapping[str, Any]
 
@@ -28,7 +32,9 @@ _WORDS = 100_000
 
 def recognise(data: Data) -> tuple[str, Plain] | None:
     """The kind of a service's record, in the plural, and the plain record; None for a record of another kind."""
-    kind = next((kind for kind, has in _KINDS.items() if has(data)), None)
+    names = data.keys()
+    kinds = (kind for kind, ways in known_by() if any(way <= names for way in ways) and _IF.get(kind, bool)(data))
+    kind = next(kinds, None)
     if kind is None:
         return None
     more = _MORE.get(kind)
@@ -103,46 +109,22 @@ def _arxiv(data: Data) -> Plain:
     }
 
 
-def _has(*names: str, one_of: tuple[str, ...] = ()) -> Callable[[Data], bool]:
-    """Whether a record has all these fields and, if some are given, one of others."""
-    return lambda data: all(name in data for name in names) and (not one_of or any(name in data for name in one_of))
-
-
 def _europe_pmc(data: Data) -> Plain:
     people = [one for one in inside(data)("authorList.author") if isinstance(one, Mapping)]
     names = [_text(one, "fullName") or _text(one, "collectiveName") for one in people]
     return {"title": _text(data, "title").removesuffix("."), "authors": [name for name in names if name]}
 
 
-_KINDS: Mapping[str, Callable[[Data], bool]] = {
-    "OpenAlex works": lambda data: (
-        "openalex.org/W" in str(data.get("id", ""))[:100] or _has("id", "abstract_inverted_index")(data)
-    ),
-    "Europe PMC articles": _has(
-        *("id", "source"), one_of=("abstractText", "authorString", "journalInfo", "pubYear", "firstPublicationDate")
-    ),
-    "Crossref works": lambda data: (
-        _has("DOI", one_of=("container-title", "issued", "prefix", "author", "published", "type"))(data)
-        and isinstance(data.get("title", []), list)
-    ),
-    "CSL items": lambda data: (
-        _has("title", "id", one_of=("container-title", "issued", "citation-key"))(data)
-        and isinstance(data.get("type"), str)
-    ),
-    "Semantic Scholar papers": lambda data: (
-        _has("paperId", "title")(data) or _has("corpusid", one_of=("title", "abstract"))(data)
-    ),
-    "CORD-19 rows": _has("cord_uid", "title"),
-    "Zotero items": _has("Key", "Item Type", "Title"),
-    "Scopus documents": lambda data: _has("EID", "Title")(data) or _has("Source title", "Title", "Cited by")(data),
-    "arXiv papers": _has("id", "submitter", "categories", "abstract"),
+_IF: Mapping[str, Callable[[Data], bool]] = {
+    "Crossref works": lambda data: isinstance(data.get("title", []), list),
+    "CSL items": lambda data: isinstance(data.get("type"), str),
 }
+"""What holds for records of a kind beside the fields that they have."""
 _MORE: Mapping[str, Callable[[Data], Plain]] = {
     "OpenAlex works": _openalex,
     "Europe PMC articles": _europe_pmc,
     "Crossref works": _crossref,
     "CSL items": _crossref,
-    "CORD-19 rows": lambda data: {"url": _text(data, "url").split(";")[0].strip()},
     "arXiv papers": _arxiv,
 }
 """What has to be computed, and does not just stand somewhere."""
@@ -152,14 +134,10 @@ _ROWS = ("CORD-19 rows", "Zotero items", "Scopus documents")
 
 # -- from records as files have them to records of papers
 
-PAGES = (
-    *("results", "data", "items", "records", "docs", "documents", "papers", "articles", "works", "recommendedPapers"),
-    *("hits.hits", "response.docs", "message.items", "resultList.result"),
-)
-"""Where the pages of services have their records: OpenAlex, Semantic Scholar, Elasticsearch, Solr, Crossref, Europe
-PMC."""
 _OF_RECORDS = {"_id", "id", "_source", "doc_id", "paperid", "paper_id", "corpusid", "corpus_id", "doi", "title"}
 """Fields by which objects in a list are taken for records of their own, and not for parts of one."""
+_OF_PAPERS = _OF_RECORDS - {"_source"} | {"text", "abstract"}
+"""Fields that a page of records does not have itself."""
 _INSIDE = ("_source", "citedPaper", "citingPaper", "paper")
 """Where a record of a page has what it is about: Elasticsearch's hits, Semantic Scholar's citations."""
 _WRAPPED = ("message", "result", "work", "article", "paper")
@@ -171,83 +149,72 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
 
     Whatever one record or part of a page does, the others come.
     """
+    asked = [name for name in (fields.id, fields.title, fields.text, fields.date) if name is not None]
     for record in records:
         if isinstance(record, Reject):
             yield record
             continue
         try:
-            for place, one in _unpacked(record):
+            for data in _unpacked(record.data, asked):
+                one = record if data is record.data else replace(record, data=data)
                 try:
-                    yield _recognised(one, fields, place)
+                    yield _recognised(one, asked)
                 except Exception as error:  # noqa: BLE001 - a stranger's record raises whatever it likes
                     yield reject_of(one, why_unread(error))
         except Exception as error:  # noqa: BLE001
             yield reject_of(record, why_unread(error))
 
 
-def _unpacked(record: Record) -> Iterator[tuple[str, Record]]:
-    """The records of a page with their places in it, or the record itself."""
-    found = page_of(record.data)
-    if found is None:
-        yield "", record
+def _unpacked(data: dict[str, Any], asked: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The records of a page, or the record itself."""
+    if any(has_field(data, name) for name in asked) or (found := page_of(data)) is None:
+        yield data
         return
-    place, inner = found
-    for one in inner:
-        if one is None:
-            continue  # Semantic Scholar's answer for an id that it does not know
-        way = place
+    for one in found:
         for name in _INSIDE:
-            if isinstance(one.get(name), Mapping) and not (_OF_RECORDS - {"_id", "_source"}) & {k.lower() for k in one}:
-                one, way = {**({"_id": one["_id"]} if "_id" in one else {}), **one[name]}, f"{place}.{name}"
-        yield way, replace(record, data=dict(one))
+            inner = one.get(name) if one is not None else None
+            if isinstance(inner, Mapping) and not _names(one) & (_OF_RECORDS - {"_id", "_source"}):
+                one = {**({"_id": one["_id"]} if "_id" in one else {}), **inner}
+        if one is not None:  # Semantic Scholar's answer for an id that it does not know
+            yield dict(one)
 
 
-def page_of(data: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
-    """Where a page has its records, and these; None for what is a record itself."""
-    if any(str(name).lower() in _OF_RECORDS for name in data) and "abstract_inverted_index" not in data:
-        # A record has an id or a title of its own, but so has Elasticsearch's `_source`.
-        if not (isinstance(data.get("_source"), Mapping)):
-            return None
-        return "_source", [{**({"_id": data["_id"]} if "_id" in data else {}), **data["_source"]}]
-    for place in PAGES:
-        inner = field_of(data, place)
-        if isinstance(inner, list) and _are_records(inner):
-            return place, inner
-    for place in _WRAPPED:
-        inner = data.get(place)
-        if isinstance(inner, Mapping) and _OF_RECORDS & {str(name).lower() for name in inner}:
-            return place, [inner]
-    for name, inner in data.items():
-        if isinstance(inner, list) and len(data) <= 5 and _are_records(inner):
-            return str(name), inner
-    return None
+def page_of(data: Data) -> list[Any] | None:
+    """The records of a page: a list in it or in an object of it; None for what is a record itself."""
+    if isinstance(data.get("_source"), Mapping):
+        return [data]
+    if _names(data) & _OF_PAPERS:
+        return None
+    objects = [data, *(inner for inner in data.values() if isinstance(inner, Mapping))]
+    wrapped = (data[name] for name in _WRAPPED if isinstance(data.get(name), Mapping))
+    if (one := next((inner for inner in wrapped if _names(inner) & _OF_RECORDS), None)) is not None:
+        return [one]
+    lists = (inner for one in objects for inner in one.values() if isinstance(inner, list))
+    return next((inner for inner in lists if _are_records(inner)), None)
+
+
+def _names(data: Data) -> set[str]:
+    return {str(name).lower() for name in data}
 
 
 def _are_records(inner: list[Any]) -> bool:
     some = [one for one in inner[:5] if one is not None]
-    return bool(some) and all(
-        isinstance(one, Mapping)
-        and ({str(name).lower() for name in one} & _OF_RECORDS or any(name in one for name in _INSIDE))
-        for one in some
-    )
+    wanted = _OF_RECORDS | {name.lower() for name in _INSIDE}
+    return bool(some) and all(isinstance(one, Mapping) and _names(one) & wanted for one in some)
 
 
-def _recognised(record: Record, fields: Fields, place: str) -> Record:
-    asked = [name for name in (fields.id, fields.title, fields.text, fields.date) if name is not None]
-    found = recognise(record.data) if not record.kind else (record.kind, record.data)
-    if found is None:
-        if not place or not asked:
-            return record
-        kind, data = "", dict(record.data)
-    else:
-        kind, data = found
-    raw = dict(record.data) if asked else None
+def _recognised(record: Record, asked: Sequence[str]) -> Record:
+    if record.kind:
+        return record
+    if is_s2orc(record.data):
+        identifier = record.data.get("paper_id") or record.data.get("corpusid") or article_id(record.file)
+        return replace(record, data=record_of(read_s2orc(record.data, str(identifier))), kind=FULL_TEXTS)
+    if (page := knowledge_row(record.data)) is not None:
+        return replace(record, data=page)
+    if (found := recognise(record.data)) is None:
+        return record
+    kind, data = found
     for name in asked:
-        # In a page the field can be named from the page, or from the record.
-        own = name.removeprefix(f"{place}.") if place else name
-        value = field_of(record.data, own)
-        if value is not None:
+        if (value := field_of(record.data, name)) is not None:
             data.setdefault(name, value)
-            if raw is not None:
-                raw.setdefault(name, value)
-    return replace(record, data=data, kind=kind, raw=raw)
+    return replace(record, data=data, kind=kind)

@@ -18,6 +18,8 @@ from .sniff import HEAD_BYTES, sniff, sniff_compression
 REJECTS_SUFFIX = ".rejects.jsonl"
 """The end of the names of files that list rejects. Folders and globs leave them out."""
 STDIN = "-"
+RECORDS = "records-of-python.jsonl"
+"""The name of a temporary file with records that a program gave."""
 Given: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One or more paths of files, folders or globs, or `STDIN`."""
 

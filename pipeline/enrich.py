@@ -18,6 +18,7 @@ from more_itertools import chunked
 
 from ..core.errors import InvalidData, NotFound, UsageError
 from ..core.layout import Chunking, Layout
+from ..core.pump import Pump
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.text import is_unicode
@@ -25,7 +26,6 @@ from ..core.types import Document, Entry
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import DenseEncoder, Encoders, layout_of
 from ..ingest.entries import EntryMaker
-from ..ingest.pump import Pump
 from ..search import open_store
 from .ingest import open_encoders
 
@@ -40,8 +40,6 @@ PAGES = 20
 """How many pages without much that is new are dealt with together."""
 AHEAD = 2
 """How many batches may wait for the server."""
-REMEMBERED_AFTER = 30.0
-"""Seconds of work that a killed run may have to read again. It is not embedded again."""
 NAMED = 20
 """How many documents that failed are named."""
 
@@ -93,7 +91,7 @@ class Enricher:
         self._source, self._layout_bytes = target.source, layout_bytes(self.layout)
         self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         self._stopped = threading.Event()
-        self._next = self._remembered = time.monotonic()
+        self._next = time.monotonic()
         self._counts: Counter[str] = Counter()
         self._failures: dict[str, str] = {}
         self._on_progress: OnProgress = lambda done, total: None
@@ -128,7 +126,7 @@ class Enricher:
         return list(self.target.consequences(self.layout))
 
     def _all(self, maker: EntryMaker) -> None:
-        with Pump("ccheck-enrich", 1, self._wrote, self._abandon) as pump:
+        with Pump("ccheck-enrich", 1, self._wrote, self._abandon, self.target.remember) as pump:
             batch = _Batch()
             for page in self.target.pages():
                 self._look(page, batch)
@@ -208,9 +206,6 @@ class Enricher:
         for number, page in enumerate(batch.pages):
             failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
             self.target.done(page, failed)
-        if time.monotonic() - self._remembered > REMEMBERED_AFTER:
-            self.target.remember()
-            self._remembered = time.monotonic()
         self._progress()
 
     def _fail(self, id_: str, why: str) -> None:

@@ -127,7 +127,8 @@ class Store(Protocol):
     def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         """Create the store, or raise InvalidData unless it accepts documents of this layout.
 
-        `reading` are the sources of an ingest that begins: until `mark_ingested` says that it ended, `info` says so.
+        `reading` are the sources of an ingest that begins: until `mark_ingested` says that they were read, `info` says
+        so.
         """
         ...
 
@@ -197,8 +198,8 @@ class Store(Protocol):
         """
         ...
 
-    def mark_ingested(self) -> None:
-        """The ingest that `prepare` was told of ended."""
+    def mark_ingested(self, reading: Sequence[str] = ()) -> None:
+        """An ingest has read these sources, which `prepare` was told of. Those of other ingests stay noted."""
         ...
 
     def removal(self) -> str:
@@ -239,12 +240,12 @@ def no_store(name: str) -> NotFound:
 
 
 def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:
-    """Returns the notice about a store whose last ingest has not ended. `reading` are the sources of that ingest."""
+    """Returns the notice about a store that not all sources were read into; `reading` are those that were not."""
     if not reading:
         return ()
     files = " ".join(map(shlex.quote, reading)) if len(reading) <= MOST_NAMED else "FILE..."
     return (
-        f"the last ingest into {store} did not finish, or is still running, so documents may be missing. To finish it, "
+        f"an ingest into {store} did not finish, or is still running, so documents may be missing. To finish it, "
         f"run the same command again: ccheck ingest {files} --store {shlex.quote(store)}",
     )
 

@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
+from ...core.pump import Pump
 from . import bound, bulk, changes, mappings
 from .bound import Bound
 from .changes import Written
@@ -26,8 +28,8 @@ from .found import read_index, sampler
 
 MOVE = "ccheck_move"
 """The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
-SAVED_SECONDS = 5.0
-"""How often the copy remembers how far it has come."""
+AHEAD = 2
+"""How many batches may wait for the server while the next one is made."""
 LAST_ROUNDS = 100
 LEASE_SECONDS = 5.0
 """For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
@@ -134,7 +136,6 @@ class Move:
         # Documents are copied with their vectors, unless the other index has others.
         self._as_stored = source.index.layout == target.index.layout
         self._copied = dict(target.copied)
-        self._saved = time.monotonic()
         if target.filled_from != source.name:
             raise InvalidData(
                 f"{target.name} was filled from {target.filled_from or 'no index'}, but the alias {alias} is on "
@@ -223,16 +224,23 @@ class Move:
         if any(shard.uuid != self._from.uuid for shard in found):
             raise bound.Lost(f"the index {self.source.name} is not there any more, another one has its name")
         read = self._with_vectors() if self._as_stored else True
-        for shard in found:
-            since = self._copied.get(shard.key, changes.NEVER)
-            for upto, written in changes.written_since(self._client, shard, since, read, self._from.name):
-                if written:
-                    self._write(operations(written))
-                self._copied[shard.key] = upto
-                on_documents(len(written))
-                if time.monotonic() - self._saved >= SAVED_SECONDS:
-                    self._remember()
+
+        def settled(batch: tuple[str, int, int], wrote: object) -> None:
+            key, upto, documents = batch
+            self._copied[key] = upto
+            on_documents(documents)
+
+        with Pump("ccheck-migrate", 1, settled, self._abandon, self._remember) as pump:
+            for shard in found:
+                since = self._copied.get(shard.key, changes.NEVER)
+                for upto, written in changes.written_since(self._client, shard, since, read, self._from.name):
+                    made = list(operations(written)) if written else []
+                    pump.put((shard.key, upto, len(written)), partial(self._write, made), AHEAD - 1)
         return any(shard.newest > shard.last for shard in found)
+
+    def _abandon(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._client.abandon()
 
     def _with_vectors(self) -> Any:
         """Returns the `_source` option with which this server sends the vectors too.
@@ -257,7 +265,6 @@ class Move:
     def _remember(self) -> None:
         move = {"alias": self.alias, "from": self.source.name, "copied": self._copied, "left": False}
         _remember(self._client, self._to, move)
-        self._saved = time.monotonic()
 
 
 def as_stored(written: Sequence[Written]) -> Iterator[bulk.Operation]:

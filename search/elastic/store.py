@@ -217,7 +217,7 @@ class ElasticStore(Closing):
             type_ = index.meta.get(mappings.INDEX_TYPE)
             meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
         if reading:
-            meta = {**meta, READING: list(reading)}
+            meta = {**meta, READING: list(dict.fromkeys([*meta.get(READING, ()), *reading]))}
         if meta != index.meta or fields:
             writer.remember(meta, fields)
             writer.index(fresh=True)
@@ -245,10 +245,11 @@ class ElasticStore(Closing):
         self._writer.index()
         self._writer.request("POST", "_refresh", slow=True)
 
-    def mark_ingested(self) -> None:
-        index = self._writer.index(fresh=True)
-        if READING in index.meta:
-            self._writer.remember({name: value for name, value in index.meta.items() if name != READING})
+    def mark_ingested(self, reading: Sequence[str] = ()) -> None:
+        meta = self._writer.index(fresh=True).meta
+        left = [one for one in meta.get(READING, ()) if one not in reading]
+        if left != meta.get(READING, []):
+            self._writer.remember({**meta, READING: left})
         self._writer = Writer(self)
 
     def removal(self) -> str:

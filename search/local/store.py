@@ -229,9 +229,10 @@ class LocalStore(Closing):
             upkeep.settle(database, self.path)
 
     @reported
-    def mark_ingested(self) -> None:
+    def mark_ingested(self, reading: Sequence[str] = ()) -> None:
         with self._guard, self._writing() as database, database.writing():
-            database.set_meta(reading="[]")
+            left = [one for one in json.loads(database.meta("reading", "[]")) if one not in reading]
+            database.set_meta(reading=json.dumps(left))
 
     @reported
     def rebuild(self) -> None:

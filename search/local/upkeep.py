@@ -178,7 +178,8 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
 def adopt(database: Database, folder: Path, layout: Layout, reading: Sequence[str] = ()) -> None:
     """Change the store's layout, create the indices that the new one needs, and note what an ingest is to read."""
     if reading:
-        database.set_meta(reading=json.dumps(list(reading)))
+        noted = json.loads(database.meta("reading", "[]"))
+        database.set_meta(reading=json.dumps(list(dict.fromkeys([*noted, *reading]))))
     old, known = database.layout, database.words
     names = words_of(layout)
     new = [name for name in names if name not in known or TextFields.of(old, name) != TextFields.of(layout, name)]

@@ -87,7 +87,7 @@ class MemoryStore:
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         return self.get(ids)
 
-    def mark_ingested(self) -> None:
+    def mark_ingested(self, reading: Sequence[str] = ()) -> None:
         self._exists()
 
     def removal(self) -> str:

@@ -266,7 +266,7 @@ def test_a_run_that_was_cut_off_goes_on(
     client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enriching, "BATCH", 1)
-    monkeypatch.setattr(enriching, "REMEMBERED_AFTER", 0.0)
+    monkeypatch.setattr("ccheck.core.pump.REMEMBERED_AFTER", 0.0)
     monkeypatch.setattr("ccheck.search.elastic.changes.AT_ONCE", 1)
     calls = 0
 

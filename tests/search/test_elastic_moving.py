@@ -97,6 +97,7 @@ def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, mon
 KILLED = """
 import os, signal, sys
 from ccheck.pipeline.migrate import Changes, migrate
+from ccheck.core import pump
 from ccheck.search.elastic import changes, moving
 from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.core.runtime import Runtime
@@ -113,7 +114,7 @@ def last_step(client, one, blocked):
     if blocked:
         os.kill(os.getpid(), signal.SIGKILL)
 
-changes.AT_ONCE, moving.SAVED_SECONDS, moving._block = 20, 0, last_step
+changes.AT_ONCE, pump.REMEMBERED_AFTER, moving._block = 20, 0, last_step
 migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), lambda *_: "", on_documents=halfway)
 """
 

@@ -69,8 +69,11 @@ def test_an_ingest_that_did_not_end_is_told(store: Store, make_store: Callable[[
     info = again.info(figures=False)
     assert info is not None and len(info.notices) == 1
     assert "did not finish" in info.notices[0] and "ccheck ingest 'my papers.jsonl' --store" in info.notices[0]
-    again.prepare(LAYOUT)
-    again.mark_ingested()
+    again.prepare(LAYOUT, ["other.jsonl"])
+    again.mark_ingested(["other.jsonl"])
+    info = again.info(figures=False)
+    assert info is not None and "ccheck ingest 'my papers.jsonl' --store" in info.notices[0]
+    again.mark_ingested(["my papers.jsonl"])
     info = again.info(figures=False)
     assert info is not None and info.notices == ()
     again.prepare(LAYOUT, list("abcd"))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ccheck.core.errors import ServerError
-from ccheck.ingest.pump import Pump
+from ccheck.core.pump import Pump
 
 
 def test_batches_are_settled_in_their_order() -> None:

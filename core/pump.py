@@ -1,7 +1,11 @@
-"""Batches that the calling thread makes, other threads write, and the calling thread settles in their order."""
+"""Batches that the calling thread makes, other threads write, and the calling thread settles in their order.
+
+Ingests, enrichments and migrations go through it.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,18 +16,29 @@ B = TypeVar("B")
 W = TypeVar("W")
 
 
+REMEMBERED_AFTER = 10.0
+"""Seconds of work that a killed run may have to look at again."""
+
+
 class Pump(Generic[B, W]):
     """Use it in `with`: at the end everything is settled, or after an error what no thread has begun is dropped.
 
     `settled` is told each batch and the outcome of its write. `failed` is told an error or an interrupt, before the
-    threads are waited for, so that they need not wait for a server any longer.
+    threads are waited for, so that they need not wait for a server any longer. `remember` notes now and then how far
+    the settled batches go.
     """
 
     def __init__(
-        self, name: str, threads: int, settled: Callable[[B, W], None], failed: Callable[[BaseException], None]
+        self,
+        name: str,
+        threads: int,
+        settled: Callable[[B, W], None],
+        failed: Callable[[BaseException], None],
+        remember: Callable[[], None] = lambda: None,
     ) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
-        self._settled, self._failed = settled, failed
+        self._settled, self._failed, self._remember = settled, failed, remember
+        self._remembered = time.monotonic()
         self._pending: deque[tuple[B, Future[W]]] = deque()
 
     @property
@@ -42,6 +57,9 @@ class Pump(Generic[B, W]):
             outcome = future.result()
             self._pending.popleft()
             self._settled(batch, outcome)
+            if time.monotonic() - self._remembered >= REMEMBERED_AFTER:
+                self._remember()
+                self._remembered = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
