@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
-from ..core.text import json_line
+from .sources import RECORDS
 
 
 @contextmanager
@@ -28,9 +29,11 @@ def as_files(given: Iterable[Any]) -> Iterator[list[str]]:
             else:
                 records += _records(one)
         if records:
-            file = Path(folder) / "records.jsonl"
-            with file.open("w", encoding="utf-8", errors="surrogatepass") as stream:
-                stream.writelines(json_line(_plain(record)) for record in records)
+            file = Path(folder, RECORDS)
+            with file.open("w", encoding="utf-8") as stream:
+                for record in records:
+                    held = {str(name): value for name, value in record.items()}
+                    stream.write(json.dumps(held, default=_plain) + "\n")
             paths.append(str(file))
         yield paths
 
@@ -50,16 +53,8 @@ def _records(one: Any) -> list[Mapping[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Values of data frames and of Python's own types as JSON has them."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(inner) for inner in value]
+    """Values of data frames and of Python's own types as JSON has them. NaN counts as absent when it is read."""
     if hasattr(value, "isoformat"):
         text = str(value.isoformat())
         return None if text == "NaT" else text.removesuffix("T00:00:00")
-    if hasattr(value, "item"):  # numpy
-        value = value.item()
-    if isinstance(value, float) and value != value:
-        return None
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -59,31 +59,18 @@ _PICKLE = (
     "Loading a pickle can run any code. If you trust its author, convert it: "
     "python -c \"import pandas; pandas.read_pickle('FILE').to_json('FILE.jsonl', orient='records', lines=True)\""
 )
-HINTS = {
-    ".doc": "Convert it: soffice --headless --convert-to docx FILE",
-    ".odt": "Convert it: soffice --headless --convert-to docx FILE",
-    ".rtf": "Convert it: soffice --headless --convert-to docx FILE",
-    ".pages": "Export it as a Word file (.docx)",
-    ".xls": "Convert it: soffice --headless --convert-to xlsx FILE",
-    ".ods": "Convert it: soffice --headless --convert-to xlsx FILE",
-    ".epub": "Convert it: pandoc FILE -o FILE.txt -t plain",
-    ".tex": "Convert it: pandoc FILE -o FILE.txt -t plain",
-    ".md": "Convert it: pandoc FILE -o FILE.txt -t plain",
-    ".ps": "Convert it: ps2pdf FILE",
-    ".djvu": "Convert it: djvutxt FILE FILE.txt",
-    ".tar": "Unpack it first: tar xf FILE, then ingest the folder",
-    ".tgz": "Unpack it first: tar xf FILE, then ingest the folder",
-    ".bz2": "Unpack it first: bunzip2 FILE",
-    ".xz": "Unpack it first: unxz FILE",
-    ".7z": "Unpack it first, then ingest the folder",
-    ".enl": "In EndNote, choose File > Export and the type XML or RIS",
-    ".enw": "In EndNote, choose File > Export and the type XML or RIS",
-    ".rdf": "In Zotero, choose File > Export Library and the format RIS or CSV",
-    ".sqlite": "Export its library as RIS or CSV first (in Zotero: File > Export Library)",
-    ".pkl": _PICKLE,
-    ".pickle": _PICKLE,
-    ".png": "Recognise its text first: tesseract FILE FILE",
-    ".jpg": "Recognise its text first: tesseract FILE FILE",
-    ".tiff": "Recognise its text first: tesseract FILE FILE",
+_ADVICE = {
+    "Convert it: soffice --headless --convert-to docx FILE": ".doc .odt .rtf",
+    "Convert it: soffice --headless --convert-to xlsx FILE": ".xls .ods",
+    "Convert it: pandoc FILE -o FILE.txt -t plain": ".epub .tex .md",
+    "Convert it: ps2pdf FILE": ".ps",
+    "Convert it: djvutxt FILE FILE.txt": ".djvu",
+    "Export it as a Word file (.docx)": ".pages",
+    "Unpack it first, then ingest what was in it": ".tar .tgz .bz2 .xz .7z",
+    "In EndNote, choose File > Export and the type XML or RIS": ".enl .enw",
+    "In Zotero, choose File > Export Library and the format RIS or CSV": ".rdf .sqlite",
+    "Recognise its text first: tesseract FILE FILE": ".png .jpg .tiff",
+    _PICKLE: ".pkl .pickle",
 }
-"""Advice on how to turn a file of another kind into one that ccheck reads."""
+HINTS = {ending: advice for advice, endings in _ADVICE.items() for ending in endings.split()}
+"""Advice on how to turn a file of another kind into one that ccheck reads, by the end of its name."""

@@ -20,6 +20,7 @@ class Record:
     """A file's data for one document. `line` starts at 1: the line on which the data begin, or Parquet's row.
 
     `untyped` values are all text, as in CSV. `kind` says what it was recognised as, in the plural: `OpenAlex works`.
+    `raw` is then the file's own record, where the user named fields of it.
     """
 
     file: str
@@ -27,6 +28,7 @@ class Record:
     data: dict[str, Any]
     untyped: bool = False
     kind: str = ""
+    raw: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from ..core.closing import Closing
-from ..core.errors import CcheckError, UsageError
+from ..core.errors import CcheckError
 from ..core.files import check_output, writing
 from ..core.text import json_line
 from .records import Reject
@@ -32,11 +33,6 @@ class RejectFile(Closing):
         self.path = path or beside
         if path is not None:
             check_output(path, WHAT, self._reads)
-        elif any(source is not None and _same(source, beside) for source in self._reads):
-            raise UsageError(
-                f"the rejects can't be written to {beside}, because this ingest reads it. Choose another file with "
-                "--rejects"
-            )
         # The usual places, until one can be written.
         self._places = [path] if path is not None else list(dict.fromkeys([beside, Path(beside.name)]))
         self.notices: list[str] = []
@@ -54,14 +50,12 @@ class RejectFile(Closing):
                 self.notices.append(str(error))
                 if self._places:
                     self.notices.append(f"the rejects go to {self._places[0]} instead")
-        if self._stream is None:
-            return
-        self.written = True
-        held = {"file": reject.file, "line": reject.line, "reason": reject.reason, "record": reject.record}
-        try:
-            self._stream.write(json_line(held))
-        except CcheckError as error:
-            self._give_up(error)
+        if self._stream is not None:
+            self.written = True
+            try:
+                self._stream.write(json_line(asdict(reject)))
+            except CcheckError as error:
+                self._give_up(error)
 
     def close(self) -> None:
         """Put the file in its place."""
@@ -73,7 +67,3 @@ class RejectFile(Closing):
     def _give_up(self, error: CcheckError) -> None:
         self.notices.append(str(error))
         self._stream, self.written, self._places = None, False, []
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)

@@ -403,7 +403,7 @@ def _noted(source: str) -> str:
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The same records. Raises InvalidData, at once, if none of the first has a field that is needed."""
     head = list(itertools.islice(records, HEAD))
-    check_fields([record.data for record in head if isinstance(record, Record)], fields)
+    check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
 
 

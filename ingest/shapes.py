@@ -19,7 +19,7 @@ from ..articles.stored import record_of
 from ..core.citation import folded
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS
-from .fields import Fields, field_of, has_field
+from .fields import Fields, field_of, key_of
 from .pages import knowledge_row
 from .plain import Plain, inside, iso_date, known_by, places, plain, plain_record
 from .records import FULL_TEXTS, Record, Reject, reject_of
@@ -166,8 +166,9 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
 
 
 def _unpacked(data: dict[str, Any], asked: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The records of a page, or the record itself."""
-    if any(has_field(data, name) for name in asked) or (found := page_of(data)) is None:
+    """The records of a page, or the record itself, which has a field that the user named."""
+    own = (data.get(key_of(data, name.partition(".")[0]) or "") for name in asked)
+    if any(not isinstance(one, list | None) for one in own) or (found := page_of(data)) is None:
         yield data
         return
     for one in found:
@@ -217,4 +218,4 @@ def _recognised(record: Record, asked: Sequence[str]) -> Record:
     for name in asked:
         if (value := field_of(record.data, name)) is not None:
             data.setdefault(name, value)
-    return replace(record, data=data, kind=kind)
+    return replace(record, data=data, kind=kind, raw=record.data if asked else None)

@@ -59,18 +59,6 @@ def test_links_to_one_figure_take_linear_time(tmp_path: Path) -> None:
     assert len(article.elements[0].mentions) == 30_000
 
 
-def test_annotations_of_a_full_text_take_linear_time(tmp_path: Path) -> None:
-    spans = [{"start": 5 * number, "end": 5 * number + 4} for number in range(30_000)]
-    marks = {"paragraph": spans, "figureref": spans, "abstract": [{"start": 3, "end": 3}] * 30_000}
-    overlapping = {"paragraph": [{"start": 0, "end": 150_000}] * 30_000}
-    rows = [{"corpusid": 1, "content": {"text": "moss " * 30_000, "annotations": marks}}]
-    rows += [{"corpusid": 2, "content": {"text": "moss " + " " * 150_000, "annotations": overlapping}}]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    first, second = read([tmp_path / "a.jsonl"])
-    assert isinstance(first, Record) and first.data["text"].count("moss") == 30_000
-    assert isinstance(second, Record) and second.data["text"] == "moss"
-
-
 def test_an_inverted_index_of_one_long_word(tmp_path: Path) -> None:
     index = {"x" * 100_000: list(range(50_000))}
     row = json.dumps({"id": "https://openalex.org/W1", "abstract_inverted_index": index})

@@ -83,7 +83,6 @@ def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pyt
 DEEP = 400
 HOSTILE = {
     "endless numbers": {"DOI": "10.1/x", "type": "a", "title": [], "issued": {"date-parts": [[float("inf")]]}},
-    "spans of S2ORC": {"corpusid": 1, "content": {"text": "x", "annotations": {"title": "[" * 99_999}}},
     "S2ORC of another shape": {"body_text": [{"text": "x", "ref_spans": 7}]},
     "forged elements": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
                         "article.elements": '["f1","figure","Fig 1",0,9e999,1,0,null,null,[]]'},
@@ -142,7 +141,7 @@ def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int
 def test_a_file_of_another_kind_of_error_is_unread(tmp_path: Path) -> None:
     for name, data in {"a.json": '{"body_text": [{"text": "x", "section": 7}]}',
                        "b.json": '{"body_text": [{"text": "x", "ref_spans": [{"start": 1e999, "end": 1}]}]}',
-                       "c.json": '{"content": {"text": "x", "annotations": {"title": "["}}}',
+                       "c.json": '{"body_text": [{"text": "x"}], "ref_entries": 7}',
                        "d.xml": JATS.replace("YEAR", "²")}.items():  # fmt: skip
         (tmp_path / name).write_text(data)
     found = list(full_texts(tmp_path))
