@@ -134,6 +134,8 @@ def _each_once(
     import numpy as np
 
     encode = encoder.encode_documents if role == "document" else encoder.encode_queries
+    if memory is None:
+        return dict(zip(texts, encode(texts), strict=True))
     sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
     kind = "sparse" if sparse else "embedding"
     made = recall(

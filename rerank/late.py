@@ -77,6 +77,10 @@ class LateReranker:
             raise not_finite(self.name, values)
         return Scores(tuple(min(max(value, 0.0), 1.0) for value in values), tuple(one.cut for one in read), False)
 
+    def values(self, query: str, passages: Sequence[str]) -> Sequence[float]:
+        """The scores alone."""
+        return self(query, passages).values
+
 
 def rarity(claim: Sequence[int], passages: Sequence[Set[int]], special: Set[int] = frozenset()) -> list[float]:
     """How much each token of a claim counts: 1 + log((n + 1) / (f + 0.5)) of n passages, f of which have it.

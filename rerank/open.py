@@ -60,10 +60,10 @@ def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[fl
 
     def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
         try:
-            whole = LateReranker(load_late_encoder(DEFAULT_MODEL, runtime.offline()), DEFAULT_MODEL, window=0)
+            encoder = load_late_encoder(DEFAULT_MODEL, runtime.offline())
         except (NotFound, MissingExtra):
             return None
-        return lambda claim, sentences: whole(claim, sentences).values
+        return LateReranker(encoder, DEFAULT_MODEL, window=0).values
 
     return runtime.once("matcher", make=load)
 
