@@ -25,8 +25,8 @@ from ccheck.core.settings import Settings, resolve
 from ccheck.core.types import Query
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.ingest import IngestOptions
-from ccheck.lab.measure.evaluate import retrieval_only
-from ccheck.lab.measure.session import EvaluationData, open_session, read_evaluation_data
+from ccheck.lab.measure.evaluate import EvaluationData, retrieval_only
+from ccheck.lab.measure.session import open_session, read_evaluation_data
 from ccheck.pipeline.checker import Checker
 from ccheck.search import Search, answer, open_store
 

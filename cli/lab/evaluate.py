@@ -31,8 +31,7 @@ from .tables import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...lab.measure.evaluate import Evaluation
-    from ...lab.measure.session import EvaluationData
+    from ...lab.measure.evaluate import Evaluation, EvaluationData
     from ...lab.measure.types import Comparison
     from ...lab.papers.published import Published
 
@@ -54,7 +53,6 @@ class Evaluate:
     depth: int | None = opt.depth
     limit: int | None = opt.limit
     run: str | None = opt.option("Also write the rankings as TREC runs; for several recipes, to FOLDER.", "FILE|FOLDER")
-    report: str | None = opt.option("Also write an HTML report with tables and plots to FILE.", "FILE")
     as_json: bool = opt.as_json
     store: str | None = opt.store
     quiet: bool = opt.quiet
@@ -87,7 +85,7 @@ def evaluate(asked: Evaluate) -> None:
 
     \b
     ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
-    ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --report page.html
+    ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --run mine.run
     ccheck evaluate climatecheck-hybrid --ablation all --claims C --qrels Q
     ccheck evaluate --pairs pairs.jsonl --verdict auto --json
     ccheck evaluate averitec-questions --averitec dev.jsonl --predictions p.json
@@ -141,7 +139,7 @@ def evaluate(asked: Evaluate) -> None:
     )
     runs = _run_files(asked.run, list(found))
     check_outputs(
-        [*((file, f"the run of {name}") for name, file in runs.items()), (asked.report, "the report")],
+        [(file, f"the run of {name}") for name, file in runs.items()],
         (asked.claims, asked.qrels, asked.verdicts, *asked.recipes),
     )
     done: dict[str, Evaluation] = {}
@@ -170,10 +168,6 @@ def evaluate(asked: Evaluate) -> None:
 
                 first = next(iter(done.values()))
                 notice(*coverage(data.claims, first.run, data.qrels, session.known))
-        if asked.report is not None:
-            from ...lab.measure.report import write_report
-
-            write_report(asked.report, done, data.qrels, {claim.id or "": claim.text for claim in data.claims})
     if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
         raise Incomplete("; ".join(failed))
 
@@ -185,7 +179,7 @@ def _check_pairs_options(asked: Evaluate) -> None:
     if asked.out is not None and asked.ablation is not None:
         raise UsageError("--out writes the answers of one judge. Leave out --ablation")
     check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
-    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run", "report", "limit", "fresh")
+    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run", "limit", "fresh")
     if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)
         raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")
@@ -285,12 +279,12 @@ def _asked_of_llms(one: Evaluation) -> str:
 
 
 def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
-    from ...lab.measure.trace import gains, trace_documents
+    from ...lab.measure.evaluate import gains
 
     if len(one.stages) < 2:
         return
     top = 10
-    moved = gains(one, trace_documents(one, data.qrels, top))
+    moved = gains(one, data.qrels, top)
     made = table("stage", *data.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
     for name, measured in one.stages_measured.items():
         gain = moved[name]

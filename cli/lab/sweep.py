@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import in_place_of_rerankers
 from ...core.errors import Incomplete
-from ...core.files import check_output, write_text
-from ...core.redaction import redact
 from .. import opt
 from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ...core.recipe import Recipe
     from ...lab.measure.sweep import HeldOut, Point
 
 
@@ -37,7 +32,6 @@ class Sweep:
     )
     metric: str = opt.option("Metric that chooses the best point.", "M", default="nDCG@10")
     folds: int = opt.option("Number of folds for the held-out figure.", least=2, most=100, default=2)
-    save: str | None = opt.option("Write the best recipe to FILE, as TOML that extends RECIPE.", "FILE")
     depth: int | None = opt.depth
     replace: tuple[str, ...] = opt.replace
     limit: int | None = opt.limit
@@ -61,7 +55,7 @@ def sweep(asked: Sweep) -> None:
     once and cached, so an interrupted sweep continues where it stopped.
     """
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
-    from ...lab.measure.sweep import best, describe, empty_points, hold_out, parse_grid
+    from ...lab.measure.sweep import best, describe, hold_out, parse_grid
     from ...lab.measure.sweep import sweep as measure_grid
 
     ((name, base),) = load_recipes([asked.recipe], replacements(asked.replace)).items()
@@ -69,8 +63,6 @@ def sweep(asked: Sweep) -> None:
     if not asked.quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
     axes = parse_grid(asked.grid)
-    for said in empty_points(base, axes) if not asked.quiet else ():
-        notice(f"left out, because no retriever is left: {said}")
     data = read_evaluation_data(
         asked.claims,
         asked.qrels,
@@ -78,8 +70,6 @@ def sweep(asked: Sweep) -> None:
         depth=asked.depth,
         limit=asked.limit,
     )
-    if asked.save is not None:
-        check_output(asked.save, "the recipe", (asked.claims, asked.qrels, asked.recipe))
     done: list[Point] = []
     seen: set[str] = set()
     with runtime(settings, asked.quiet) as opened, open_session(opened, fresh=asked.fresh) as session:
@@ -96,14 +86,10 @@ def sweep(asked: Sweep) -> None:
             if done and not asked.as_json:
                 _show(done, asked.metric)
         place, held = best(done, asked.metric), hold_out(done, asked.metric, asked.folds)
-    if asked.save is not None:
-        write_text(
-            asked.save, _saved(Path(asked.save), asked.recipe, base, done[place], asked.metric, held), "the recipe"
-        )
     if asked.as_json:
-        print_json(_chosen(done[place], asked.metric, held, done, asked.save))
+        print_json(_chosen(done[place], asked.metric, held, done))
     else:
-        _tell(done, place, held, asked.metric, asked.save)
+        _tell(done, place, held, asked.metric)
     if not asked.quiet:
         notice(
             "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
@@ -135,47 +121,24 @@ def _show(points: Sequence[Point], metric: str) -> None:
         stdout().print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
 
 
-def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save: str | None) -> None:
-    from ...lab.measure.sweep import as_good, describe
+def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str) -> None:
+    from ...lab.measure.sweep import describe
 
     console = stdout()
-    one = points[place]
-    console.print(f"best: {describe(one.settings)}")
-    if others := as_good(points, metric):
-        settings = "; ".join(describe(point.settings) for point in others)
-        console.print(f"equally good, so the first one was chosen: {settings}")
+    console.print(f"best: {describe(points[place].settings)}")
     console.print(
         f"held out ({held.folds} folds): {metric} {figure(held.value, held.interval)} on {held.claims:,} claims; "
         f"chosen there: {'; '.join(describe(points[i].settings) for i in dict.fromkeys(held.chosen))}",
     )
-    if save is not None:
-        console.print(f"the recipe was written to {save}")
 
 
-def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:
-    from ...lab.measure.sweep import as_good
-
+def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point]) -> dict[str, Any]:
     measured = point.evaluation.measured
     return {
         "best": dict(point.settings),
         "metric": metric,
         "value": measured.mean[metric],
         "interval": list(measured.intervals.get(metric, ())) or None,
-        "as_good": [dict(point.settings) for point in as_good(points, metric)],
         "held_out": asdict(held) | {"chosen": [dict(points[place].settings) for place in held.chosen]},
         "points": len(points),
-        "saved": save,
     }
-
-
-def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, held: HeldOut) -> str:
-    from ...core.recipe import recipe_names, without_ablations
-    from ...lab.measure.sweep import describe, recipe_toml
-
-    packaged = without_ablations(recipe)[0] in recipe_names()
-    extends = recipe if packaged else os.path.relpath(recipe, target.absolute().parent)
-    said = redact(
-        f"{base.name} with {describe(point.settings)}, the best of a sweep by {metric}: "
-        f"{point.evaluation.measured.mean[metric]:.4f} on the claims that it was chosen on, {held.value:.4f} held out."
-    )
-    return recipe_toml(target.stem, extends, point.settings, base.replace, said)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ...core.errors import CcheckError, InvalidData, UsageError, batch_error
+from ...core.errors import CcheckError, InvalidData, batch_error
+from ...core.runtime import OnProgress
 from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
 from ..papers.published import published
-from .metrics import measure
+from .metrics import DEFAULT_METRICS, measure
 from .runs import run_of_ids
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
@@ -23,6 +25,20 @@ Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
 """Claim id, ids of documents, best first."""
 MAX_LISTED = 20
 """How many different warnings about single claims are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationData:
+    """The data to measure on, and the metrics. Stances and verdicts are judged and measured if there is `gold`.
+
+    `depth`: how many documents are ranked.
+    """
+
+    claims: Sequence[Claim]
+    qrels: Qrels
+    gold: Gold | None = None
+    metrics: Sequence[str] = DEFAULT_METRICS
+    depth: int = 100
 
 
 class Checks(Protocol):
@@ -135,29 +151,17 @@ def retrieval_only(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")})
 
 
-def evaluate(
-    checker: Checks,
-    claims: Sequence[Claim],
-    qrels: Qrels,
-    gold: Gold | None = None,
-    metrics: Sequence[str] = ("nDCG@10", "R@100"),
-    *,
-    depth: int = 100,
-    verdicts: bool = False,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Evaluation:
+def evaluate(checker: Checks, data: EvaluationData, on_progress: OnProgress = lambda done, total: None) -> Evaluation:
     """Run the checker's recipe over all claims and measure it.
 
     The means are over the claims that have judgements. Claims for which nothing was found count as 0, claims that
-    failed are left out. With `verdicts`, stances and verdicts are compared with `gold`. `on_progress` is told how many
-    of the claims are done.
+    failed are left out. `on_progress` is told how many of the claims are done.
 
-    Raises UsageError, InvalidData if nothing can be measured (no claims, no judgements of them, all failed), and
-    errors that would stop every claim.
+    Raises InvalidData if nothing can be measured (no claims, no judgements of them, all failed), and errors that would
+    stop every claim.
     """
+    claims, qrels, depth = data.claims, data.qrels, data.depth
     ids = _ids(claims)
-    if verdicts and gold is None:
-        raise UsageError("verdicts are compared with true labels. Give a file that has them")
     if not any(claim in qrels for claim in ids):
         raise InvalidData(f"none of the {len(claims):,} claims has judgements: do the files belong together?")
     started = time.perf_counter()
@@ -173,8 +177,8 @@ def evaluate(
         said = f"no claim that has judgements could be checked. Claim {claim}: {reason}"
         raise batch_error(said, list(answers.errors.values()), len(answers.errors))
     stages = answers.in_order()
-    stances, claim_verdicts = answers.classified(gold) if verdicts and gold is not None else (None, None)
-    measured = measure(answers.run, judged, metrics)
+    stances, verdicts = answers.classified(data.gold) if data.gold is not None else (None, None)
+    measured = measure(answers.run, judged, data.metrics)
     final = {claim: tuple(scores) for claim, scores in answers.run.items()}
     return Evaluation(
         checker.recipe,
@@ -186,11 +190,11 @@ def evaluate(
         stages,
         {
             # The last one is most often the recipe's own ranking.
-            name: measured if _same(rankings, final, depth) else measure(as_run(rankings, depth), judged, metrics)
+            name: measured if _same(rankings, final, depth) else measure(as_run(rankings, depth), judged, data.metrics)
             for name, rankings in stages.items()
         },
         stances,
-        claim_verdicts,
+        verdicts,
         answers.seconds(total),
         answers.usage_by_stage,
         answers.said(),
@@ -206,6 +210,38 @@ def as_run(rankings: Rankings, depth: int) -> Run:
 
 def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:
     return all(rankings[claim][:depth] == ranking for claim, ranking in final.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A stage's effect on all claims' relevant documents: how many of them are among its first `top`, and how many
+    it moved in and out. A retriever moves none."""
+
+    there: int
+    won: int
+    lost: int
+
+
+def gains(evaluation: Evaluation, qrels: Qrels, top: int) -> dict[str, Gain]:
+    """The effect of each stage, in the order in which they ran, over the claims that were answered.
+
+    A stage is compared with the one before it, and the first after the retrievers with what any of them found.
+    """
+    relevant = {
+        (claim, document) for claim in evaluation.run for document, grade in qrels.get(claim, {}).items() if grade > 0
+    }
+    before: set[tuple[str, str]] = set()
+    found: dict[str, Gain] = {}
+    for name, rankings in evaluation.stages.items():
+        first = {(claim, document) for claim, ranking in rankings.items() for document in ranking[:top]}
+        there = relevant & first
+        if name in evaluation.recipe.retrievers:
+            before |= there
+            found[name] = Gain(len(there), 0, 0)
+        else:
+            found[name] = Gain(len(there), len(there - before), len(before - there))
+            before = there
+    return found
 
 
 def _ids(claims: Sequence[Claim]) -> list[str]:
@@ -235,7 +271,6 @@ class _Answers:
         self._verdicts: dict[str, Verdict] = {}
         self._milliseconds: dict[str, float] = {}
         self._warned: dict[str, int] = {}
-        self._names: dict[str, str] = {}
         self.unmeasured: list[str] = []
 
     def add(self, result: Result) -> None:
@@ -252,11 +287,12 @@ class _Answers:
             self._milliseconds[name] = self._milliseconds.get(name, 0.0) + spent
         hits = [piece.hit for piece in result.by_document]
         scores = strictly_decreasing([hit.score for hit in hits])
-        self.run[claim] = dict(zip(self._one(tuple(hit.document.id for hit in hits)), scores, strict=True))
+        self.run[claim] = dict(zip((sys.intern(hit.document.id) for hit in hits), scores, strict=True))
         # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
         self._most = max(self._most, list(result.stages), key=len)
         for name, ids in result.stages.items():
-            self._stages.setdefault(name, {})[claim] = self._one(ids)
+            # One object for all ids that are equal: thousands of documents come with every claim.
+            self._stages.setdefault(name, {})[claim] = tuple(map(sys.intern, ids))
         for piece in result.evidence[: self.recipe.verdict.documents]:
             if piece.stance is not None:
                 self._stances.setdefault((claim, piece.document.id), piece.stance)
@@ -310,7 +346,3 @@ class _Answers:
         ]
         more = len(said) - MAX_LISTED
         return (*said[:MAX_LISTED], *([f"and {more:,} other warnings"] if more > 0 else []))
-
-    def _one(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """The same ids, one object for all that are equal: thousands of documents come with every claim."""
-        return tuple(map(self._names.setdefault, ids, ids))

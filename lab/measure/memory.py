@@ -18,14 +18,13 @@ FOLDER = "evaluation"
 class DiskMemory(Closing):
     """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
 
-    `fresh`: what earlier runs left is not used, and written again. `hits` and `misses` count values, by kind.
+    `fresh`: what earlier runs left is not used, and written again. `hits` counts values, by kind.
     """
 
     def __init__(self, path: Path, max_bytes: int, *, fresh: bool = False) -> None:
         self._cache = Cache(path, max_bytes, "the cache of evaluations")
         self._written: set[bytes] | None = set() if fresh else None
         self.hits: dict[str, int] = {}
-        self.misses: dict[str, int] = {}
 
     @property
     def notice(self) -> str | None:
@@ -36,7 +35,6 @@ class DiskMemory(Closing):
         usable = [key for key in wanted if self._written is None or key in self._written]
         found = {wanted[key]: value for key, value in self._cache.get(usable).items()}
         self.hits[kind] = self.hits.get(kind, 0) + len(found)
-        self.misses[kind] = self.misses.get(kind, 0) + len(wanted) - len(found)
         return found
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:

@@ -9,45 +9,30 @@ with Runtime(resolve({"store": "local:papers"}).settings) as runtime, open_sessi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import UsageError
 from ...core.recipe import load_recipe, models_used
-from ...core.runtime import Runtime
+from ...core.runtime import OnProgress, Runtime
 from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
 from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
-from .evaluate import Evaluation, evaluate, retrieval_only
+from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
 from .memory import DiskMemory, open_memory
 from .metrics import DEFAULT_METRICS, check_metrics, only
-from .types import Gold, Qrels
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
-    from ...core.types import Claim
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
-OnProgress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of claims done and the number of all claims."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationData:
-    """The data to measure on, and the metrics. Stances and verdicts are judged and measured if there is `gold`."""
-
-    claims: list[Claim]
-    qrels: Qrels
-    gold: Gold | None
-    metrics: tuple[str, ...]
-    depth: int
 
 
 def read_evaluation_data(
@@ -136,16 +121,7 @@ class Session:
         """Measure a prepared recipe; see `evaluate`."""
         before = dict(self.memory.hits)
         with self.checker(recipe) as checker:
-            made = evaluate(
-                checker,
-                data.claims,
-                data.qrels,
-                data.gold,
-                data.metrics,
-                depth=data.depth,
-                verdicts=data.gold is not None,
-                on_progress=on_progress,
-            )
+            made = evaluate(checker, data, on_progress)
         hits = {kind: count - before.get(kind, 0) for kind, count in self.memory.hits.items()}
         return replace(made, remembered={kind: count for kind, count in hits.items() if count})
 

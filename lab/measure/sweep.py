@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InvalidData, UsageError, require
+from ...core.errors import InvalidData, UsageError
 from ...core.recipe import changed
 from .metrics import bootstrap
 from .types import Interval
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
-    from .evaluate import Evaluation
-    from .session import EvaluationData, Session
+    from .evaluate import Evaluation, EvaluationData
+    from .session import Session
 
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")
@@ -71,8 +71,8 @@ def parse_grid(grid: Sequence[str]) -> dict[str, list[Any]]:
 def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Recipe]]:
     """All combinations, each with its recipe; the last key changes fastest.
 
-    Combinations without any retriever are left out, see `empty_points`. Raises UsageError for a key or value that the
-    recipe does not take, and for too many combinations.
+    Combinations that turn off every retriever are left out. Raises UsageError for a key or value that the recipe does
+    not take, and for too many combinations.
     """
     if not axes:
         raise UsageError("the grid is empty: name a key and its values, such as fusion.k=10,20,60")
@@ -84,12 +84,6 @@ def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[d
     if not points:
         raise UsageError("no combination of the grid has a retriever, so that nothing would be found")
     return points
-
-
-def empty_points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The combinations that `points_of` leaves out, because they turn off every retriever, in words."""
-    combined = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
-    return [describe(settings) for settings in combined if not _searches(recipe, settings)]
 
 
 def _searches(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
@@ -130,17 +124,6 @@ def best(points: Sequence[Point], metric: str) -> int:
     return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))
 
 
-def as_good(points: Sequence[Point], metric: str) -> list[Point]:
-    """The points that reach the figure of the best one, without it."""
-    chosen = best(points, metric)
-    figure = points[chosen].evaluation.measured.mean[metric]
-    return [
-        point
-        for place, point in enumerate(points)
-        if place != chosen and math.isclose(point.evaluation.measured.mean[metric], figure, rel_tol=0, abs_tol=1e-12)
-    ]
-
-
 def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
     """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData if they are too few."""
     by_claim = [point.evaluation.measured.by_claim[metric] for point in points]
@@ -160,28 +143,6 @@ def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0
         values |= {claim: by_claim[place][claim] for claim in held}
     ordered = [values[claim] for claim in claims]
     return HeldOut(folds, math.fsum(ordered) / len(ordered), bootstrap(ordered), tuple(chosen), len(claims))
-
-
-def recipe_toml(name: str, base: str, settings: Mapping[str, Any], replace: Mapping[str, str], said: str) -> str:
-    """The TOML of a recipe that extends another by some settings. `said` becomes its description.
-
-    Raises MissingExtra without tomli-w.
-    """
-    require("writing a recipe", "evaluation", "tomli_w")
-    import tomli_w
-
-    data: dict[str, Any] = {"name": name, "description": said, "extends": base}
-    if replace:
-        data["replace"] = dict(replace)
-    for key, value in settings.items():
-        *tables, last = key.split(".")
-        if value is True and len(tables) == 1 and tables[0] in ("retrievers", "rerankers"):
-            continue  # the stage stays as it is
-        place = data
-        for table in tables:
-            place = place.setdefault(table, {})
-        place[last] = value
-    return tomli_w.dumps(data)
 
 
 def _values(written: str, text: str) -> list[Any]:

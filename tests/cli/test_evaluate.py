@@ -140,7 +140,6 @@ def test_ids_that_do_not_match_are_said(papers, files):
         (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
         (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"),
         (["bm25", "--run", "no/where.run"], 2, "can't be written"),
-        (["bm25", "--report", "."], 2, "can't be written"),
         (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
         (["bm25", "dense"], 4, "has no vectors"),
     ],

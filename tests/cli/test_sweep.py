@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck
 
-from ccheck.core.recipe import load_recipe
 from ccheck.lab.measure.memory import DiskMemory
 from ccheck.search.local.store import LocalStore
 
@@ -51,28 +50,21 @@ def test_what_does_not_change_is_not_run_again(papers, files, two, monkeypatch):
     ]
     values = [point["metrics"]["R@5"] for point in points]
     assert chosen["value"] == max(values) and chosen["best"] == points[values.index(max(values))]["settings"]
-    as_good = [point["settings"] for point in points if point["metrics"]["R@5"] == max(values)][1:]
-    assert chosen["as_good"] == as_good and as_good
     assert chosen["held_out"]["claims"] == 12 and len(chosen["held_out"]["chosen"]) == 2
-    assert chosen["points"] == 8 and chosen["saved"] is None
+    assert chosen["points"] == 8
     # Each point is what its own evaluation gives.
     again = ccheck(*arguments, *grid, "--fresh")
     assert [point["metrics"] for point in again.objects[:-1]] == [point["metrics"] for point in points]
     assert len(asked) == 6  # fresh: once more, and within the run once
 
 
-def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
-    (tmp_path / "saved").mkdir()
-    best = tmp_path / "saved" / "best.toml"
-    ran = ccheck(
-        *("sweep", two, *files.options, "--store", papers, "--grid", "retrievers.title.weight=0.001,5"),
-        *("--metric", "nDCG@10", "--save", best),
-    )
+def test_the_best_is_told(papers, files, two, tmp_path):
+    ran = ccheck("sweep", two, *files.options, "--store", papers, "--grid", "retrievers.title.weight=0.001,5")
     assert ran.code == 0, ran.err
     assert "best: retrievers.title.weight=0.001" in ran.out and "held out (2 folds): nDCG@10" in ran.out
-    assert "it was chosen on these claims" in ran.err and f"written to {best}" in ran.out
-    made = load_recipe(str(best))
-    assert made.retrievers["title"].weight == 0.001 and made.name == "best" and "0.001" in made.description
+    assert "it was chosen on these claims" in ran.err
+    best = tmp_path / "best.toml"
+    best.write_text(f'extends = "{two}"\nretrievers.title.weight = 0.001\n', encoding="utf-8")
     measured = ccheck("evaluate", best, *files.options, "--store", papers, "--json").objects[0]["metrics"]["nDCG@10"]
     (row,) = [line for line in ran.out.splitlines() if line.startswith(" best ")]
     assert f"{measured:.4f}" in row
@@ -84,7 +76,6 @@ def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
         (["--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
         (["--grid", "fusion.k"], 2, "is not KEY=VALUE"),
         (["--grid", "fusion.k=1", "--metric", "x@1"], 2, "x@1"),
-        (["--grid", "fusion.k=1", "--save", "no/best.toml"], 2, "can't be written"),
         ([], 2, "--grid"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

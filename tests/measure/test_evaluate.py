@@ -9,11 +9,10 @@ import pytest
 from evaluation_data import ScriptedChecker
 from ir_measures import RR, R, nDCG
 
-from ccheck.core.errors import InvalidData, ServerError, UsageError
+from ccheck.core.errors import InvalidData, ServerError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
-from ccheck.lab.measure.evaluate import MAX_LISTED, evaluate, retrieval_only
-from ccheck.lab.measure.trace import Gain, gains, trace_documents
+from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, Gain, evaluate, gains, retrieval_only
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]
@@ -25,7 +24,7 @@ METRICS = ("nDCG@10", "R@2", "RR@5")
 def test_the_means_are_those_of_ir_measures_over_the_claims_with_judgements():
     done: list[tuple[int, int]] = []
     told = ScriptedChecker(FINAL)
-    made = evaluate(told, CLAIMS, QRELS, metrics=METRICS, depth=7, on_progress=lambda *now: done.append(now))
+    made = evaluate(told, EvaluationData(CLAIMS, QRELS, metrics=METRICS, depth=7), lambda *now: done.append(now))
     run = {claim: {id_: -rank for rank, id_ in enumerate(ids)} for claim, ids in FINAL.items()}
     expected = ir_measures.calc_aggregate([nDCG @ 10, R @ 2, RR @ 5], QRELS, run)
     assert made.measured.mean == pytest.approx({str(measure): value for measure, value in expected.items()})
@@ -46,18 +45,20 @@ def test_the_means_are_those_of_ir_measures_over_the_claims_with_judgements():
 
 
 def test_judgements_of_claims_that_were_not_asked_count_in_no_mean():
-    some = evaluate(ScriptedChecker(FINAL), CLAIMS[:1], QRELS, metrics=METRICS)
+    some = evaluate(ScriptedChecker(FINAL), EvaluationData(CLAIMS[:1], QRELS, metrics=METRICS))
     assert some.judged_claims == 1 and some.measured.unanswered == () and some.measured.mean["R@2"] == 0.5
 
 
 def test_a_claim_that_failed_is_named_and_in_no_mean():
-    made = evaluate(ScriptedChecker({**FINAL, "a": ServerError("gone")}), CLAIMS, QRELS, metrics=METRICS)
+    made = evaluate(
+        ScriptedChecker({**FINAL, "a": ServerError("gone")}), EvaluationData(CLAIMS, QRELS, metrics=METRICS)
+    )
     assert made.errors == {"a": "gone"} and "a" not in made.run and made.judged_claims == 2
     assert made.to_dict()["errors"] == [{"claim": "a", "error": "gone"}]
     with pytest.raises(ServerError, match="Claim a: gone"):
-        evaluate(ScriptedChecker(dict.fromkeys(FINAL, ServerError("gone"))), CLAIMS, QRELS)
+        evaluate(ScriptedChecker(dict.fromkeys(FINAL, ServerError("gone"))), EvaluationData(CLAIMS, QRELS))
     with pytest.raises(InvalidData, match="Claim a: gone"):
-        evaluate(ScriptedChecker(dict.fromkeys(FINAL, InvalidData("gone"))), CLAIMS, QRELS)
+        evaluate(ScriptedChecker(dict.fromkeys(FINAL, InvalidData("gone"))), EvaluationData(CLAIMS, QRELS))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_claim_that_failed_is_named_and_in_no_mean():
 )
 def test_what_can_not_be_measured_says_why(claims, qrels, said):
     with pytest.raises(InvalidData, match=said):
-        evaluate(ScriptedChecker(FINAL), claims, qrels)
+        evaluate(ScriptedChecker(FINAL), EvaluationData(claims, qrels))
 
 
 STAGED = {
@@ -84,7 +85,7 @@ STAGED = {
 
 
 def test_each_stage_is_measured():
-    made = evaluate(ScriptedChecker(FINAL, STAGED), CLAIMS, QRELS, metrics=METRICS)
+    made = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=METRICS))
     assert list(made.stages) == ["bm25", "dense", "rrf", "rerank"]
     assert made.stages["rerank"]["b"] == ("5", "6", "3") and made.stages["dense"]["d"] == ()
     for name, measured in made.stages_measured.items():
@@ -94,21 +95,14 @@ def test_each_stage_is_measured():
         assert measured.mean == pytest.approx({str(measure): value for measure, value in expected.items()})
     assert set(made.to_dict()["stages"]) == {"bm25", "dense", "rrf", "rerank"}
     # Stages are measured at the depth of the evaluation, but known to their own.
-    shallow = evaluate(ScriptedChecker(FINAL, STAGED), CLAIMS, QRELS, metrics=["R@100"], depth=1)
+    shallow = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=["R@100"], depth=1))
     assert shallow.stages_measured["bm25"].mean["R@100"] == pytest.approx((0.5 + 0 + 0) / 3)
     assert shallow.stages["bm25"]["a"] == ("1", "5", "2")
 
 
 def test_where_stages_win_and_lose_relevant_documents():
-    made = evaluate(ScriptedChecker(FINAL, STAGED), CLAIMS, QRELS, metrics=METRICS)
-    found = {(way.claim, way.document): way for way in trace_documents(made, QRELS, top=1)}
-    assert set(found) == {("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")}  # "9" is not relevant
-    assert found["a", "1"].ranks == {"bm25": 1, "dense": None, "rrf": 2, "rerank": 3}
-    assert (found["a", "1"].won, found["a", "1"].lost) == ((), ("rrf",)) and not found["a", "1"].in_top
-    assert (found["a", "2"].won, found["a", "2"].lost) == (("rerank",), ()) and found["a", "2"].in_top
-    assert found["a", "2"].grade == 2
-    assert found["b", "3"].found and not found["b", "3"].won and not found["c", "4"].found
-    assert gains(made, list(found.values())) == {
+    made = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=METRICS))
+    assert gains(made, QRELS, top=1) == {
         "bm25": Gain(1, 0, 0),
         "dense": Gain(0, 0, 0),
         "rrf": Gain(0, 0, 1),
@@ -127,18 +121,15 @@ def test_verdicts_are_compared_with_the_true_ones():
         ("d", "1"): Stance("REFUTES"),
     }
     verdicts = {"a": Verdict("SUPPORTS", 0.8), "b": Verdict(None, error="why")}
-    made = evaluate(ScriptedChecker(FINAL, {}, stances, verdicts), CLAIMS, QRELS, gold, verdicts=True)
+    made = evaluate(ScriptedChecker(FINAL, {}, stances, verdicts), EvaluationData(CLAIMS, QRELS, gold))
     # b's document was not retrieved, a's other one could not be judged, z was not asked.
     assert (made.stances.count, made.stances.failed, made.stances.missing) == (1, 1, 1)
     assert (made.verdicts.count, made.verdicts.failed, made.verdicts.missing) == (1, 1, 0)
     assert made.stances.accuracy == 1 and made.unjudged == 2
     said = json.loads(json.dumps(made.to_dict()))
     assert said["stances"]["weighted"]["f1"] == 1 and said["verdicts"]["calibration_error"] == pytest.approx(0.2)
-    assert evaluate(ScriptedChecker(FINAL), CLAIMS, QRELS, gold).stances is None
-    with pytest.raises(UsageError, match="true labels"):
-        evaluate(ScriptedChecker(FINAL), CLAIMS, QRELS, verdicts=True)
     with pytest.raises(InvalidData, match="none of the claims has a true label"):
-        evaluate(ScriptedChecker(FINAL), CLAIMS, QRELS, Gold({}, {"z": "SUPPORTS"}), verdicts=True)
+        evaluate(ScriptedChecker(FINAL), EvaluationData(CLAIMS, QRELS, Gold({}, {"z": "SUPPORTS"})))
 
 
 def test_only_what_the_recipe_has_judged_counts():
@@ -146,16 +137,16 @@ def test_only_what_the_recipe_has_judged_counts():
     recipe = recipe.model_copy(update={"verdict": recipe.verdict.model_copy(update={"documents": 1})})
     gold = Gold({("a", "2"): "SUPPORTS", ("a", "5"): "REFUTES"})
     stances = {("a", "2"): Stance("SUPPORTS"), ("a", "5"): Stance("SUPPORTS")}
-    made = evaluate(ScriptedChecker(FINAL, {}, stances, recipe=recipe), CLAIMS, QRELS, gold, verdicts=True)
+    made = evaluate(ScriptedChecker(FINAL, {}, stances, recipe=recipe), EvaluationData(CLAIMS, QRELS, gold))
     assert (made.stances.count, made.stances.missing) == (1, 1) and made.verdicts is None
 
 
 def test_warnings_are_said_once_with_how_many_claims_had_them():
     warnings = {"a": ("all", "some"), "b": ("all",), "c": ("all",), "d": ("all",)}
-    made = evaluate(ScriptedChecker(FINAL, warnings=warnings), CLAIMS, QRELS)
+    made = evaluate(ScriptedChecker(FINAL, warnings=warnings), EvaluationData(CLAIMS, QRELS))
     assert made.warnings == ("all", "1 of 4 claims: some")
     many = {"a": tuple(f"warning {n}" for n in range(MAX_LISTED + 5))}
-    made = evaluate(ScriptedChecker(FINAL, warnings=many), CLAIMS, QRELS)
+    made = evaluate(ScriptedChecker(FINAL, warnings=many), EvaluationData(CLAIMS, QRELS))
     assert len(made.warnings) == MAX_LISTED + 1 and made.warnings[-1] == "and 5 other warnings"
 
 

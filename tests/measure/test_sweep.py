@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import random
 from contextlib import contextmanager
 
 import pytest
@@ -12,20 +12,8 @@ from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.recipe import changed, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.types import Claim
-from ccheck.lab.measure.evaluate import evaluate
-from ccheck.lab.measure.session import EvaluationData
-from ccheck.lab.measure.sweep import (
-    MAX_POINTS,
-    Point,
-    best,
-    describe,
-    empty_points,
-    hold_out,
-    parse_grid,
-    points_of,
-    recipe_toml,
-    sweep,
-)
+from ccheck.lab.measure.evaluate import EvaluationData, evaluate
+from ccheck.lab.measure.sweep import MAX_POINTS, Point, best, describe, hold_out, parse_grid, points_of, sweep
 
 DEFAULT = load_recipe("default")
 
@@ -106,14 +94,13 @@ QRELS = {str(n): {"right": 1} for n in range(8)}
 def point(number: int, right: set[int]) -> Point:
     """Recall 1 for the claims that are right."""
     final = {str(n): ["right"] if n in right else ["wrong"] for n in range(8)}
-    return Point({"fusion.k": number}, evaluate(ScriptedChecker(final), CLAIMS, QRELS, metrics=["R@5"]))
+    return Point({"fusion.k": number}, evaluate(ScriptedChecker(final), EvaluationData(CLAIMS, QRELS, metrics=["R@5"])))
 
 
-def test_a_point_without_a_retriever_is_left_out_and_named():
+def test_a_point_without_a_retriever_is_left_out():
     axes = {"retrievers.bm25": [True, False], "retrievers.dense": [True, False]}
     points = points_of(DEFAULT, axes)
     assert [set(recipe.retrievers) for _, recipe in points] == [{"bm25", "dense"}, {"bm25"}, {"dense"}]
-    assert empty_points(DEFAULT, axes) == ["retrievers.bm25=false retrievers.dense=false"]
     with pytest.raises(UsageError, match="no combination of the grid has a retriever"):
         points_of(DEFAULT, {"retrievers.bm25": [False], "retrievers.dense": [False]})
 
@@ -138,8 +125,6 @@ def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
         held = hold_out(points, "R@5", folds=2, seed=seed)
         # By hand: each half has the point that has more right on the other half.
         dealt = [str(n) for n in range(8)]
-        import random
-
         random.Random(seed).shuffle(dealt)
         halves = [dealt[0::2], dealt[1::2]]
         right, chosen = 0, []
@@ -174,9 +159,7 @@ def test_each_point_is_measured_under_a_name_that_says_where_it_is():
             assert not called and not judged  # before the first one runs
 
         def evaluate(self, recipe, data, on_progress):
-            return evaluate(
-                ScriptedChecker({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics
-            )
+            return evaluate(ScriptedChecker({"1": ["right"]}, recipe=recipe), data)
 
     axes = {"fusion.k": [10, 60], "retrievers.dense": [True, False]}
     data = EvaluationData(CLAIMS[1:2], QRELS, None, ("R@5",), 10)
@@ -184,17 +167,3 @@ def test_each_point_is_measured_under_a_name_that_says_where_it_is():
     assert called[1] == "2/4 fusion.k=10 retrievers.dense=false" and len(found) == 4
     assert [one.evaluation.recipe.fusion.k for one in found] == [10, 10, 60, 60]
     assert describe({"fusion.method": "rrf"}) == "fusion.method=rrf"
-
-
-def test_the_best_recipe_as_toml_is_that_recipe(tmp_path):
-    settings = {
-        "fusion.method": "minmax", "retrievers.bm25.weight": 0.3, "retrievers.bm25.fields": {"title": 2.0, "text": 1.0},
-        "rerankers.rerank": False, "retrievers.dense": True,
-    }  # fmt: skip
-    text = recipe_toml("mine", "default", settings, {}, 'said "so"')
-    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
-    made, expected = load_recipe(str(tmp_path / "mine.toml")), changed(DEFAULT, settings)
-    for part in ("retrievers", "fusion", "rerankers", "evidence", "verdict"):
-        assert getattr(made, part) == getattr(expected, part)
-    assert made.name == "mine" and made.description == 'said "so"'
-    assert tomllib.loads(recipe_toml("m", "b", {}, {"big/model": "small"}, ""))["replace"] == {"big/model": "small"}
