@@ -56,18 +56,8 @@ EMBEDDERS = {
 }
 _COMMON = {"max_tokens": 256, "depth": 50, "batch": 16, "learning_rate": 5e-5, "epochs": 2, "eval_claims": 80}
 RERANKERS = {
-    # The usual way: high-ranked documents that are not relevant. A document that is relevant to some claim is its
-    # positive and hardly ever a negative, so the document alone reveals its label.
     "bce, hard negatives": {**_COMMON, "hard": 3, "random": 0},
     "softmax, hard negatives": {**_COMMON, "loss": "softmax", "batch": 4, "hard": 3, "random": 0},
-    "softmax, negatives relevant elsewhere": {
-        **_COMMON,
-        "loss": "softmax",
-        "batch": 4,
-        "hard": 1,
-        "random": 2,
-        "random_from": "relevant",
-    },
 }
 _QUICK = {"epochs": 1, "max_tokens": 64}
 

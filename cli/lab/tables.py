@@ -40,7 +40,6 @@ def print_table(console: Console, made: Table) -> None:
 
 def labels_row(name: str, classified: Classified) -> list[str]:
     """The figures of labels, as `LABEL_COLUMNS` calls them."""
-    reliability = classified.reliability
     return [
         name,
         figure(classified.weighted.f1, classified.intervals.get("weighted_f1")),
@@ -48,7 +47,7 @@ def labels_row(name: str, classified: Classified) -> list[str]:
         f"{classified.weighted.recall:.4f}",
         figure(classified.macro.f1, classified.intervals.get("macro_f1")),
         figure(classified.accuracy, classified.intervals.get("accuracy")),
-        "–" if reliability is None else f"{reliability.error:.4f}",
+        "–" if classified.calibration_error is None else f"{classified.calibration_error:.4f}",
         f"{classified.count:,}",
         f"{classified.partial:,}",
         f"{classified.failed:,}",

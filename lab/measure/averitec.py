@@ -146,6 +146,8 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
 
     Raises InvalidData if there are no claims, two predictions have one id, or none is of a claim.
     """
+    from sklearn.metrics import f1_score
+
     if not gold:
         raise InvalidData("there are no claims to measure")
     by_id = {one.id: one for one in predictions}
@@ -163,7 +165,14 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
         for one, true in zip(made, gold, strict=True)
     ]
     right = [one.label == true.label for one, true in zip(made, gold, strict=True)]
-    f1 = {label: _f1([true.label for true in gold], [one.label for one in made], label) for label in SPELLINGS}
+    by_label = f1_score(
+        [true.label for true in gold],
+        [one.label or "" for one in made],
+        labels=list(SPELLINGS),
+        average=None,
+        zero_division=0,
+    )
+    f1 = dict(zip(SPELLINGS, map(float, by_label), strict=True))
     count = len(gold)
     return Scores(
         count,
@@ -191,12 +200,6 @@ def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor
     table = np.array([[meteor(candidate, reference) for reference in references] for candidate in candidates])
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum()) / len(references)
-
-
-def _f1(true: Sequence[Label], predicted: Sequence[Label | None], label: Label) -> float:
-    hits = sum(one == other == label for one, other in zip(true, predicted, strict=True))
-    wrong = sum((one == label) != (other == label) for one, other in zip(true, predicted, strict=True))
-    return 2 * hits / (2 * hits + wrong) if hits else 0.0
 
 
 def _rows(path: str | Path) -> list[tuple[dict[str, Any], str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...core.errors import CcheckError, InvalidData, batch_error
@@ -124,8 +124,8 @@ class Evaluation:
             "intervals": {name: list(ends) for name, ends in self.measured.intervals.items()},
             "claims": self.judged_claims,
             "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
-            "stances": None if self.stances is None else labelled(self.stances),
-            "verdicts": None if self.verdicts is None else labelled(self.verdicts),
+            "stances": None if self.stances is None else self.stances.to_dict(),
+            "verdicts": None if self.verdicts is None else self.verdicts.to_dict(),
             "published": [one.to_dict() for one in published(self.recipe)],
             "replaced": dict(self.recipe.replace),
             "seconds_per_claim": dict(self.seconds),
@@ -136,14 +136,6 @@ class Evaluation:
             "warnings": list(self.warnings),
             "errors": [{"claim": claim, "error": reason} for claim, reason in self.errors.items()],
         }
-
-
-def labelled(classified: Classified) -> dict[str, Any]:
-    """The measures of labels, as JSON values; `calibration_error` is null if there are no confidences."""
-    data = asdict(classified)
-    reliability = data.pop("reliability")
-    data["calibration_error"] = None if reliability is None else reliability["error"]
-    return data
 
 
 def retrieval_only(recipe: Recipe) -> Recipe:

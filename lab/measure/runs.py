@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...core.errors import InvalidData
 from ...core.files import write_text
@@ -17,30 +17,10 @@ from ...ingest import Record
 from ...ingest.rows import take_all
 from .types import Run
 
-if TYPE_CHECKING:
-    from ...core.types import Result
-
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
     """Document ids, best first; of equal scores the one that was given first."""
     return sorted(scores, key=lambda document: -scores[document])
-
-
-def run_of(results: Iterable[Result]) -> dict[str, dict[str, float]]:
-    """The run that results make, each claim with what was found for it, in the order of the ranking.
-
-    A claim that failed is there, and empty. Raises InvalidData for claims without an id, or with the same one.
-    """
-    run: dict[str, dict[str, float]] = {}
-    for result in results:
-        claim = result.claim.id
-        if claim is None:
-            raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, so judgements can't refer to it")
-        if claim in run:
-            raise InvalidData(f"two claims have the id {claim}")
-        scores = strictly_decreasing([evidence.hit.score for evidence in result.by_document])
-        run[claim] = dict(zip((evidence.document.id for evidence in result.by_document), scores, strict=True))
-    return run
 
 
 def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.types import Label
-
-if TYPE_CHECKING:
-    from .reliability import Reliability
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Relevance judgements: claim id, document id, grade. Above 0 is relevant; what is not there was not judged."""
@@ -79,8 +76,8 @@ class Classified:
     confusion: tuple[tuple[int, ...], ...]
     intervals: dict[str, Interval]
     """`accuracy`, `weighted_f1`, `macro_f1`; empty if all is of one claim."""
-    reliability: Reliability | None = None
-    """How reliable the confidences are; None without confidences. `reliability.error` is the calibration error."""
+    calibration_error: float | None = None
+    """The expected calibration error of the confidences; None without confidences."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -9,19 +9,18 @@ Verdicts that were made although some of their documents could not be judged are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...core.errors import InvalidData, require
 from ...core.types import Label, Stance, Verdict
 from ...verdict.labels import LABELS
 from .metrics import RESAMPLES, SEED
+from .reliability import reliability
 from .types import Classified, Interval, Scores
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from .reliability import Reliability
 
 Key = TypeVar("Key", str, tuple[str, str])
 """A claim's id, or those of a claim and a document."""
@@ -40,7 +39,7 @@ def classify(
     claim there are none. Raises MissingExtra without scikit-learn, and InvalidData where no label can be compared.
     """
     require("evaluation", "evaluation", "sklearn")
-    from sklearn import metrics
+    from sklearn.metrics import classification_report, confusion_matrix
 
     answered = {key: predicted[key] for key in truth if key in predicted}
     made = {key: one.label for key, one in answered.items() if one.label is not None}
@@ -55,26 +54,23 @@ def classify(
     expected = [truth[key] for key in made]
     given = list(made.values())
     labels = tuple(label for label in LABELS if label in expected or label in given)
-    each = metrics.precision_recall_fscore_support(expected, given, labels=labels, zero_division=0)
+    report = classification_report(expected, given, labels=labels, output_dict=True, zero_division=0)
     # Of all labels, since scikit-learn warns of a matrix of one.
     places = [LABELS.index(label) for label in labels]
-    confusion = metrics.confusion_matrix(expected, given, labels=LABELS)[places][:, places]
+    confusion = confusion_matrix(expected, given, labels=LABELS)[places][:, places]
     return Classified(
         labels=labels,
         count=len(made),
         failed=len(answered) - len(made),
         missing=len(truth) - len(answered),
         partial=sum(one.failed > 0 for key in made if isinstance(one := answered[key], Verdict)),
-        accuracy=float(metrics.accuracy_score(expected, given)),
-        weighted=_mean(metrics, expected, given, labels, "weighted"),
-        macro=_mean(metrics, expected, given, labels, "macro"),
-        by_label={
-            label: Scores(float(each[0][i]), float(each[1][i]), float(each[2][i]), int(each[3][i]))
-            for i, label in enumerate(labels)
-        },
+        accuracy=float(report["accuracy"]),
+        weighted=_scores(report["weighted avg"]),
+        macro=_scores(report["macro avg"]),
+        by_label={label: _scores(report[label]) for label in labels},
         confusion=tuple(tuple(map(int, row)) for row in confusion),
         intervals=intervals_of(tally([_claim(key) for key in made], expected, given, labels), resamples),
-        reliability=_reliability([answered[key] for key in made], expected),
+        calibration_error=_calibration_error([answered[key] for key in made], expected),
     )
 
 
@@ -82,22 +78,14 @@ def _claim(key: str | tuple[str, str]) -> str:
     return key if isinstance(key, str) else key[0]
 
 
-def _mean(
-    metrics: Any, expected: Sequence[Label], given: Sequence[Label], labels: Sequence[Label], kind: str
-) -> Scores:
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        expected, given, labels=labels, average=kind, zero_division=0
-    )
-    return Scores(float(precision), float(recall), float(f1), len(expected))
+def _scores(found: Mapping[str, float]) -> Scores:
+    return Scores(float(found["precision"]), float(found["recall"]), float(found["f1-score"]), int(found["support"]))
 
 
-def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> Reliability | None:
-    """How reliable the confidences are; None without confidences."""
-    from .reliability import reliability
-
+def _calibration_error(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> float | None:
     if all(answer.confidence is None for answer in answers):
         return None
-    return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth)
+    return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth).error
 
 
 def tally(

@@ -12,12 +12,11 @@ from ...core.errors import InvalidData
 from ...core.models import find_model, fingerprint, loading_quietly
 from ...core.runtime import Runtime
 from ...core.special_tokens import words_only_in
-from ...core.text import first_line
 from ...core.types import Claim, Document, Vector
 from .figures import Report
 from .folders import Output
-from .loop import Phase, Training, checkpointing
-from .lora import add_lora, merged
+from .loop import Phase, Training, checkpointing, opening
+from .lora import add_lora
 from .negatives import Drawing, draw_negatives
 from .options import EmbedderOptions
 from .ranker import checked, train_ranker
@@ -126,7 +125,7 @@ class Embedder:
 
     def save(self, folder: Path) -> None:
         if self._adapted is not None:
-            merged(self._adapted)
+            self._adapted.merge_and_unload()
         # What was cut in training need not be cut in use.
         self.model.max_seq_length = self._own_length
         self._tokenizer_as_before()
@@ -146,18 +145,14 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
     fingerprint(found.path)  # NotFound without safetensors
     half = options.lora is not None and device == "cuda"
     torch.manual_seed(options.seed)
-    with loading_quietly():
-        try:
-            model = SentenceTransformer(
-                str(found.path),
-                device="cpu",
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {first_line(error)}") from error
+    with opening(found.path, "an embedding model"):
+        model = SentenceTransformer(
+            str(found.path),
+            device="cpu",
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
+        )
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} contains no transformer to train")
     return model, words_only_in(model)
@@ -215,8 +210,8 @@ def _loss(model: Any, options: EmbedderOptions) -> Any:
         return losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.margin)
     if options.chunk >= options.batch:
         # The same value, without computing everything twice.
-        return losses.MultipleNegativesRankingLoss(model, scale=options.scale)
-    return losses.CachedMultipleNegativesRankingLoss(model, scale=options.scale, mini_batch_size=options.chunk)
+        return losses.MultipleNegativesRankingLoss(model)
+    return losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=options.chunk)
 
 
 def _prompts(model: Any, columns: Sequence[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Shared by all trainings with transformers' Trainer: arguments, checkpoints, progress.
 
 A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
-phase has a folder in it, with the Trainer's checkpoints: one after each measurement, the best and the last are kept. A
+phase has a folder in it, with the Trainer's checkpoints: one after each epoch, the best and the last are kept. A
 training that was killed continues from the last one. Optimiser states are torch's own files, read with `weights_only`:
 no code in them runs.
 """
@@ -19,10 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import UsageError, require
+from ...core.errors import InvalidData, UsageError, require
 from ...core.files import write_text
 from ...core.models import best_device, check_device, cpu_has_bfloat16, loading_quietly
 from ...core.runtime import OnProgress, Runtime
+from ...core.text import first_line
 from .options import TrainingOptions
 
 WEIGHTS = "trainable.safetensors"
@@ -81,6 +82,16 @@ def require_training() -> None:
     """Raises MissingExtra without the libraries of training."""
     needed = ("torch", "sentence_transformers", "accelerate", "datasets", "peft", "ir_measures")
     require("training", "train", *needed)
+
+
+@contextlib.contextmanager
+def opening(folder: Path, what: str) -> Iterator[None]:
+    """Quiet while a base is loaded. Raises InvalidData for whatever goes wrong: a folder can be broken in any way."""
+    with loading_quietly():
+        try:
+            yield
+        except Exception as error:
+            raise InvalidData(f"{folder} can't be loaded to train {what}: {first_line(error)}") from error
 
 
 def training_device(name: str | None) -> str:
@@ -142,8 +153,6 @@ class Training:
         """The arguments of a Trainer of transformers."""
         options = self.options
         steps = math.ceil(math.ceil(rows / options.batch) / options.accumulate)
-        often = options.evaluations > 1
-        every = max(1, steps // options.evaluations)
         return {
             "output_dir": str(self.work / phase.name / "checkpoints"),
             "num_train_epochs": phase.epochs,
@@ -161,8 +170,7 @@ class Training:
             "fp16": self.precision == "fp16",
             "use_cpu": self.device == "cpu",
             **({_checkpointing_name(): True} if options.gradient_checkpointing else {}),
-            "save_strategy": "steps" if often else "epoch",
-            **({"save_steps": every, "eval_steps": every} if often else {}),
+            "save_strategy": "epoch",
             "save_total_limit": 2,
             "metric_for_best_model": VALUE,
             "greater_is_better": True,
@@ -179,7 +187,6 @@ class Training:
         A finished phase is only loaded. Raises UsageError if the loss is not finite or memory is too small.
         """
         import torch
-        from transformers import EarlyStoppingCallback
         from transformers.trainer_callback import PrinterCallback
 
         folder = self.work / phase.name
@@ -195,8 +202,6 @@ class Training:
         if self.evaluate is not None:
             trainer.development = lambda: self._measured(phase, trainer.state.epoch)
             trainer.args.eval_strategy, trainer.args.load_best_model_at_end = trainer.args.save_strategy, True
-            if self.options.patience is not None:
-                trainer.add_callback(EarlyStoppingCallback(self.options.patience))
             trainer.model.eval()
             begins = self._measured(phase, 0)
         checkpoint = last_checkpoint(folder / "checkpoints")
@@ -245,7 +250,7 @@ def _checkpointing_name() -> str:
     return new if new in TrainingArguments.__dataclass_fields__ else "gradient_checkpointing"
 
 
-def trainable(model: Any) -> dict[str, Any]:
+def _trainable(model: Any) -> dict[str, Any]:
     """The parameters that are trained, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
@@ -255,7 +260,7 @@ def save_weights(model: Any, file: Path) -> None:
     from safetensors.torch import save_file
 
     temporary = file.with_suffix(".tmp")
-    save_file({name: value.detach().cpu().contiguous() for name, value in trainable(model).items()}, temporary)
+    save_file({name: value.detach().cpu().contiguous() for name, value in _trainable(model).items()}, temporary)
     temporary.replace(file)
 
 
@@ -264,7 +269,7 @@ def load_weights(model: Any, file: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
-    saved, own = load_file(file), trainable(model)
+    saved, own = load_file(file), _trainable(model)
     if saved.keys() != own.keys():
         raise UsageError(f"{file} was saved with other settings. Start again with --overwrite")
     with torch.no_grad():

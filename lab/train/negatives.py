@@ -33,16 +33,14 @@ class Drawn:
 class Drawing:
     """How negatives are drawn: `hard` and `random` ones for each relevant document, as `RerankerOptions` has it.
 
-    `hard_choice`: the first ones of the ranking, or any of its first `keep`. `random_from`: all documents, or those
-    relevant to other claims. `negatives_from = "judged"`: only documents that were judged not to be relevant to some
-    claim.
+    `hard_choice`: the first ones of the ranking, or any of its first `keep`. `negatives_from = "judged"`: only
+    documents that were judged not to be relevant to some claim.
     """
 
     hard: int
     random: int
     hard_choice: Literal["top", "random"] = "top"
     keep: int | None = None
-    random_from: Literal["corpus", "relevant"] = "corpus"
     negatives_from: Literal["corpus", "judged"] = "corpus"
     seed: int = 0
 
@@ -67,11 +65,7 @@ def draw_negatives(
     """
     visible = set(data.visible)
     not_relevant = {id_ for claim in data.train for id_ in data.judged_not(claim)} & visible
-    sources = {
-        "corpus": data.visible,
-        "relevant": sorted({id_ for claim in data.train for id_ in data.relevant(claim)} & visible),
-    }
-    everything = sorted(not_relevant) if how.negatives_from == "judged" else sources[how.random_from]
+    everything = sorted(not_relevant) if how.negatives_from == "judged" else data.visible
     rows = []
     for claim in claims:
         relevant = data.relevant(claim)

@@ -59,8 +59,6 @@ class TrainingOptions(BaseModel):
     )
     gradient_checkpointing: bool = Field(default=False, description="saves memory, takes a third more time")
     metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
-    patience: int | None = Field(default=None, ge=1, description="stop after this many measurements without a gain")
-    evaluations: int = Field(default=1, ge=1, description="measurements, and checkpoints, in each epoch")
     split: Literal["document", "claim"] = Field(
         default="document", description="what training and development claims do not share"
     )
@@ -76,7 +74,6 @@ class TrainingOptions(BaseModel):
 class RetrievalOptions(TrainingOptions):
     """The options of trainings on a corpus: of embedders and rerankers."""
 
-    lora: Lora | None = None
     negatives: Path | None = Field(default=None, description="a file from ccheck mine")
     titles: bool = Field(
         default=True,
@@ -102,8 +99,8 @@ class EmbedderOptions(RetrievalOptions):
         ge=1,
         description="multiple-negatives: texts computed at a time; as many as batch: faster, more memory",
     )
-    scale: float = Field(default=20.0, gt=0, description="multiple-negatives: factor for the cosines")
     margin: float = Field(default=0.3, gt=0, description="triplet")
+    lora: Lora | None = None
     hard: int = Field(default=1, ge=0, description="negatives for each pair; optional for multiple-negatives")
     negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
     pool: int = Field(default=2000, ge=1, description="documents to rank when choosing the best epoch")
@@ -113,9 +110,8 @@ class EmbedderOptions(RetrievalOptions):
 class RerankerOptions(RetrievalOptions):
     """Training of a reranker.
 
-    `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in
-    probabilities (sigmoid) or, with `margin_of = "logits"`, in the model's own scores. `softmax`: the relevant one out
-    of a group with its negatives.
+    `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in the
+    model's own scores (logits). `softmax`: the relevant one out of a group with its negatives.
 
     Negatives are documents that a retrieval finds for the claim and that are not judged relevant, `hard` for each
     relevant one, and `random` others.
@@ -127,7 +123,6 @@ class RerankerOptions(RetrievalOptions):
     recipe: str | None = Field(default=None, description="the recipe whose retrieval finds candidates")
     loss: Literal["bce", "margin", "softmax"] = "bce"
     margin: float = Field(default=0.2, gt=0)
-    margin_of: Literal["probabilities", "logits"] = "probabilities"
     depth: int = Field(default=200, ge=1, le=10_000, description="how deep in the ranking to look for negatives")
     hard: int = Field(default=4, ge=0, description="negatives from the ranking, for each relevant document")
     hard_choice: Literal["top", "random"] = Field(default="top", description="which negatives of the ranking to take")
@@ -143,13 +138,8 @@ class RerankerOptions(RetrievalOptions):
         description="claim, for bce: a claim with several relevant documents has negatives only once",
     )
     random: int = Field(default=4, ge=0, description="random negatives, for each relevant document")
-    random_from: Literal["corpus", "relevant"] = Field(
-        default="corpus",
-        description="relevant: documents relevant to other claims, so that no document gives away its label",
-    )
     eval_depth: int = Field(default=50, ge=2, le=1000, description="documents to rerank when measuring")
     eval_claims: int = Field(default=100, ge=1, description="claims that choose the best epoch; the figures use all")
-    batch_tokens: int = Field(default=16_384, ge=256, description="token ids in one forward pass")
 
 
 class StanceOptions(TrainingOptions):

@@ -52,33 +52,20 @@ def train_reranker(
     return train_ranker(lambda training: Reranker(options, data, training, candidates), options, data, output, runtime)
 
 
-def margin_ranking_loss(positive: torch.Tensor, negative: torch.Tensor, margin: float) -> torch.Tensor:
-    """The mean of max(0, margin - (positive - negative)), both [rows]."""
-    import torch
-
-    return torch.relu(margin - (positive - negative)).mean()
-
-
-def softmax_loss(scores: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """The mean of -log softmax of the first of each group. `scores`: the groups one after the other."""
-    import torch
-
-    return torch.stack([torch.logsumexp(group, 0) - group[0] for group in torch.split(scores, list(sizes))]).mean()
-
-
 def loss_of(scores: torch.Tensor, rows: Sequence[RerankerRow], options: RerankerOptions) -> torch.Tensor:
     """The loss of a batch; `scores` are logits of the rows' passages, one after the other."""
     import torch
-    from torch.nn.functional import binary_cross_entropy_with_logits
+    from torch.nn.functional import binary_cross_entropy_with_logits, margin_ranking_loss
 
     if options.loss == "bce":
         labels = torch.tensor([row.label for row in rows], device=scores.device)
         return binary_cross_entropy_with_logits(scores, labels)
-    if options.loss == "softmax":
-        return softmax_loss(scores, [len(row.passages) for row in rows])
-    if options.margin_of == "probabilities":
-        scores = torch.sigmoid(scores)
-    return margin_ranking_loss(scores[0::2], scores[1::2], options.margin)
+    if options.loss == "margin":
+        above = torch.ones(len(rows), device=scores.device)
+        return margin_ranking_loss(scores[0::2], scores[1::2], above, options.margin)
+    # The relevant one, the first of each group, out of the group.
+    groups = torch.split(scores, [len(row.passages) for row in rows])
+    return torch.stack([torch.logsumexp(group, 0) - group[0] for group in groups]).mean()
 
 
 def reranker_rows(drawn: Iterable[Drawn], passages: Mapping[str, str], options: RerankerOptions) -> list[RerankerRow]:
@@ -113,7 +100,7 @@ class Reranker:
         # The same ones in every process: they are in the order of the claims' file.
         every = max(1, -(-len(data.chosen_by) // options.eval_claims))
         self.choosing = data.chosen_by[::every]
-        self._made = load_rerank_model(options, training.device)
+        self._made = load_rerank_model(options)
         self.model = self._made.model.to(training.device)
         self.tokens = self._made.pairs.length
         measured = [claim for claims in data.groups.values() for claim in claims]
@@ -146,7 +133,7 @@ class Reranker:
         encoded = self._made.encode(claim.text, [document.content for document in documents]) if documents else []
         with self.training.judging(self.model):
             for part in chunked(encoded, _SCORED_AT_ONCE):
-                values += self._made.scores(self.model, part, self.options.batch_tokens).tolist()
+                values += self._made.scores(self.model, part).tolist()
         return values
 
     def trainer(self, phase: Phase) -> Any:
@@ -174,7 +161,6 @@ class Reranker:
             options.random,
             "top" if second else options.hard_choice,
             options.keep,
-            options.random_from,
             options.negatives_from,
             options.seed + second,
         )
@@ -194,7 +180,7 @@ class Reranker:
         class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
             def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
                 batch: _Batch = inputs["batch"]
-                return loss_of(made.scores(model, batch.encoded, options.batch_tokens), batch.rows, options)
+                return loss_of(made.scores(model, batch.encoded), batch.rows, options)
 
         def collate(chosen: Sequence[RerankerRow]) -> dict[str, Any]:
             encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]

@@ -182,6 +182,5 @@ def test_trainings_read_words(folders: dict[str, Path]) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model, _ = load_base(EmbedderOptions(base=str(folder)), "cpu")
     assert kept(tokenizer, model.preprocess([HOSTILE])["input_ids"][0]) == [0, 2]
-    for name, expected in (("xlm-roberta", [0, 2, 2, 2]), ("gemma", [2])):
-        (read,) = load_rerank_model(RerankerOptions(base=str(folders[name])), "cpu").pairs(HOSTILE, [HOSTILE])
-        assert kept(transformers.AutoTokenizer.from_pretrained(folders[name]), read.ids) == expected
+    (read,) = load_rerank_model(RerankerOptions(base=str(folder))).pairs(HOSTILE, [HOSTILE])
+    assert kept(tokenizer, read.ids) == [0, 2, 2, 2]

@@ -15,7 +15,7 @@ from cli_runs import jsonl
 from ccheck.core.errors import Incomplete, InvalidData, UsageError
 from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
-from ccheck.lab.measure.runs import ranked, read_run, run_of, write_run
+from ccheck.lab.measure.runs import ranked, read_run, write_run
 
 
 def lines(path: str = "a.run") -> list[list[str]]:
@@ -128,14 +128,8 @@ def result(claim: str | None, *hits: tuple[str, float]) -> Result:
 
 def test_results_make_a_run():
     results = [result("1", ("a", 0.5), ("b", 0.5)), result("2")]
-    run = run_of(results)
+    run = read_run(jsonl(Path("answers.jsonl"), *[one.to_dict() for one in results]))
     assert list(run) == ["1", "2"] and list(run["1"]) == ["a", "b"] and run["1"]["a"] > run["1"]["b"] and run["2"] == {}
-    path = jsonl(Path("answers.jsonl"), *[one.to_dict() for one in results])
-    assert read_run(path) == run
-    with pytest.raises(InvalidData, match="has no id"):
-        run_of([result(None, ("a", 1.0))])
-    with pytest.raises(InvalidData, match="two claims have the id 1"):
-        run_of([result("1"), result("1")])
 
 
 @pytest.mark.parametrize(
@@ -160,8 +154,7 @@ def test_a_document_of_several_units_counts_once_by_its_best():
     hits = [Hit(1, document, 3.0, unit=units[0]), Hit(2, other, 2.0), Hit(3, document, 1.0, unit=units[1])]
     evidence = tuple(Evidence(hit, stance=stance) for hit, stance in zip(hits, stances, strict=True))
     result = Result(Claim("c", "1"), evidence, None, "r", "s")
-    assert run_of([result]) == {"1": {"d": 3.0, "e": 2.0}}
     assert [line.split()[2] for line in result_lines(result)] == ["d", "e"]
     jsonl(Path("a.jsonl"), result.to_dict())
-    assert read_run("a.jsonl") == run_of([result])
+    assert read_run("a.jsonl") == {"1": {"d": 3.0, "e": 2.0}}
     assert [evidence.stance for evidence in result.by_document] == stances[:2]

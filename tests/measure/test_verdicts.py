@@ -48,7 +48,7 @@ def test_figures_are_those_of_scikit_learn(seed):
     assert made.failed == sum(predicted[key].label is None for key in truth if key in predicted) > 0
     assert made.missing == sum(key not in predicted for key in truth) > 0
     assert made.count + made.failed + made.missing == len(truth)
-    assert made.reliability == reliability([predicted[key] for key in keys], true)
+    assert made.calibration_error == reliability([predicted[key] for key in keys], true).error
     for name, value in {
         "accuracy": made.accuracy, "weighted_f1": made.weighted.f1, "macro_f1": made.macro.f1
     }.items():  # fmt: skip
@@ -97,7 +97,7 @@ def test_verdicts_of_claims():
         1,
     )
     assert made.confusion == ((1, 0, 0), (0, 0, 0), (0, 1, 0)) and made.accuracy == 0.5
-    assert made.reliability.error == pytest.approx((abs(0.9 - 1) + abs(0.6 - 0)) / 2)
+    assert made.calibration_error == pytest.approx((abs(0.9 - 1) + abs(0.6 - 0)) / 2)
     assert set(made.labels) <= set(LABELS)
 
 
@@ -116,7 +116,7 @@ def test_verdicts_without_some_of_their_documents_are_counted():
 
 def test_without_confidences_there_is_no_calibration_error():
     made = classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
-    assert made.reliability is None and made.intervals == {} and made.weighted.f1 == 1
+    assert made.calibration_error is None and made.intervals == {} and made.weighted.f1 == 1
     assert made.labels == ("SUPPORTS",) and made.confusion == ((1,),)
 
 

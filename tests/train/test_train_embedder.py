@@ -10,6 +10,7 @@ import tiny_training as tiny
 from runtimes import on_cpu
 from weights import saved_weights
 
+from ccheck.core.errors import UsageError
 from ccheck.lab.train.options import EmbedderOptions, Lora
 from ccheck.lab.train.retrieval_data import UNSEEN
 
@@ -57,13 +58,13 @@ def test_the_losses_are_what_they_are_by_hand(base):
     assert triplet.compute_loss_from_embeddings([claims, near, far], None).item() == 0
     swapped = triplet.compute_loss_from_embeddings([claims, far, near], None).item()
     assert swapped == pytest.approx(((1 - 0) - (1 - 0.5) + 0.3 + (1 - 0.5) - (1 - 1) + 0.3) / 2)
-    many = embedder._loss(model, options(scale=20.0))
+    many = embedder._loss(model, options())
     cosines = [[0.5, 0.0], [math.cos(math.radians(30)), 1.0]]
     by_hand = [math.log(sum(math.exp(20 * cos) for cos in row)) - 20 * row[i] for i, row in enumerate(cosines)]
     found = many.calculate_loss([[claims], [near]], with_backward=False)
     assert found.item() == pytest.approx(sum(by_hand) / 2, rel=1e-4)
     # A chunk that holds a whole batch leaves nothing to compute twice.
-    whole = embedder._loss(model, options(scale=20.0, chunk=8))
+    whole = embedder._loss(model, options(chunk=8))
     assert not isinstance(whole, type(many))
     assert whole.compute_loss_from_embeddings([claims, near], None).item() == pytest.approx(found.item(), rel=1e-6)
 
@@ -119,7 +120,7 @@ train_embedder(EmbedderOptions.model_validate_json(options), DATA, output, runti
 
 def test_a_training_that_was_killed_goes_on(tmp_path, base):
     lora = Lora(modules=("query",))
-    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, lora=lora)
+    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, lora=lora, gradient_checkpointing=True)
     whole = train(tmp_path / "whole", chosen)
     kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "embedder", 8)
     report = train(tmp_path / "killed", chosen, resume=True)
@@ -152,6 +153,18 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
         f"encoder.layer.5.attention.self.{part}.weight" for part in ("query", "key", "value")
     }
     assert {one.suffix for one in out.rglob("*") if one.is_file()} <= {".json", ".jsonl", ".safetensors", ".md", ".txt"}
+
+
+@pytest.mark.parametrize(
+    ("lora", "message"),
+    [
+        (Lora(modules=("q_proj",)), "no linear layer q_proj. It has"),
+        (Lora(last_layers=7), "2 layers, not 7"),
+    ],
+)
+def test_what_can_not_be_adapted_is_said(tmp_path, base, lora, message):
+    with pytest.raises(UsageError, match=message):
+        train(tmp_path / "out", options(base=str(base), lora=lora))
 
 
 # -- rows

@@ -15,7 +15,7 @@ from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.types import Claim
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.negatives import Drawing, Drawn, draw_negatives
-from ccheck.lab.train.options import EmbedderOptions, Lora, RerankerOptions, TrainingOptions, load_options, preset_names
+from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions, load_options, preset_names
 from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data
 
 torch = pytest.importorskip("torch")
@@ -47,14 +47,12 @@ def train(output, chosen, runtime=None, **how):
 # -- losses
 
 
-def test_a_loss_is_of_logits_or_of_probabilities():
+def test_the_losses_are_what_they_are_by_hand():
     scores = torch.tensor([2.0, -1.0])
     row = reranker.RerankerRow("claim", ("relevant", "other"))
     sigmoid = [1 / (1 + math.exp(-score)) for score in (2.0, -1.0)]
-    of_probabilities = reranker.loss_of(scores, [row], options(loss="margin", margin=0.9))
-    assert of_probabilities.item() == pytest.approx(0.9 - (sigmoid[0] - sigmoid[1]))
-    of_logits = reranker.loss_of(scores, [row], options(loss="margin", margin=3.5, margin_of="logits"))
-    assert of_logits.item() == pytest.approx(0.5)
+    margins = torch.tensor([2.0, -1.0, 5.0, 0.0])
+    assert reranker.loss_of(margins, [row, row], options(loss="margin", margin=3.5)).item() == pytest.approx(0.5 / 2)
     pairs = [reranker.RerankerRow("claim", ("a",), 1.0), reranker.RerankerRow("claim", ("b",), 0.0)]
     bce = reranker.loss_of(scores, pairs, options(loss="bce"))
     assert bce.item() == pytest.approx(-(math.log(sigmoid[0]) + math.log(1 - sigmoid[1])) / 2)
@@ -132,11 +130,11 @@ def interrupt():
 
 
 def test_a_training_that_was_killed_goes_on(tmp_path, base):
-    chosen = options(base=str(base), epochs=2, second_epochs=1, learning_rate=1e-3, evaluations=2, accumulate=2)
+    chosen = options(base=str(base), epochs=2, second_epochs=1, learning_rate=1e-3, accumulate=2)
     whole = train(tmp_path / "whole", chosen)
     kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "first", 5)
     work = tmp_path / "killed.training"
-    assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-4"
+    assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-3"
     assert not (tmp_path / "killed").exists()
     # A checkpoint that was not written to its end does not count.
     (work / "first" / "checkpoints" / "checkpoint-5").mkdir()
@@ -159,37 +157,19 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
     kept = []
     load = reranker.load_rerank_model
     monkeypatch.setattr(reranker, "load_rerank_model", lambda *a: kept.append(load(*a)) or kept[0])
-    chosen = options(base=str(start), loss="softmax", random_from="relevant", learning_rate=1e-3)
+    chosen = options(base=str(start), loss="softmax", learning_rate=1e-3)
     report = train(tmp_path / "out", chosen)
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
     claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:5]] + ["word " * 700]
     encoded = scorer.encode(claim, texts)
     assert [one.ids for one in kept[0].encode(claim, texts)] == [one.ids for one in encoded]
     with torch.inference_mode():
-        trained = kept[0].scores(kept[0].model.eval(), encoded, 4096)
+        trained = kept[0].scores(kept[0].model.eval(), encoded)
     assert scorer.score(encoded) == pytest.approx(trained.tolist(), abs=1e-4)
     assert {one.group for one in report.figures} == {UNSEEN, SEEN}
     assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| by document (8) | nDCG@10 |" in card and 'loss = "softmax"' in card
-
-
-def test_a_decoder_is_trained_by_lora(tmp_path):
-    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=2)
-    lora = Lora(modules=("q_proj", "v_proj"), last_layers=1, dropout=0.0)
-    chosen = options(base=str(start), loss="margin", lora=lora, learning_rate=1e-2, max_tokens=64)
-    before = load_scorer(str(start), device="cpu")
-    train(tmp_path / "out", chosen)
-    after = load_scorer(str(tmp_path / "out"), device="cpu")
-    claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:3]]
-    assert type(after.forward).__name__ == "PackedDecoder"
-    assert after.score(after.encode(claim, texts)) != pytest.approx(before.score(before.encode(claim, texts)))
-    from safetensors.torch import load_file
-
-    old, new = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "out"))
-    assert {name for name in new if not torch.equal(old[name], new[name])} == {
-        f"model.layers.1.self_attn.{part}_proj.weight" for part in "qv"
-    }
 
 
 def test_an_embedding_model_gets_a_head(tmp_path, monkeypatch):
@@ -200,13 +180,11 @@ def test_an_embedding_model_gets_a_head(tmp_path, monkeypatch):
     assert len(scorer.score(scorer.encode("a claim", ["a text", "another"]))) == 2
 
 
-def test_training_stops_early_and_keeps_the_best(tmp_path, base):
+def test_the_best_epoch_is_kept(tmp_path, base):
     # What it learns from is noise at this rate: it can't get better forever.
-    chosen = options(base=str(base), epochs=12, patience=1, learning_rate=5e-3)
-    report = train(tmp_path / "out", chosen)
+    report = train(tmp_path / "out", options(base=str(base), epochs=4, learning_rate=5e-3, gradient_checkpointing=True))
     history = report.phases[0].history
     values = [value for _, _, value in history[1:]]
-    assert len(history) < 13
     assert report.phases[0].best_step == history[1 + values.index(max(values))][0]
 
 
@@ -229,8 +207,6 @@ def test_a_second_phase_that_gains_nothing_is_undone(tmp_path, base, monkeypatch
     [
         ({"metric": "nDGC@10"}, UsageError, "did you mean"),
         ({"max_tokens": 4096}, UsageError, "at most 512 tokens"),
-        ({"lora": Lora(modules=("q_proj",))}, UsageError, "no linear layer q_proj. It has"),
-        ({"lora": Lora(last_layers=7)}, UsageError, "2 layers, not 7"),
     ],
 )
 def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
@@ -239,9 +215,9 @@ def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
             train(tmp_path / "out", options(base=str(base), **changed))
 
 
-def test_a_decoder_needs_a_prompt(tmp_path):
-    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1, name=None)
-    with pytest.raises(UsageError, match="does not know how to prompt"):
+def test_a_decoder_is_refused(tmp_path):
+    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1)
+    with pytest.raises(UsageError, match="is a decoder"):
         train(tmp_path / "out", options(base=str(start)))
 
 
@@ -269,11 +245,10 @@ def test_no_document_to_measure_on_is_in_training():
     assert unseen == DATA.hidden and unseen.isdisjoint(DATA.visible)
     assert not unseen & {id_ for claim in DATA.train for id_ in DATA.qrels[claim.id]}
     ranked = {str(claim.id): list(DATA.documents) for claim in DATA.train}
-    for source in ("corpus", "relevant"):
-        for row in draw_negatives(DATA, DATA.train, Drawing(5, 5, random_from=source), ranked):
-            assert row.positive in DATA.relevant(row.claim)
-            assert len(set(row.negatives)) == 10
-            assert DATA.hidden.isdisjoint(row.negatives) and row.positive not in row.negatives
+    for row in draw_negatives(DATA, DATA.train, Drawing(5, 5), ranked):
+        assert row.positive in DATA.relevant(row.claim)
+        assert len(set(row.negatives)) == 10
+        assert DATA.hidden.isdisjoint(row.negatives) and row.positive not in row.negatives
 
 
 def test_claims_given_to_measure_on_are_in_two_groups():

@@ -173,8 +173,8 @@ def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
     made = train_stance(data, options, tmp_path / "model")
     saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
-        known = measure_rows(rows, judge_rows(saved, rows)[0]).reliability
-        assert made.figures[name][0].reliability.error == pytest.approx(known.error, abs=1e-4), "confidences and all"
+        known = measure_rows(rows, judge_rows(saved, rows)[0]).calibration_error
+        assert made.figures[name][0].calibration_error == pytest.approx(known, abs=1e-4), "confidences and all"
 
 
 def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
