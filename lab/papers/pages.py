@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ...core.recipe import Recipe, load_recipe, recipe_names
+from ...core.recipe import load_recipe, recipe_names
 from ...core.stages import (
     AdditionalStage,
     Analysis,
@@ -38,26 +38,6 @@ from ...core.stages import (
 )
 from .published import row_command, row_recipe, tables_of
 
-_HEAD = """# All recipes
-
-Written by `python -m ccheck.lab.papers`.
-
-Published figures are the source's own, on its own data; CLAIMS and QRELS stand for that data. What was measured here is
-in the tables below the published ones. It is on other data, and other models stand in where the originals were not
-available. It shows that the pipeline runs and what each stage contributes, not that it reproduces the published
-figures.
-Intervals are 95% bootstrap intervals over the claims.
-"""
-_PROMPTS = """## The papers' prompts
-
-With `prompts = "paper"`, a language model is asked as the paper asks it, in ccheck's words. The replies are the
-paper's: a label, a digit or a permutation, without reason, quotation or confidence. Three things differ on purpose.
-Replies are JSON objects with that one value, because every reply is checked against a shape. Claims and abstracts are
-quoted as JSON, and the model is told that they are data. If a reply can't be used, ccheck asks once more. If that fails
-too, the result is an error, never a label.
-
-| source | piece of the paper's prompt | ccheck's prompt | its words |
-| --- | --- | --- | --- |"""
 _STAGES: dict[str, type[BaseModel]] = {
     "[retrievers.bm25]": Bm25,
     "[retrievers.bm25.analysis]": Analysis,
@@ -84,25 +64,25 @@ _STAGES: dict[str, type[BaseModel]] = {
 
 def page() -> str:
     """The whole page, in Markdown."""
-    measured = read_measured()
-    lines = [_HEAD]
-    for name in recipe_names():
-        recipe = load_recipe(name)
-        lines += [f"## {name}", "", recipe.description, ""]
-        lines += _source(recipe)
-        lines += _published(recipe)
-        lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
-    lines += [_PROMPTS, *(f"| {one.source} | {one.piece} | `{one.prompt}` | {one.words} |" for one in pieces()), ""]
-    lines += ["## Stages and their keys", ""]
-    for title, stage in _STAGES.items():
-        lines += _keys(title, stage)
-    return "\n".join(lines).rstrip() + "\n"
+    import jinja2
+
+    made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Markdown
+    made.filters |= {"figure": _figure, "cleaned": inspect.cleandoc}
+    return made.from_string(_file("page.jinja")).render(
+        recipes=[load_recipe(name) for name in recipe_names()],
+        measured=read_measured(),
+        pieces=pieces(),
+        stages=_STAGES,
+        keys=_keys,
+        tables_of=tables_of,
+        row_recipe=row_recipe,
+        row_command=row_command,
+    )
 
 
 def read_measured() -> list[dict[str, Any]]:
     """What was measured: objects that `ccheck evaluate --json` printed, some with a `note`."""
-    text = (files(__package__ or "") / "measured.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in _file("measured.jsonl").splitlines()]
 
 
 class Piece(NamedTuple):
@@ -116,23 +96,21 @@ class Piece(NamedTuple):
 
 def pieces() -> Iterator[Piece]:
     """Every piece, in the order of the papers."""
-    text = (files(__package__ or "") / "prompts.toml").read_text(encoding="utf-8")
-    for source in tomllib.loads(text)["source"]:
+    for source in tomllib.loads(_file("prompts.toml"))["source"]:
         for piece, words in source["pieces"]:
             yield Piece(source["name"], piece, source["prompt"], words)
 
 
-def _keys(title: str, stage: type[BaseModel]) -> list[str]:
-    """A stage's docstring and its keys with their defaults."""
-    lines = [f"### {title}", "", inspect.cleandoc(stage.__doc__ or ""), ""]
-    lines += ["| key | default | |", "| --- | --- | --- |"]
+def _file(name: str) -> str:
+    return (files(__package__ or "") / name).read_text(encoding="utf-8")
+
+
+def _keys(stage: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
+    """A stage's keys with their defaults and what they mean."""
     for name, field in stage.model_fields.items():
-        if name == "kind":
-            continue
-        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
-        said = [part for part in (field.description, _choices(field.annotation)) if part]
-        lines.append(f"| `{name}` | {default} | {'; '.join(said)} |")
-    return [*lines, ""]
+        if name != "kind":
+            default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+            yield name, default, "; ".join(filter(None, (field.description, _choices(field.annotation))))
 
 
 def _choices(annotation: Any) -> str:
@@ -149,17 +127,6 @@ def _default(value: Any) -> str:
     return "–" if value in (None, "", {}, []) else f"`{_value(value)}`"
 
 
-def _source(recipe: Recipe) -> list[str]:
-    said = []
-    if recipe.extends is not None:
-        said.append(f"Based on [{recipe.extends}](#{recipe.extends}).")
-    if recipe.source is not None:
-        source = recipe.source
-        where = f"{source.venue}, {source.url}" if source.url else source.venue
-        said.append(f"{source.authors}: *{source.title}*. {where}.")
-    return [*said, ""] if said else []
-
-
 def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + "}"
@@ -168,58 +135,8 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _published(recipe: Recipe) -> list[str]:
-    """The source's tables."""
-    lines: list[str] = []
-    for number, table in tables_of(recipe.name).items():
-        lines += [f"**Table {number}: {table.title}** ({table.on}, {table.split}).", ""]
-        lines += [f"| row | runs | {' | '.join(table.metrics)} |", f"| --- | --- |{' --- |' * len(table.metrics)}"]
-        for name, row in table.rows.items():
-            reference = row_recipe(recipe, row)
-            note = f" ({row.note})" if row.note else ""
-            runs = reference or row_command(recipe, table, row)
-            found = table.figures(name)
-            cells = " | ".join(_figure(found[metric]) if metric in found else "–" for metric in table.metrics)
-            lines.append(f"| {name}{note} | {f'`{runs}`' if runs else '–'} | {cells} |")
-        if table.command != "none":
-            metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
-            command = table.command.replace("{recipe}", "RECIPE").replace("{metrics}", metrics).rstrip()
-            lines += ["", f"    {command}"]
-        lines += [""]
-    return lines
-
-
-def _runs(runs: list[dict[str, Any]]) -> list[str]:
-    if not runs:
-        return []
-    rows = ["| measured here | claims | figures | by stage | stand-ins |", "| --- | --- | --- | --- | --- |"]
-    for run in runs:
-        figures = ", ".join(
-            f"{name} {_figure(value)}{_interval(run.get('intervals', {}).get(name))}"
-            for name, value in run["metrics"].items()
-        )
-        swapped = "; ".join(f"{new} for {old}" for old, new in run.get("replaced", {}).items())
-        ablation = f"`{run['recipe']}`: " if ":" in run["recipe"] else ""
-        said = [ablation + run.get("note", ""), str(run["claims"]), figures, _shares(run), swapped or "–"]
-        rows.append(f"| {' | '.join(said)} |")
-    return [*rows, ""]
-
-
-def _shares(run: dict[str, Any]) -> str:
-    """The first metric for each stage, if there are several stages."""
-    stages = run.get("stages", {})
-    metric = next(iter(run["metrics"]))
-    if len(stages) < 2:
-        return "–"
-    return f"{metric}: " + ", ".join(f"{name} {_figure(found[metric])}" for name, found in stages.items())
-
-
 def _figure(value: float) -> str:
     """Three decimals of what lies between 0 and 1, three at most of what does not."""
     if abs(value) > 1:
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     return f"{value:.3f}".lstrip("0")
-
-
-def _interval(interval: list[float] | None) -> str:
-    return f" ({_figure(interval[0])} to {_figure(interval[1])})" if interval else ""

@@ -81,6 +81,11 @@ class Table(Stage):
                 )
         return self
 
+    def command_for(self, recipe: str) -> str:
+        """The command that measures a recipe as this table does."""
+        metrics = " ".join(f"--metric {metric}" for metric in self.metrics)
+        return self.command.replace("{recipe}", recipe).replace("{metrics}", metrics).rstrip()
+
     def figures(self, row: str) -> dict[str, float]:
         """The published figures of a row by metric."""
         pairs = zip(self.metrics, self.rows[row].published, strict=False)
@@ -142,5 +147,4 @@ def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
     reference = row_recipe(recipe, row)
     if reference is None or table.command == "none":
         return None if row.command == "none" else row.command
-    metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
-    return table.command.replace("{recipe}", reference).replace("{metrics}", metrics).rstrip()
+    return table.command_for(reference)

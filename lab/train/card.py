@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import __version__
@@ -25,18 +25,15 @@ def retrieval_card(
     report: Report, use: str, options: TrainingOptions, data: RetrievalData, facts: Mapping[str, object]
 ) -> str:
     """The card of an embedder or a reranker. `use`: the command that uses it."""
-    return _card(
-        report.kind.capitalize(),
-        f"To use it: `{use}`.",
-        "text-ranking" if report.kind == "reranker" else "sentence-similarity",
-        options.model_dump(mode="json", exclude_none=True),
-        data=[
+    tag = "text-ranking" if report.kind == "reranker" else "sentence-similarity"
+    sections = {
+        "Data": _list(
             f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
             *data.messages,
             f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
             f"**{SEEN}**: training did not see these claims. It may have seen their documents",
-        ],
-        figures=[
+        ),
+        "Figures": [
             "Before and after training, with 95% bootstrap intervals over claims. Differences are paired by claim.",
             "",
             "| claims | metric | before | after | difference |",
@@ -47,30 +44,34 @@ def retrieval_card(
                 f"| {figure.change()} |"
                 for figure in report.figures
             ),
+            "",
+            *_list(*report.notes),
         ],
-        notes=report.notes,
-        training=[*_phases(report.phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())],
-    )
+        "Training": _list(
+            *_phases(report.phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())
+        ),
+    }
+    head = {"library_name": "ccheck", "pipeline_tag": tag}
+    return _card(report.kind.capitalize(), head, f"To use it: `{use}`.", options, sections)
 
 
 def stance_card(report: StanceReport, options: StanceOptions, data: StanceData) -> str:
     """The card of a stance classifier."""
-    return _card(
-        "Stance model",
-        "It says what a document (the first text) says about a claim (the second). To use it: "
-        "`ccheck query CLAIM --stance FOLDER`.",
-        "text-classification",
-        options.model_dump(mode="json", exclude_none=True),
-        library="transformers",
-        data=[
+    sections = {
+        "Data": _list(
             *data.messages,
             f"Trained on {counted(data.train)}",
             f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
-        ],
-        figures=_stance_figures(report.figures),
-        notes=report.notes,
-        training=_phases(report.phases, options.metric),
+        ),
+        "Figures": [*_stance_figures(report.figures), "", *_list(*report.notes)],
+        "Training": _list(*_phases(report.phases, options.metric)),
+    }
+    about = (
+        "It says what a document (the first text) says about a claim (the second). To use it: "
+        "`ccheck query CLAIM --stance FOLDER`."
     )
+    head = {"library_name": "transformers", "pipeline_tag": "text-classification"}
+    return _card("Stance model", head, about, options, sections)
 
 
 def counted(rows: Sequence[StanceRow]) -> str:
@@ -81,33 +82,23 @@ def counted(rows: Sequence[StanceRow]) -> str:
 
 def _card(
     title: str,
+    head: Mapping[str, str],
     about: str,
-    tag: str,
-    settings: Mapping[str, Any],
-    *,
-    library: str = "ccheck",
-    data: Iterable[str],
-    figures: Sequence[str],
-    notes: Sequence[str],
-    training: Iterable[str],
+    options: TrainingOptions,
+    sections: Mapping[str, Sequence[str]],
 ) -> str:
     """Markdown with the front matter that model hubs read."""
-    base = settings["base"]
-    parts = [
-        ["---", f"base_model: {base}", f"library_name: {library}", f"pipeline_tag: {tag}", "---"],
-        [f"# {title} {TRAINED_BY} {__version__}"],
-        [f"From `{base}`. {about}"],
-        ["## Data", "", *map(_bullet, data)],
-        ["## Figures", "", *figures],
-        [*map(_bullet, notes)] or None,
-        ["## Training", "", *map(_bullet, training)],
-        ["## Settings", "", "```toml", *(_toml(name, value) for name, value in settings.items()), "```"],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    settings = options.model_dump(mode="json", exclude_none=True)
+    front = {"base_model": options.base, **head}
+    lines = ["---", *(f"{name}: {value}" for name, value in front.items()), "---", ""]
+    lines += [f"# {title} {TRAINED_BY} {__version__}", "", f"From `{options.base}`. {about}", ""]
+    for title, section in sections.items():
+        lines += [f"## {title}", "", *section, ""]
+    return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
 
 
-def _bullet(text: str) -> str:
-    return f"- {text[0].upper()}{text[1:]}."
+def _list(*items: str) -> list[str]:
+    return [f"- {item[0].upper()}{item[1:]}." for item in items]
 
 
 def _phases(phases: Sequence[Trained], metric: str) -> list[str]:

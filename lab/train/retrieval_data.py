@@ -12,10 +12,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
-from ...core.errors import InvalidData, NotFound
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...core.errors import InvalidData
 from ...core.types import Claim, Document, Result
+from ...ingest import Record
+from ...ingest.rows import take_all
 from .options import TrainingOptions
 from .split import split_by_claim, split_by_document
 
@@ -172,6 +176,22 @@ class MinedNegatives:
     random: tuple[str, ...] = ()
 
 
+class _Negative(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    id: str
+    score: float | None = None
+    kind: Literal["hard", "random"] = "hard"
+
+
+class _MinedRow(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    claim_id: str
+    positive_id: str = ""
+    negatives: list[_Negative]
+
+
 def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, dict[str, MinedNegatives]]:
     """Reads what `ccheck mine` wrote: JSON Lines of `claim_id`, `positive_id` and `negatives`. Returns the negatives by
     claim, then by relevant document.
@@ -181,41 +201,25 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, d
     that the corpus lacks.
     """
     found: dict[str, dict[str, MinedNegatives]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise NotFound(f"{path} does not exist") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"can't read the negatives {path}: {error}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+
+    def take(record: Record, number: int) -> None:
         try:
-            row: Any = json.loads(line)
-            claim, positive = str(row["claim_id"]), str(row.get("positive_id") or "")
-            scored = [(str(one["id"]), float(one.get("score") or 0.0), _kind(one)) for one in row["negatives"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidData(
-                f"{path}, line {number}: not a row of ccheck mine ({type(error).__name__}: {error})"
-            ) from error
-        unknown = next((id_ for id_, _, _ in scored if id_ not in documents), None)
-        if unknown is not None:
-            raise InvalidData(
-                f"{path}, line {number}: the corpus has no document {unknown!r}. Mine negatives from this corpus"
-            )
-        before = found.setdefault(claim, {}).get(positive, MinedNegatives())
-        hard = [id_ for id_, _, kind in sorted(scored, key=lambda one: -one[1]) if kind == "hard"]
-        others = [id_ for id_, _, kind in scored if kind == "random"]
-        found[claim][positive] = MinedNegatives(
+            row = _MinedRow.model_validate(record.data)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise InvalidData(f"not a row of ccheck mine ({where}: {problem['msg']})") from error
+        if unknown := [one.id for one in row.negatives if one.id not in documents]:
+            raise InvalidData(f"the corpus has no document {unknown[0]!r}. Mine negatives from this corpus")
+        ordered = sorted(row.negatives, key=lambda one: -(one.score or 0.0))
+        before = found.setdefault(row.claim_id, {}).get(row.positive_id, MinedNegatives())
+        hard = [one.id for one in ordered if one.kind == "hard"]
+        others = [one.id for one in row.negatives if one.kind == "random"]
+        found[row.claim_id][row.positive_id] = MinedNegatives(
             tuple(dict.fromkeys([*before.hard, *hard])), tuple(dict.fromkeys([*before.random, *others]))
         )
+
+    take_all(path, frozenset(), take)
     if not found:
         raise InvalidData(f"{path} contains no negatives")
     return found
-
-
-def _kind(negative: Any) -> str:
-    kind = negative.get("kind", "hard")
-    if kind not in ("hard", "random"):
-        raise ValueError(f"the kind of a negative is hard or random, not {kind!r}")
-    return str(kind)

@@ -79,7 +79,7 @@ def test_mined_negatives_keep_their_kind_and_their_document(tmp_path):
 def test_a_kind_that_is_none_is_refused(tmp_path):
     file = tmp_path / "mined.jsonl"
     file.write_text('{"claim_id": "c0-1", "positive_id": "d0-1", "negatives": [{"id": "d4-1", "kind": "easy"}]}\n')
-    with pytest.raises(InvalidData, match=r"line 1: .*hard or random, not 'easy'"):
+    with pytest.raises(InvalidData, match=r"line 1: .*negatives.0.kind: Input should be 'hard' or 'random'"):
         read_negatives(file, DATA.documents)
     file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "d4-1"}]}\n')
     assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d4-1",))}}, "for all its documents"

@@ -283,7 +283,7 @@ def test_mined_negatives_are_read(tmp_path):
     with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
         read_negatives(file, DATA.documents)
     file.write_text('{"claim_id": "c0-1"}\n')
-    with pytest.raises(InvalidData, match="line 1: not a row"):
+    with pytest.raises(InvalidData, match=r"line 1: not a row of ccheck mine \(negatives: Field required\)"):
         read_negatives(file, DATA.documents)
     with pytest.raises(NotFound):
         read_negatives(tmp_path / "none", DATA.documents)
