@@ -149,7 +149,8 @@ def evaluate(asked: Evaluate) -> None:
         if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
         try:
-            for name, one in session.evaluate_all(found, data):
+            prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
+            for name, one in session.evaluate_all(prepared, data):
                 done[name] = one
                 if name in runs:
                     from ...lab.measure.runs import write_run

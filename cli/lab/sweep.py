@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ...lab.measure.sweep import HeldOut, Point
+    from ...lab.measure.evaluate import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,7 @@ def sweep(asked: Sweep) -> None:
     once and cached, so an interrupted sweep continues where it stopped.
     """
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
-    from ...lab.measure.sweep import best, describe, hold_out, parse_grid
-    from ...lab.measure.sweep import sweep as measure_grid
+    from ...lab.measure.sweep import best, describe, hold_out, parse_grid, points_of
 
     ((name, base),) = load_recipes([asked.recipe], replacements(asked.replace)).items()
     settings = settings_from(store=asked.store, trust_remote_code=asked.trust_remote_code)
@@ -70,75 +69,72 @@ def sweep(asked: Sweep) -> None:
         depth=asked.depth,
         limit=asked.limit,
     )
-    done: list[Point] = []
+    done: list[Evaluation] = []
     seen: set[str] = set()
     with runtime(settings, asked.quiet) as opened, open_session(opened, fresh=asked.fresh) as session:
         if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
+        # The settings of this machine change the recipe, then each point does.
+        points = points_of(session.prepare(base, data), axes)
+        grid = [point for point, _ in points]
+        recipes = {
+            f"{number}/{len(points)} {describe(point)}": recipe for number, (point, recipe) in enumerate(points, 1)
+        }
         try:
-            for point in measure_grid(session, base, axes, data):
-                done.append(point)
+            for point, (_, one) in zip(grid, session.evaluate_all(recipes, data), strict=True):
+                done.append(one)
                 if asked.as_json:
-                    print_json({"settings": dict(point.settings), **point.evaluation.to_dict()})
+                    print_json({"settings": point, **one.to_dict()})
                 if not asked.quiet:
-                    notice_new(name, point.evaluation.warnings, seen)
+                    notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a point fails or somebody interrupts
             if done and not asked.as_json:
-                _show(done, asked.metric)
+                _show(grid, done, asked.metric)
         place, held = best(done, asked.metric), hold_out(done, asked.metric, asked.folds)
     if asked.as_json:
-        print_json(_chosen(done[place], asked.metric, held, done))
+        measured = done[place].measured
+        print_json(
+            {
+                "best": grid[place],
+                "metric": asked.metric,
+                "value": measured.mean[asked.metric],
+                "interval": list(measured.intervals.get(asked.metric, ())) or None,
+                "held_out": asdict(held) | {"chosen": [grid[i] for i in held.chosen]},
+                "points": len(done),
+            }
+        )
     else:
-        _tell(done, place, held, asked.metric)
+        stdout().print(f"best: {describe(grid[place])}")
+        stdout().print(
+            f"held out ({held.folds} folds): {asked.metric} {figure(held.value, held.interval)} on {held.claims:,} "
+            f"claims; chosen there: {'; '.join(describe(grid[i]) for i in dict.fromkeys(held.chosen))}",
+        )
     if not asked.quiet:
         notice(
             "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
             "figure, or measure once on test claims"
         )
-    failed = [f"{describe(point.settings)}: {failure}" for point in done for failure in point.evaluation.failures]
+    failed = [
+        f"{describe(point)}: {failure}" for point, one in zip(grid, done, strict=True) for failure in one.failures
+    ]
     if failed:
         raise Incomplete("; ".join(failed))
 
 
-def _show(points: Sequence[Point], metric: str) -> None:
+def _show(grid: Sequence[Mapping[str, Any]], done: Sequence[Evaluation], metric: str) -> None:
     from ...lab.measure.sweep import best, written
 
-    keys = list(points[0].settings)
-    made = table("", *keys, metric, "claims", "per claim")
-    chosen = best(points, metric)
-    for place, point in enumerate(points):
-        one = point.evaluation
+    made = table("", *grid[0], metric, "claims", "per claim")
+    chosen = best(done, metric)
+    for place, (point, one) in enumerate(zip(grid, done, strict=False)):
         made.add_row(
             "best" if place == chosen else "",
-            *(written(point.settings[key]) for key in keys),
+            *map(written, point.values()),
             figure(one.measured.mean[metric], one.measured.intervals.get(metric)),
             f"{one.judged_claims:,}",
             f"{seconds(one.seconds['total'])}{' *' if one.remembered else ''}",
             style="bold" if place == chosen else "",
         )
     print_table(stdout(), made)
-    if any(point.evaluation.remembered for point in points):
+    if any(one.remembered for one in done):
         stdout().print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
-
-
-def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str) -> None:
-    from ...lab.measure.sweep import describe
-
-    console = stdout()
-    console.print(f"best: {describe(points[place].settings)}")
-    console.print(
-        f"held out ({held.folds} folds): {metric} {figure(held.value, held.interval)} on {held.claims:,} claims; "
-        f"chosen there: {'; '.join(describe(points[i].settings) for i in dict.fromkeys(held.chosen))}",
-    )
-
-
-def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point]) -> dict[str, Any]:
-    measured = point.evaluation.measured
-    return {
-        "best": dict(point.settings),
-        "metric": metric,
-        "value": measured.mean[metric],
-        "interval": list(measured.intervals.get(metric, ())) or None,
-        "held_out": asdict(held) | {"chosen": [dict(points[place].settings) for place in held.chosen]},
-        "points": len(points),
-    }

@@ -2,7 +2,8 @@
 
 data = read_evaluation_data("queries.jsonl", "qrels.tsv")
 with Runtime(resolve({"store": "local:papers"}).settings) as runtime, open_session(runtime) as session:
-    for name, evaluation in session.evaluate_all(load_recipes(["bm25", "default"]), data):
+    recipes = {name: session.prepare(recipe, data) for name, recipe in load_recipes(["bm25", "default"]).items()}
+    for name, evaluation in session.evaluate_all(recipes, data):
         print(name, evaluation.measured.mean)
 """
 
@@ -130,15 +131,13 @@ class Session:
         recipes: Mapping[str, Recipe],
         data: EvaluationData,
     ) -> Iterator[tuple[str, Evaluation]]:
-        """Measure recipes by name, each as it is asked for: what `ccheck evaluate` does.
+        """Measure prepared recipes by name, each as it is asked for: what `ccheck evaluate` and `ccheck sweep` do.
 
-        All of them are prepared and checked before the first one runs. Raises what
-        `check` and `evaluate` raise.
+        All of them are checked before the first one runs. Raises what `check` and `evaluate` raise.
         """
-        prepared = {name: self.prepare(recipe, data) for name, recipe in recipes.items()}
-        for recipe in prepared.values():
+        for recipe in recipes.values():
             self.check(recipe, judged=data.gold is not None)
-        for name, recipe in prepared.items():
+        for name, recipe in recipes.items():
             with self.runtime.progress(name, "claims") as on_progress:
                 made = self.evaluate(recipe, data, on_progress)
             yield name, made

@@ -7,8 +7,8 @@ import math
 import random
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData, UsageError
@@ -18,19 +18,10 @@ from .types import Interval
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
-    from .evaluate import Evaluation, EvaluationData
-    from .session import Session
+    from .evaluate import Evaluation
 
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One combination of settings, by dotted keys, and what was measured with it."""
-
-    settings: Mapping[str, Any]
-    evaluation: Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,41 +83,19 @@ def _searches(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
     return not off.issuperset(recipe.retrievers)
 
 
-def sweep(
-    session: Session,
-    recipe: Recipe,
-    axes: Mapping[str, Sequence[Any]],
-    data: EvaluationData,
-) -> Iterator[Point]:
-    """Measure the rankings of a recipe at each point of a grid, as it is asked for: what `ccheck sweep` does.
-
-    The recipe is first changed as the session's settings say, then by the points; all of them are checked before the
-    first one runs. Raises what `points_of`, `Session.check` and `evaluate` raise.
-    """
-    points = points_of(session.prepare(recipe, replace(data, gold=None)), axes)
-    for _, changed_recipe in points:
-        session.check(changed_recipe, judged=False)
-    for number, (settings, changed_recipe) in enumerate(points, 1):
-        with session.runtime.progress(f"{number}/{len(points)} {describe(settings)}", "claims") as on_progress:
-            evaluation = session.evaluate(changed_recipe, data, on_progress)
-        yield Point(settings, evaluation)
-
-
 def describe(settings: Mapping[str, Any]) -> str:
     """`fusion.k=10 fusion.method=rrf`."""
     return " ".join(f"{key}={written(value)}" for key, value in settings.items())
 
 
-def best(points: Sequence[Point], metric: str) -> int:
+def best(points: Sequence[Evaluation], metric: str) -> int:
     """The index of the point with the highest mean; the first of equal ones."""
-    if not points:
-        raise InvalidData("nothing was measured, so there is no best point")
-    return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))
+    return max(range(len(points)), key=lambda place: (points[place].measured.mean[metric], -place))
 
 
-def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
+def hold_out(points: Sequence[Evaluation], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
     """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData if they are too few."""
-    by_claim = [point.evaluation.measured.by_claim[metric] for point in points]
+    by_claim = [point.measured.by_claim[metric] for point in points]
     claims = [claim for claim in by_claim[0] if all(claim in values for values in by_claim)]
     if folds < 2 or len(claims) < folds:
         raise InvalidData(f"{len(claims):,} claims can't be split into {folds} folds with one held out")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
 
 import pytest
 from evaluation_data import ScriptedChecker
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.recipe import changed, load_recipe
-from ccheck.core.runtime import Runtime
 from ccheck.core.types import Claim
-from ccheck.lab.measure.evaluate import EvaluationData, evaluate
-from ccheck.lab.measure.sweep import MAX_POINTS, Point, best, describe, hold_out, parse_grid, points_of, sweep
+from ccheck.lab.measure.evaluate import Evaluation, EvaluationData, evaluate
+from ccheck.lab.measure.sweep import MAX_POINTS, best, describe, hold_out, parse_grid, points_of
 
 DEFAULT = load_recipe("default")
 
@@ -58,6 +56,7 @@ def test_all_combinations_the_last_key_fastest():
         assert recipe.retrievers["dense"] == DEFAULT.retrievers["dense"] and recipe.verdict == DEFAULT.verdict
     with pytest.raises(UsageError, match="At most"):
         points_of(DEFAULT, {"fusion.k": range(1, MAX_POINTS + 2)})
+    assert describe(points[0][0]) == "fusion.k=10 retrievers.bm25.depth=50"
     with pytest.raises(UsageError, match="empty"):
         points_of(DEFAULT, {})
 
@@ -91,10 +90,10 @@ CLAIMS = [Claim(f"claim {n}", str(n)) for n in range(8)]
 QRELS = {str(n): {"right": 1} for n in range(8)}
 
 
-def point(number: int, right: set[int]) -> Point:
+def point(right: set[int]) -> Evaluation:
     """Recall 1 for the claims that are right."""
     final = {str(n): ["right"] if n in right else ["wrong"] for n in range(8)}
-    return Point({"fusion.k": number}, evaluate(ScriptedChecker(final), EvaluationData(CLAIMS, QRELS, metrics=["R@5"])))
+    return evaluate(ScriptedChecker(final), EvaluationData(CLAIMS, QRELS, metrics=["R@5"]))
 
 
 def test_a_point_without_a_retriever_is_left_out():
@@ -111,15 +110,13 @@ def test_examples_can_be_turned_off():
 
 
 def test_the_best_is_the_first_of_those_with_the_highest_mean():
-    points = [point(0, {1}), point(1, {1, 2, 3}), point(2, {5, 6, 7})]
+    points = [point({1}), point({1, 2, 3}), point({5, 6, 7})]
     assert best(points, "R@5") == 1 and best(points[::-1], "R@5") == 0
-    with pytest.raises(InvalidData, match="nothing was measured"):
-        best([], "R@5")
 
 
 def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
     evens, odds = {0, 2, 4, 6}, {1, 3, 5, 7}
-    points = [point(0, evens), point(1, odds)]
+    points = [point(evens), point(odds)]
     assert best(points, "R@5") == 0
     for seed in range(5):
         held = hold_out(points, "R@5", folds=2, seed=seed)
@@ -135,35 +132,7 @@ def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
         assert held.value == pytest.approx(right / 8) and held.chosen == tuple(chosen)
         assert held.claims == 8 and held.folds == 2 and held.interval[0] <= held.value <= held.interval[1]
     # One that is better everywhere is chosen everywhere, and its figure is no lower.
-    held = hold_out([*points, point(2, evens | odds)], "R@5", folds=4)
+    held = hold_out([*points, point(evens | odds)], "R@5", folds=4)
     assert held.chosen == (2, 2, 2, 2) and held.value == 1
     with pytest.raises(InvalidData, match="can't be split"):
         hold_out(points, "R@5", folds=9)
-
-
-def test_each_point_is_measured_under_a_name_that_says_where_it_is():
-    called: list[str] = []
-
-    @contextmanager
-    def progress(name, unit):
-        called.append(name)
-        yield lambda done, total: None
-
-    class Measuring:
-        runtime = Runtime(progress=progress)
-
-        def prepare(self, recipe, data):
-            return recipe
-
-        def check(self, recipe, *, judged):
-            assert not called and not judged  # before the first one runs
-
-        def evaluate(self, recipe, data, on_progress):
-            return evaluate(ScriptedChecker({"1": ["right"]}, recipe=recipe), data)
-
-    axes = {"fusion.k": [10, 60], "retrievers.dense": [True, False]}
-    data = EvaluationData(CLAIMS[1:2], QRELS, None, ("R@5",), 10)
-    found = list(sweep(Measuring(), DEFAULT, axes, data))
-    assert called[1] == "2/4 fusion.k=10 retrievers.dense=false" and len(found) == 4
-    assert [one.evaluation.recipe.fusion.k for one in found] == [10, 10, 60, 60]
-    assert describe({"fusion.method": "rrf"}) == "fusion.method=rrf"
