@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -318,7 +318,7 @@ def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
         print_table(console, confusion(f"{name}: {kind}", classified))
 
 
-def _published(published: Published, metrics: tuple[str, ...]) -> list[str]:
+def _published(published: Published, metrics: Sequence[str]) -> list[str]:
     """The published figures in the columns of the metrics."""
     by_name = {_canonical(name): value for name, value in published.metrics.items()}
     return [f"{by_name[name]:.4g}" if (name := _canonical(metric)) in by_name else "" for metric in metrics]

@@ -133,7 +133,7 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
         raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
-    before = reliability(*zip(*given, strict=True)).error  # type: ignore[arg-type]
+    before = reliability(*zip(*given, strict=True)).error
     of: Literal["probabilities", "confidence"] = (
         "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
     )

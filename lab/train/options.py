@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.files import read_text
 from ...core.text import did_you_mean
 
 DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
@@ -206,11 +207,9 @@ def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], f
 def read_config(path: Path) -> dict[str, Any]:
     """A TOML file of settings. Raises NotFound or InvalidData."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise NotFound(f"{path} does not exist") from error
-    except (OSError, ValueError) as error:
-        raise InvalidData(f"can't read the training settings {path}: {error}") from error
+        return tomllib.loads(read_text(path, "the training settings"))
+    except ValueError as error:
+        raise InvalidData(f"the training settings {path} are not TOML: {error}") from error
 
 
 def _preset(kind: type[TrainingOptions], name: str) -> dict[str, Any]:

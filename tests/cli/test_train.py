@@ -82,7 +82,7 @@ def test_an_embedder_is_trained(files, tmp_path):
         (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
         (("--set", "clip"), 2, "write it as KEY=VALUE"),
         (("--set", "clipp=1"), 5, "did you mean 'clip'"),
-        (("--config", "nothing.toml"), 4, "nothing.toml does not exist"),
+        (("--config", "nothing.toml"), 4, "nothing.toml can't be read"),
         (("--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
     ],
 )
