@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .kinds import Compression
+from .kinds import Compression, Format
 from .records import LINE_BYTES
-from .sniff import HEAD_BYTES, as_utf8
+from .sniff import HEAD_BYTES, as_utf8, sniff, sniff_compression
 
 if TYPE_CHECKING:
     from .sources import Source
@@ -82,15 +82,16 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
         yield from _chunks(stream, on_bytes)
 
 
-def unpacked_head(head: bytes, compression: Compression | None) -> bytes:
-    """The first bytes of what a compressed file holds, as far as its own first bytes tell."""
+def told_by(head: bytes, compression: Compression | None = None) -> tuple[Format | None, Compression | None]:
+    """The format and compression that a file's first bytes tell; None for an unknown format, txt where it has nothing."""
+    compression = compression or sniff_compression(head)
     found = bytearray()
     with suppress(Broken):  # reading says what is wrong
         for chunk in decompressed([head], compression):
             found += chunk
             if len(found) >= HEAD_BYTES:
                 break
-    return bytes(found[:HEAD_BYTES])
+    return (sniff(bytes(found[:HEAD_BYTES])) if found else "txt"), compression
 
 
 def _chunks(stream: Any, on_bytes: Callable[[int], None]) -> Iterator[bytes]:

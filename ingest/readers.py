@@ -24,10 +24,10 @@ from ..core.text import is_unicode
 from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
 from .kinds import LINES, TABLES
-from .lines import Line, decompressed, raw_chunks, read_lines, unpacked_head
+from .lines import Line, decompressed, raw_chunks, read_lines, told_by
 from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
 from .shapes import papers
-from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding
+from .sniff import likely_delimiter, sniff_encoding
 from .sources import Given, Source, find_sources
 from .tables import read_table
 
@@ -167,11 +167,9 @@ def _told_by_start(source: Source, chunks: Iterator[bytes]) -> tuple[Source, Ite
         start += chunk
         if len(start) >= 1 << 12:
             break
-    compression = source.compression or sniff_compression(start)
-    head = unpacked_head(start, compression)
-    format_ = sniff(head) or "jsonl"
+    format_, compression = told_by(start, source.compression)
     # A line of JSON that is damaged is still JSON Lines, and so is whatever else nobody knows.
-    told = replace(source, format="jsonl" if format_ == "txt" else format_, compression=compression)
+    told = replace(source, format="jsonl" if format_ in ("txt", None) else format_, compression=compression)
     return told, itertools.chain([start] if start else [], chunks)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
 from .kinds import HINTS
-from .lines import read_lines, unpacked_head
+from .lines import read_lines, told_by
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
-from .sniff import HEAD_BYTES, sniff_compression
+from .sniff import HEAD_BYTES
 from .sources import STDIN, Source, find_sources
 
 SHOWN = 5
@@ -118,9 +118,8 @@ def _opened(name: str) -> Source:
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):
         advice = HINTS[".pickle"].replace("FILE", str(path))
         raise InvalidData(f"{path} is a pickle, which ccheck does not read. {advice}")
-    compression = sniff_compression(head)
-    parquet = unpacked_head(head, compression).startswith(b"PAR1")
-    return Source(str(path), path, "parquet" if parquet else "txt", compression)
+    format_, compression = told_by(head)
+    return Source(str(path), path, "parquet" if format_ == "parquet" else "txt", compression)
 
 
 def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Record | Reject:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
 from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
-from .lines import unpacked_head
-from .sniff import HEAD_BYTES, sniff, sniff_compression
+from .lines import told_by
+from .sniff import HEAD_BYTES
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 """The end of the names of files that list rejects. Folders and globs leave them out."""
@@ -168,9 +168,7 @@ def _told(path: Path, *, named: bool = False) -> tuple[Format | None, Compressio
                 head = stream.read(HEAD_BYTES)
         except OSError:
             return "txt", compression  # reading says what is wrong
-        compression = compression or sniff_compression(head)
-        head = unpacked_head(head, compression)
-        format_ = sniff(head) if head else "txt"
+        format_, compression = told_by(head, compression)
         if format_ == "txt" and ".txt" not in path.name.lower():
             format_ = None  # a file of an unknown kind is not a document
     return format_, compression

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cli_runs import jsonl
 from memory_store import MemoryStore
 from scripted_llm import Said, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder
@@ -88,8 +89,7 @@ def rows(count: int) -> list[dict[str, str]]:
 
 
 def write(path: Path, records: Sequence[dict[str, str]]) -> str:
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return str(path)
+    return str(jsonl(path, *records))
 
 
 def documents(count: int) -> list[Document]:

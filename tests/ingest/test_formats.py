@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import read_files
 from memory_store import MemoryStore
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Document
-from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
-from ccheck.ingest.documents import make_document
+from ccheck.ingest import IngestOptions, Reject, ingest, read
 from ccheck.ingest.fields import Fields
 from ccheck.ingest.sources import Reading, find_sources
 
@@ -21,10 +21,7 @@ FORMATS = Path(__file__).parent / "formats"
 
 
 def documents(*sources: str | Path) -> dict[str, Document]:
-    found = list(read([str(one) for one in sources]))
-    assert not [one for one in found if isinstance(one, Reject)]
-    made = [make_document(one.data, untyped=one.untyped).document for one in found if isinstance(one, Record)]
-    return {one.id: one for one in made}
+    return {one.id: one for one in read_files.documents(*sources)}
 
 
 EXPECTED = tomllib.loads((FORMATS / "expected.toml").read_text(encoding="utf-8"))

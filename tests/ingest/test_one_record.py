@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore
+from read_files import parts
 
 from ccheck.articles.s2orc import read_s2orc
 from ccheck.ingest import Fields, IngestOptions, Record, Reject, full_texts, ingest, read
@@ -26,11 +27,6 @@ PUBMED = (
     "<PubDate><Year>2019</Year><Month>MONTH</Month><Day>DAY</Day></PubDate></JournalIssue></Journal></Article>"
     "</MedlineCitation></PubmedArticle>"
 )
-
-
-def parts(file: Path) -> tuple[list[Record], list[Reject]]:
-    found = list(read([file]))
-    return [one for one in found if isinstance(one, Record)], [one for one in found if isinstance(one, Reject)]
 
 
 @pytest.mark.parametrize("year", ["²", "1" * 5_000, "٢٠١٩²", ""])

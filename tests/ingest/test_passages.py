@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
 from tiny_embedder import TinyEmbedder
@@ -41,12 +42,13 @@ def test_whole_sentences_with_overlap_and_the_title_in_each() -> None:
     ]
 
 
-def test_a_word_that_is_longer_than_the_window_is_a_passage() -> None:
-    def count_tokens(texts: list[str]) -> list[int]:
-        return [len(text) for text in texts]
+def letters(texts: Sequence[str]) -> list[int]:
+    return [len(text) for text in texts]
 
+
+def test_a_word_that_is_longer_than_the_window_is_a_passage() -> None:
     text = "short words " + "x" * 50 + " more words"
-    spans = cut_passages([Document("1", "", text)], count_tokens, CHUNKING)[0]
+    spans = cut_passages([Document("1", "", text)], letters, CHUNKING)[0]
     assert [text[span.start : span.end] for span in spans] == ["short words", "x" * 50, "more words"]
 
 
@@ -60,11 +62,8 @@ def test_a_long_title_takes_half_at_most() -> None:
 
 
 def test_a_title_of_one_endless_word_is_left_out() -> None:
-    def count_tokens(texts: list[str]) -> list[int]:
-        return [len(text) for text in texts]
-
     text = "Some words. And more words."
-    spans = cut_passages([Document("1", "y" * 500, text)], count_tokens, CHUNKING)[0]
+    spans = cut_passages([Document("1", "y" * 500, text)], letters, CHUNKING)[0]
     assert [span.embedded for span in spans] == ["Some words.", "And more words."]
 
 

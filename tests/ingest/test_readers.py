@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from read_files import parts
 
 from ccheck.core.errors import NotFound, UsageError
-from ccheck.ingest import Record, Reject, read
+from ccheck.ingest import read
 from ccheck.ingest.sources import find_sources
 
 ROWS = [
@@ -65,11 +66,6 @@ def write(path: Path, data: bytes) -> str:
     return str(path)
 
 
-def read_all(*sources: str, **options: object) -> tuple[list[Record], list[Reject]]:
-    found = list(read(list(sources), **options))
-    return [r for r in found if isinstance(r, Record)], [r for r in found if isinstance(r, Reject)]
-
-
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("extension", FORMATS)
 def test_every_format_gives_the_same_records(tmp_path: Path, extension: str, compression: str) -> None:
@@ -80,7 +76,7 @@ def test_every_format_gives_the_same_records(tmp_path: Path, extension: str, com
         nonlocal seen
         seen += size
 
-    records, rejects = read_all(path, on_bytes=on_bytes)
+    records, rejects = parts(path, on_bytes=on_bytes)
     assert rejects == []
     assert seen == find_sources([path])[0].size == Path(path).stat().st_size
     untyped = extension in (".csv", ".tsv")
@@ -94,7 +90,7 @@ def test_every_format_gives_the_same_records(tmp_path: Path, extension: str, com
 def test_bom_crlf_blank_lines_and_no_final_newline(tmp_path: Path) -> None:
     lines = write(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"a": 1}\r\n\r\n  \r\n{"a": 2}')
     table = write(tmp_path / "a.csv", b'\xef\xbb\xbfa,b\r\n\r\n1,"x\r\ny"\r\n,\r\n2,z')
-    records, rejects = read_all(lines, table)
+    records, rejects = parts(lines, table)
     assert rejects == []
     assert [(record.line, record.data) for record in records] == [
         (1, {"a": 1}),
@@ -123,7 +119,7 @@ def test_bom_crlf_blank_lines_and_no_final_newline(tmp_path: Path) -> None:
 )
 def test_a_bad_line_costs_itself_only(tmp_path: Path, line: bytes, reason: str) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n": 1}\n' + line + b'\n{"n": 3}\n')
-    records, rejects = read_all(path, line_bytes=1_000_000)
+    records, rejects = parts(path, line_bytes=1_000_000)
     assert [(record.line, record.data["n"]) for record in records] == [(1, 1), (3, 3)]
     assert len(rejects) == 1
     assert (rejects[0].file, rejects[0].line) == (path, 2)
@@ -132,7 +128,7 @@ def test_a_bad_line_costs_itself_only(tmp_path: Path, line: bytes, reason: str) 
 
 
 def test_nan_and_infinity_count_as_absent(tmp_path: Path) -> None:
-    records, _ = read_all(write(tmp_path / "a.jsonl", b'{"a": NaN, "b": [Infinity, -Infinity, 1]}\n'))
+    records, _ = parts(write(tmp_path / "a.jsonl", b'{"a": NaN, "b": [Infinity, -Infinity, 1]}\n'))
     assert records[0].data == {"a": None, "b": [None, None, 1]}
 
 
@@ -143,7 +139,7 @@ def test_a_compressed_file_that_is_cut_keeps_what_came_before(tmp_path: Path, co
     rows = [{"n": n, "text": os.urandom(300).hex()} for n in range(3000)]
     data = compress(as_json_lines(rows))
     path = write(tmp_path / f"a.jsonl.{extension}", data[:-cut])
-    records, rejects = read_all(path)
+    records, rejects = parts(path)
     assert [record.data for record in records] == rows[: len(records)]
     assert len(records) > 2000
     assert len(rejects) == 1
@@ -155,10 +151,10 @@ def test_a_compressed_file_that_is_cut_keeps_what_came_before(tmp_path: Path, co
 def test_a_damaged_compressed_file_keeps_what_came_before(tmp_path: Path, extension: str) -> None:
     compress = gzip.compress if extension == "gz" else zstandard.ZstdCompressor(write_checksum=True).compress
     data = compress(as_json_lines())
-    records, rejects = read_all(write(tmp_path / f"a.jsonl.{extension}", data + data[:-5] + b"garbage garbage"))
+    records, rejects = parts(write(tmp_path / f"a.jsonl.{extension}", data + data[:-5] + b"garbage garbage"))
     assert [record.data for record in records][:3] == ROWS
     assert len(rejects) == 1
-    records, rejects = read_all(write(tmp_path / f"b.jsonl.{extension}", b"not compressed at all"))
+    records, rejects = parts(write(tmp_path / f"b.jsonl.{extension}", b"not compressed at all"))
     assert records == []
     assert len(rejects) == 1
     assert "damaged" in rejects[0].reason
@@ -169,8 +165,8 @@ def test_several_frames_skippable_frames_and_padding(tmp_path: Path) -> None:
     skippable = b"\x50\x2a\x4d\x18\x05\x00\x00\x00hello"
     zst = write(tmp_path / "a.jsonl.zst", skippable + frame + skippable + frame)
     gz = write(tmp_path / "a.jsonl.gz", gzip.compress(b'{"a": 1}\n') + bytes(700))
-    assert [len(found) for found in read_all(zst)] == [2, 0]
-    assert [len(found) for found in read_all(gz)] == [1, 0]
+    assert [len(found) for found in parts(zst)] == [2, 0]
+    assert [len(found) for found in parts(gz)] == [1, 0]
 
 
 def test_memory_stays_small(tmp_path: Path) -> None:
@@ -181,7 +177,7 @@ def test_memory_stays_small(tmp_path: Path) -> None:
             writer.write(b"x" * (1 << 20))
         writer.write(b'\n{"a": 1}\n')
     tracemalloc.start()
-    records, rejects = read_all(str(path), line_bytes=1 << 20)
+    records, rejects = parts(str(path), line_bytes=1 << 20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [record.data for record in records] == [{"a": 1}]
@@ -195,42 +191,42 @@ def test_memory_stays_small(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_array(tmp_path: Path, indent: int | None) -> None:
-    records, rejects = read_all(write(tmp_path / "a.json", json.dumps(ROWS, indent=indent).encode()))
+    records, rejects = parts(write(tmp_path / "a.json", json.dumps(ROWS, indent=indent).encode()))
     assert rejects == []
     assert [record.data for record in records] == ROWS
     assert [record.line for record in records] == ([1, 1, 1] if indent is None else [2, 8, 14])
 
 
 def test_one_json_object_over_many_lines(tmp_path: Path) -> None:
-    records, rejects = read_all(write(tmp_path / "a.json", b"\n" + json.dumps(ROWS[0], indent=1).encode() + b"\n"))
+    records, rejects = parts(write(tmp_path / "a.json", b"\n" + json.dumps(ROWS[0], indent=1).encode() + b"\n"))
     assert (rejects, [(record.line, record.data) for record in records]) == ([], [(2, ROWS[0])])
 
 
 def test_bad_json_arrays(tmp_path: Path) -> None:
-    records, rejects = read_all(write(tmp_path / "a.json", b'[{"a": 1},\n 2,\n {"a": 3},\n {"a": ]'))
+    records, rejects = parts(write(tmp_path / "a.json", b'[{"a": 1},\n 2,\n {"a": 3},\n {"a": ]'))
     assert [record.data["a"] for record in records] == [1, 3]
     assert [(reject.line, reject.reason.split(":")[0]) for reject in rejects] == [
         (2, "expected a JSON object, got a number or boolean"),
         (4, "not valid JSON"),
     ]
-    records, rejects = read_all(write(tmp_path / "b.json", b'[{"a": 1}'))
+    records, rejects = parts(write(tmp_path / "b.json", b'[{"a": 1}'))
     assert (len(records), len(rejects)) == (1, 1)
-    records, rejects = read_all(write(tmp_path / "c.json", json.dumps(ROWS, indent=1).encode()), line_bytes=100)
+    records, rejects = parts(write(tmp_path / "c.json", json.dumps(ROWS, indent=1).encode()), line_bytes=100)
     assert records == []
     assert "jq -c" in rejects[0].reason
-    records, rejects = read_all(write(tmp_path / "d.json.gz", gzip.compress(json.dumps(ROWS).encode())[:-20]))
+    records, rejects = parts(write(tmp_path / "d.json.gz", gzip.compress(json.dumps(ROWS).encode())[:-20]))
     assert "end early" in rejects[-1].reason
-    assert read_all(write(tmp_path / "e.json", b"\n \n")) == ([], [])
-    records, rejects = read_all(write(tmp_path / "f.json", b'[{"a": 1}, {"a": "\xff"}, {"a": 3}]'))
+    assert parts(write(tmp_path / "e.json", b"\n \n")) == ([], [])
+    records, rejects = parts(write(tmp_path / "f.json", b'[{"a": 1}, {"a": "\xff"}, {"a": 3}]'))
     assert (len(records), [reject.reason.split(";")[0] for reject in rejects]) == (2, ["not valid UTF-8"])
 
 
 def test_json_lines_in_a_json_file_with_bad_lines(tmp_path: Path) -> None:
     for name, lines in {"a": [b'{"a": 1}', b'{"a": 2}', b"bad"], "b": [b'{"a": ', b'{"a": 2}', b'{"a": 1}']}.items():
-        records, rejects = read_all(write(tmp_path / f"{name}.json", b"\n".join(lines)))
+        records, rejects = parts(write(tmp_path / f"{name}.json", b"\n".join(lines)))
         assert (len(records), len(rejects)) == (2, 1)
     long = b'{"a": ' + b"".join(b'\n{"a": %d}' % n for n in range(100))
-    records, rejects = read_all(write(tmp_path / "c.json", long), line_bytes=200)
+    records, rejects = parts(write(tmp_path / "c.json", long), line_bytes=200)
     assert (len(records), len(rejects)) == (100, 1)
 
 
@@ -239,7 +235,7 @@ def test_json_lines_in_a_json_file_with_bad_lines(tmp_path: Path) -> None:
 
 def test_table_rows_with_wrong_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"a,b\n1,2\n3\n4,5,6\n7,8\n")
-    records, rejects = read_all(path)
+    records, rejects = parts(path)
     assert [record.data["a"] for record in records] == ["1", "7"]
     assert [(reject.line, reject.reason, reject.record) for reject in rejects] == [
         (3, "the row has 1 columns and the header 2", "3"),
@@ -249,17 +245,17 @@ def test_table_rows_with_wrong_columns(tmp_path: Path) -> None:
 
 def test_an_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
     rows = "".join(f'{n},"text {n}"\n' for n in range(4, 3000))
-    records, rejects = read_all(write(tmp_path / "a.csv", f'a,b\n1,x\n2,"never closed\n3,y\n{rows}'.encode()))
+    records, rejects = parts(write(tmp_path / "a.csv", f'a,b\n1,x\n2,"never closed\n3,y\n{rows}'.encode()))
     assert [int(record.data["a"]) for record in records] == [1, *range(3, 3000)]
     assert [reject.line for reject in rejects] == [3]
     assert rejects[0].record == '2,"never closed'
-    records, rejects = read_all(write(tmp_path / "b.csv", b'a,b\n1,x\n2,"never closed\n3,y\n4,z\n'))
+    records, rejects = parts(write(tmp_path / "b.csv", b'a,b\n1,x\n2,"never closed\n3,y\n4,z\n'))
     assert [record.data["a"] for record in records] == ["1", "3", "4"]
     assert rejects[0].reason == "not valid CSV: a quoted field has no closing quote"
 
 
 def test_a_large_field(tmp_path: Path) -> None:
-    records, rejects = read_all(write(tmp_path / "a.csv", b'a,b\n1,"' + b"x\n" * 400_000 + b'"\n2,y\n'))
+    records, rejects = parts(write(tmp_path / "a.csv", b'a,b\n1,"' + b"x\n" * 400_000 + b'"\n2,y\n'))
     assert rejects == []
     assert len(records[0].data["b"]) == 800_000
     assert records[1].line == 400_003
@@ -267,7 +263,7 @@ def test_a_large_field(tmp_path: Path) -> None:
 
 def test_tsv_with_and_without_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b'a\tb\n1\t"two\nlines"\n2\t"Quoted" at the start\n3\t"open\n4\tplain 5" pipe\n')
-    records, rejects = read_all(path)
+    records, rejects = parts(path)
     assert rejects == []
     assert [record.data["b"] for record in records] == [
         "two\nlines",
@@ -278,17 +274,17 @@ def test_tsv_with_and_without_quoting(tmp_path: Path) -> None:
 
 
 def test_table_headers(tmp_path: Path) -> None:
-    records, _ = read_all(write(tmp_path / "a.csv", b",a, b\n0,1,2\n"))
+    records, _ = parts(write(tmp_path / "a.csv", b",a, b\n0,1,2\n"))
     assert records[0].data == {"column_1": "0", "a": "1", "b": "2"}
-    records, rejects = read_all(write(tmp_path / "b.csv", b"a,b,a\n1,2,3\n"))
+    records, rejects = parts(write(tmp_path / "b.csv", b"a,b,a\n1,2,3\n"))
     assert records == []
     assert "column 'a' twice" in rejects[0].reason
-    assert read_all(write(tmp_path / "c.csv", b"")) == ([], [])
-    assert read_all(write(tmp_path / "d.csv", b"a,b\n")) == ([], [])
+    assert parts(write(tmp_path / "c.csv", b"")) == ([], [])
+    assert parts(write(tmp_path / "d.csv", b"a,b\n")) == ([], [])
 
 
 def test_table_with_bytes_that_are_no_text(tmp_path: Path) -> None:
-    records, rejects = read_all(write(tmp_path / "a.csv", "a,b\né,x\n1,".encode() + b"\xff\n2,y\n"))
+    records, rejects = parts(write(tmp_path / "a.csv", "a,b\né,x\n1,".encode() + b"\xff\n2,y\n"))
     assert [record.data["a"] for record in records] == ["é", "2"]
     assert (rejects[0].line, rejects[0].reason) == (3, "not valid UTF-8")
 
@@ -315,7 +311,7 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
     )
     path = str(tmp_path / "a.parquet")
     pq.write_table(table, path)
-    records, rejects = read_all(path)
+    records, rejects = parts(path)
     assert [record.line for record in records] == [1, 3]
     assert records[0].data == {"day": "2015-02-03", "price": 1.5, "nested": {"a": [1, 2]}, "raw": "x", "text": "ok"}
     assert rejects[0].line == 2
@@ -324,9 +320,9 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
 
 def test_damaged_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    _, rejects = read_all(write(tmp_path / "a.parquet", as_parquet()[:-9]))
+    _, rejects = parts(write(tmp_path / "a.parquet", as_parquet()[:-9]))
     assert "the file can't be read" in rejects[0].reason
-    _, rejects = read_all(write(tmp_path / "b.parquet.gz", gzip.compress(as_parquet())[:-9]))
+    _, rejects = parts(write(tmp_path / "b.parquet.gz", gzip.compress(as_parquet())[:-9]))
     assert "end early" in rejects[0].reason
 
 
@@ -339,11 +335,11 @@ def test_folders_globs_and_repeats(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "two.csv", b"n\n2\n")
     for ignored in ("deep/notes.log", "one.rejects.jsonl", ".three.jsonl", "deep/.hidden/four.jsonl"):
         write(tmp_path / ignored, b'{"n": 9}\n')
-    assert [str(record.data["n"]) for record in read_all(str(tmp_path))[0]] == ["2", "1"]
-    assert [record.data["n"] for record in read_all(str(tmp_path / "*.jsonl"), one, str(tmp_path / "o*"))[0]] == [1]
-    assert [record.data["n"] for record in read_all(str(tmp_path / "**" / "*.csv"))[0]] == ["2"]
+    assert [str(record.data["n"]) for record in parts(str(tmp_path))[0]] == ["2", "1"]
+    assert [record.data["n"] for record in parts(str(tmp_path / "*.jsonl"), one, str(tmp_path / "o*"))[0]] == [1]
+    assert [record.data["n"] for record in parts(str(tmp_path / "**" / "*.csv"))[0]] == ["2"]
     odd = write(tmp_path / "a[1].jsonl", b'{"n": 5}\n')
-    assert [record.data["n"] for record in read_all(odd)[0]] == [5]
+    assert [record.data["n"] for record in parts(odd)[0]] == [5]
 
 
 def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
@@ -364,6 +360,6 @@ def test_named_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b'{"n": 1}\n'))
     writer.start()
-    records, _ = read_all(str(tmp_path / "pipe"))
+    records, _ = parts(str(tmp_path / "pipe"))
     writer.join()
     assert [record.data for record in records] == [{"n": 1}]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runs import jsonl
 from memory_store import MemoryStore
 from tiny_embedder import TinyEmbedder
 
@@ -37,9 +38,7 @@ def rows(count: int, **extra: object) -> list[dict]:
 
 
 def write(path: Path, records: Sequence[dict | str]) -> str:
-    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+    return str(jsonl(path, *records))
 
 
 def rejects_in(path: Path | str) -> list[dict]:

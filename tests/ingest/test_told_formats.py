@@ -9,11 +9,10 @@ import pytest
 from cli_runs import jsonl
 from http_stub import Reply, http_stub
 from memory_store import MemoryStore
+from read_files import documents
 
 from ccheck.core.errors import ServerError
-from ccheck.core.types import Document
-from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
-from ccheck.ingest.documents import make_document
+from ccheck.ingest import IngestOptions, Reject, ingest, read
 from ccheck.ingest.fetch import Client, fetch
 from ccheck.ingest.office import without_running
 
@@ -30,12 +29,6 @@ JATS = (
     '<?xml version="1.0" encoding="UTF-16"?><article><front><article-meta><title-group>'
     "<article-title>Zürich</article-title></title-group></article-meta></front><body><p>Seas rise.</p></body></article>"
 )
-
-
-def documents(*files: Path) -> list[Document]:
-    found = list(read(list(files)))
-    assert not [one for one in found if isinstance(one, Reject)]
-    return [make_document(one.data, untyped=one.untyped).document for one in found if isinstance(one, Record)]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
