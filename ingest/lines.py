@@ -83,7 +83,7 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
 
 
 def told_by(head: bytes, compression: Compression | None = None) -> tuple[Format | None, Compression | None]:
-    """The format and compression that a file's first bytes tell; None for an unknown format, txt where it has nothing."""
+    """The format and compression that a file's first bytes tell: None for an unknown format, txt for nothing."""
     compression = compression or sniff_compression(head)
     found = bytearray()
     with suppress(Broken):  # reading says what is wrong
