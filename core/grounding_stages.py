@@ -7,15 +7,21 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from .stages import Stage, Uses, Weight
+from .stages import Named, Required, Stage, Uses, Weight
 
 Searched: TypeAlias = Literal["bm25", "dense", "hybrid"]
 
 _RETRIEVER = "how texts are scored; hybrid: reciprocal rank fusion of both (k = 60)"
-_MODEL = "the embedding model of dense and hybrid; default: all-MiniLM-L6-v2"
-_INSTRUCTION = "text before each claim when it is embedded, which some models need"
-_REQUIRED = "false: skip it with a warning if its model is not available"
-_WEIGHT = "its weight in the merge of scores"
+EmbeddingModel: TypeAlias = Annotated[
+    str | None,
+    Field(description="the embedding model of dense and hybrid; default: all-MiniLM-L6-v2"),
+    Named("embedding", lambda stage: stage.retriever != "bm25"),
+]
+Instruction: TypeAlias = Annotated[
+    str, Field(description="text before each claim when it is embedded, which some models need")
+]
+MergeWeight: TypeAlias = Annotated[Weight, Field(description="its weight in the merge of scores")]
+_LLM = "the language model; default: the one in the settings"
 
 
 class ElementRun(Stage):
@@ -35,18 +41,14 @@ class ElementRun(Stage):
     tokens: int = Field(default=100, ge=16, le=8192, description="for windows: their size in words")
     characters: int = Field(default=1000, ge=100, le=100_000, description="for semantic: the largest chunk")
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
-    model: str | None = Field(default=None, description=_MODEL)
-    instruction: str = Field(default="", description=_INSTRUCTION)
+    model: EmbeddingModel = None
+    instruction: Instruction = ""
     rephrased: bool = Field(
         default=False, description="true: a language model says what the element presents, and this text stands for it"
     )
-    llm: str | None = Field(default=None, description="for rephrased: the model; default: the one in the settings")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
-        return (*embedding, *(((self.llm, "language model"),) if self.rephrased else ()))
+    llm: Annotated[str | None, Named("language model", lambda run: run.rephrased)] = Field(None, description=_LLM)
+    weight: MergeWeight = 1.0
+    required: Required = True
 
 
 class ChunkRun(Stage):
@@ -63,16 +65,12 @@ class ChunkRun(Stage):
     captions: bool = Field(default=False, description="true: each caption is a chunk too, which cites its element")
     order: Literal["rank-fusion", "first-mention", "llm"] = "rank-fusion"
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
-    model: str | None = Field(default=None, description=_MODEL)
-    instruction: str = Field(default="", description=_INSTRUCTION)
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    model: EmbeddingModel = None
+    instruction: Instruction = ""
+    llm: Annotated[str | None, Named("language model", lambda run: run.order == "llm")] = Field(None, description=_LLM)
     chunks: int = Field(default=20, ge=1, le=200, description="for llm: how many chunks it reads")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
-        return (*embedding, *(((self.llm, "language model"),) if self.order == "llm" else ()))
+    weight: MergeWeight = 1.0
+    required: Required = True
 
 
 class ImageRun(Stage):
@@ -82,14 +80,11 @@ class ImageRun(Stage):
     """
 
     kind: Literal["image"] = "image"
-    model: str = Field(default="openai/clip-vit-large-patch14", description="a CLIP model, by its name or folder")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-    required: bool = Field(
-        default=True, description="false: skip it with a warning if its model or all images are missing"
+    model: Annotated[str, Named("images")] = Field(
+        default="openai/clip-vit-large-patch14", description="a CLIP model, by its name or folder"
     )
-
-    def uses(self) -> Uses:
-        return ((self.model, "images"),)
+    weight: MergeWeight = 1.0
+    required: Required = True
 
 
 Merge: TypeAlias = Literal["round-robin", "rank-and-score", "scores"]
@@ -103,8 +98,8 @@ class MergedRun(Stage):
     runs: dict[str, Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]] = Field(min_length=1)
     merge: Merge = "rank-and-score"
     s: float = Field(default=1.0, ge=1, le=100, description=_S)
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-    required: bool = Field(default=True, description=_REQUIRED)
+    weight: MergeWeight = 1.0
+    required: Required = True
 
     def uses(self) -> Uses:
         return tuple(use for run in self.runs.values() for use in run.uses())
@@ -138,8 +133,8 @@ class PassagesStage(Stage):
     sentences: int = Field(default=5, ge=1, le=100)
     neighbours: int = Field(default=1, ge=0, le=5)
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
-    model: str | None = Field(default=None, description=_MODEL)
-    instruction: str = Field(default="", description=_INSTRUCTION)
+    model: EmbeddingModel = None
+    instruction: Instruction = ""
     expressions: Path | Literal["none", "packaged"] = Field(
         default="packaged", description="a file with one on each line, packaged or none"
     )
@@ -147,8 +142,6 @@ class PassagesStage(Stage):
     select: Literal["none", "llm", "llm-article"] = Field(
         default="none", description="llm: a language model selects; llm-article: it reads the whole article"
     )
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
-
-    def uses(self) -> Uses:
-        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
-        return (*embedding, *(((self.llm, "language model"),) if self.select != "none" else ()))
+    llm: Annotated[str | None, Named("language model", lambda stage: stage.select != "none")] = Field(
+        default=None, description=_LLM
+    )

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from .errors import InvalidData
+from .table import Table
 
 
-class Analysis(BaseModel, extra="forbid", frozen=True, defer_build=True):
+class Analysis(Table):
     """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
 
     In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -146,16 +145,12 @@ class Recipe(Stage):
 
 def name_clash(retrievers: Iterable[str], rerankers: Iterable[str]) -> str | None:
     """Which two stages have one name, in words; None if all differ."""
-    own = set(retrievers)
-    for kind, names in (("retrievers", own), ("rerankers", rerankers)):
+    taken = set(_FUSIONS)
+    for kind, names in (("retrievers", retrievers), ("rerankers", rerankers)):
         for name in names:
-            if name in _FUSIONS:
-                return f"results use the name {name!r} for the scores of the fusion. Rename the table [{kind}.{name}]"
-            if kind == "rerankers" and name in own:
-                return (
-                    f"a retriever and a reranker are both called {name!r}, and results keep scores by these names. "
-                    f"Rename the table [rerankers.{name}]"
-                )
+            if name in taken:
+                return f"results keep scores by the names of stages. Rename [{kind}.{name}]: {name!r} is taken"
+            taken.add(name)
     return None
 
 
@@ -202,7 +197,7 @@ def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
     `NAME:ABLATION` is the recipe with one of its ablations laid over it, `NAME:ONE+OTHER` with several.
     Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
     """
-    data = _with_kinds(_without_files(_tables(name, ())))
+    data = _with_kinds(_tables(name, ()))
     data["name"] = data.get("name") or Path(name).stem
     try:
         recipe = Recipe.model_validate(data)
@@ -308,7 +303,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         else:
             place[last] = value
     try:
-        return Recipe.model_validate(_with_kinds(_without_files(data)))
+        return Recipe.model_validate(_with_kinds(data))
     except ValidationError as error:
         made = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
         raise UsageError(f"the recipe {recipe.name} with {made}: {'; '.join(_explain(error))}") from error
@@ -391,15 +386,6 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return laid
 
 
-def _without_files(data: dict[str, Any]) -> dict[str, Any]:
-    """The tables without files that are `false`: `examples = false` shows none, also if there were none before."""
-    return {
-        key: _without_files(value) if isinstance(value, dict) and key != "ablations" else value
-        for key, value in data.items()
-        if value is not False or key not in (_SENT_KEY, "calibration")
-    }
-
-
 def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """The tables with the paths of the files that they name, beside the recipe or among the packaged ones.
 
@@ -450,34 +436,5 @@ def _explain(error: ValidationError) -> Iterable[str]:
         parts = [str(part) for part in problem["loc"]]
         if parts[:1] in (["retrievers"], ["rerankers"]):
             del parts[2:3]  # the kind, by which pydantic tells the retrievers apart
-        where = ".".join(parts)
-        if problem["type"] != "extra_forbidden":
-            said = problem["msg"].removeprefix("Value error, ")
-            yield f"{where}: {said}" if where else said
-            continue
-        key = str(problem["loc"][-1])
-        known = _known_keys(problem["loc"])
-        yield f"unknown key {where}: " + did_you_mean(key, known, f"known: {', '.join(known)}", cutoff=0.4)
-
-
-def _known_keys(path: tuple[int | str, ...]) -> list[str]:
-    """The keys of the stage that an error's path leads to."""
-    models: list[type[BaseModel]] = [Recipe]
-    for part in path[:-1]:
-        found: list[type[BaseModel]] = []
-        for model in models:
-            if part in model.model_fields:
-                found += _stages(model.model_fields[str(part)].annotation)
-        tagged = [
-            model for model in models if model.model_fields.get("kind") and part == model.model_fields["kind"].default
-        ]
-        models = found or tagged or models
-    return sorted({name for model in models for name in model.model_fields})
-
-
-def _stages(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    if get_origin(annotation) in (dict, list, Union, UnionType, Annotated):
-        return [stage for part in get_args(annotation) for stage in _stages(part)]
-    return []
+        said = problem["msg"].removeprefix("Value error, ")
+        yield ": ".join(filter(None, (".".join(parts), said)))

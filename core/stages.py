@@ -2,42 +2,85 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from .layout import Analysis as Analysis
 from .layout import Terms, Units, Vectors, Weights, Words
+from .table import Table
 
 ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "images", "reranker", "language model", "stance"]
 """What a model is used as."""
 Uses: TypeAlias = tuple[tuple[str | None, ModelKind], ...]
 
 
-class Stage(BaseModel):
-    """A table of a recipe."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Marks the key of a stage that names a model, or several, and says what it is used as.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
+    `when`: whether the stage uses it at all. None in the key stands for the model of the settings.
+    """
+
+    kind: ModelKind
+    when: Callable[[Any], bool] = lambda stage: True
+
+
+class Stage(Table):
+    """A table of a recipe."""
 
     def uses(self) -> Uses:
         """The models that this table names, with what each is used as; None stands for the one in the settings."""
-        return ()
+        return tuple(
+            (name, mark.kind)
+            for key, field in type(self).model_fields.items()
+            for mark in field.metadata
+            if isinstance(mark, Named) and mark.when(self)
+            for name in _several(getattr(self, key))
+        )
 
 
-QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
-"""The text that a retriever searches for: the claim itself, or a language model's version (see `RewritingStage`)."""
+def _several(value: Any) -> list[str | None]:
+    return value if isinstance(value, list) else [value]
 
+
+# -- keys that several stages have
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Outside these, sums of weighted scores overflow, or Elasticsearch's floats make a weight 0."""
 Weight: TypeAlias = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
-RankConstant: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-_UNITS = "search units of this granularity instead of whole documents; depth then counts units"
-_PARENTS = "turn units into whole documents: by best score, sum of reciprocal ranks, or first; default: hits are units"
+FusionWeight: TypeAlias = Annotated[Weight, Field(description="its weight in the fusion")]
+RankConstant: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, description="rank constant")]
+Returns: TypeAlias = Annotated[int, Field(ge=1, le=10_000, description="how many documents it returns")]
+Reads: TypeAlias = Annotated[int, Field(ge=1, le=10_000, description="how many documents it reads")]
+Required: TypeAlias = Annotated[bool, Field(description="false: skip it with a warning if it can't run")]
+MaxTokens: TypeAlias = Annotated[int | None, Field(ge=32, le=131_072)]
+Alpha: TypeAlias = Annotated[float, Field(ge=0, le=1, description="weight of the scores from before this stage")]
+LanguageModel: TypeAlias = Annotated[
+    str | None, Field(description="the language model; default: the one in the settings"), Named("language model")
+]
+QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
+"""The text that a retriever searches for: the claim itself, or a language model's version (see `RewritingStage`)."""
+Granularity: TypeAlias = Annotated[
+    str | None,
+    Field(description="search units of this granularity instead of whole documents; depth then counts units"),
+]
+Parents: TypeAlias = Annotated[
+    Literal["max", "sum", "first"] | None,
+    Field(
+        description="turn units into whole documents: by best score, sum of reciprocal ranks, or first; default: hits "
+        "are units"
+    ),
+]
+Prompts: TypeAlias = Annotated[
+    Literal["own", "paper"],
+    Field(description="paper: ask as the published system does (see below), not with ccheck's own prompts"),
+]
+File: TypeAlias = Annotated[Path | None, BeforeValidator(lambda value: None if value is False else value)]
+"""`false` takes out the file that the recipe below names."""
 
 
 class Bm25(Stage):
@@ -50,18 +93,18 @@ class Bm25(Stage):
     """
 
     kind: Literal["bm25"] = "bm25"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: Weight = Field(default=1.0, description="its weight in the fusion")
+    depth: Returns = 100
+    weight: FusionWeight = 1.0
     fields: dict[str, Weight] = Field(default={"content": 1.0}, min_length=1)
     analysis: Analysis | None = None
     fuzziness: Literal["auto", 0, 1, 2] = Field(
         default=0,
         description="how many letters of a word may differ; auto: 0 for up to 2 letters, 1 for up to 5, else 2",
     )
-    units: str | None = Field(default=None, description=_UNITS)
-    parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
+    units: Granularity = None
+    parents: Parents = None
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
+    required: Required = True
 
     @field_validator("fields", mode="before")
     @classmethod
@@ -101,18 +144,20 @@ class Dense(Stage):
     """
 
     kind: Literal["dense"] = "dense"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: Weight = Field(default=1.0, description="its weight in the fusion")
-    model: str | None = Field(default=None, description="the embedding model, a folder or a name")
+    depth: Returns = 100
+    weight: FusionWeight = 1.0
+    model: Annotated[str | None, Named("embedding")] = Field(
+        default=None, description="the embedding model, a folder or a name"
+    )
     field: str | None = Field(default=None, description="the store's field of vectors; default: the model's")
     passages: bool = Field(
         default=True, description="false: ingest embeds each document as one text, cut at the model's window"
     )
     candidates: int | None = Field(default=None, ge=1, le=10_000)
-    units: str | None = Field(default=None, description=_UNITS)
-    parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
+    units: Granularity = None
+    parents: Parents = None
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
+    required: Required = True
 
     by_words: ClassVar[bool] = False
 
@@ -122,19 +167,18 @@ class Dense(Stage):
             return Units(self.units, dense=True, model=self.model)
         return Vectors(self.model, self.passages, self.field)
 
-    def uses(self) -> Uses:
-        return ((self.model, "embedding"),)
-
 
 class Sparse(Stage):
     """Finds documents with the dot product of learned sparse vectors (SPLADE, Formal et al., SIGIR 2021)."""
 
     kind: Literal["sparse"] = "sparse"
-    model: str = Field(default="naver/splade-v3", description="the sparse encoder, a folder or a name")
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: Weight = Field(default=1.0, description="its weight in the fusion")
+    model: Annotated[str, Named("sparse")] = Field(
+        default="naver/splade-v3", description="the sparse encoder, a folder or a name"
+    )
+    depth: Returns = 100
+    weight: FusionWeight = 1.0
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
+    required: Required = True
 
     by_words: ClassVar[bool] = False
     units: ClassVar[None] = None
@@ -144,15 +188,8 @@ class Sparse(Stage):
     def searches(self) -> Weights:
         return Weights(self.model)
 
-    def uses(self) -> Uses:
-        return ((self.model, "sparse"),)
-
 
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
-
-
-Prompts: TypeAlias = Literal["own", "paper"]
-_PROMPTS = "paper: ask as the published system does (see below), not with ccheck's own prompts"
 
 
 class RewritingStage(Stage):
@@ -163,14 +200,11 @@ class RewritingStage(Stage):
     et al., ACL 2023).
     """
 
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
-    prompts: Prompts = Field(default="own", description=_PROMPTS)
+    llm: LanguageModel = None
+    prompts: Prompts = "own"
     papers: int = Field(default=1, ge=1, le=8, description="how many hypothetical papers hyde writes")
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
     required: bool = Field(default=True, description="false: if it fails, search for the claim itself")
-
-    def uses(self) -> Uses:
-        return ((self.llm, "language model"),)
 
 
 class AdditionalStage(Stage):
@@ -178,13 +212,7 @@ class AdditionalStage(Stage):
 
     summary: bool = Field(default=True, description="a summary in the words that people search with")
     posts: int = Field(default=1, ge=0, le=10, description="how many social media posts about it")
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
-
-    def uses(self) -> Uses:
-        return ((self.llm, "language model"),)
-
-
-_GRANULARITY = re.compile("[a-z0-9][a-z0-9-]*")
+    llm: LanguageModel = None
 
 
 class UnitsStage(Stage):
@@ -219,18 +247,9 @@ class IngestStage(Stage):
         description="false: titles become metadata, so that only the text is searched, reranked and judged",
     )
     additional: AdditionalStage | None = None
-    units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
-
-    @field_validator("units")
-    @classmethod
-    def _names_of_fields(cls, units: dict[str, UnitsStage]) -> dict[str, UnitsStage]:
-        for name in units:
-            if not _GRANULARITY.fullmatch(name):
-                raise ValueError(
-                    f"stores name a field after each granularity, and {name!r} can't be one: use lower-case letters, "
-                    "digits and -, as in long-window"
-                )
-        return units
+    units: dict[Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]*$")], UnitsStage] = Field(
+        default={}, description="granularities by name; stores name a field after each"
+    )
 
 
 class Fusion(Stage):
@@ -241,11 +260,7 @@ class Fusion(Stage):
     """
 
     method: Literal["rrf", "minmax"] = "rrf"
-    k: RankConstant = Field(default=60, description="rank constant")
-
-
-_REQUIRED = "false: skip it with a warning if it can't run"
-_ALPHA = "weight of the scores from before this stage, 0 to 1"
+    k: RankConstant = 60
 
 
 class ModelStage(Stage):
@@ -259,12 +274,10 @@ class ModelStage(Stage):
     """
 
     kind: Literal["model"] = "model"
-    model: str = "auto"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
-    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
-    max_tokens: int | None = Field(
-        default=None, ge=32, le=131_072, description="default: the model's own limit, at most 512"
-    )
+    model: Annotated[str, Named("reranker", lambda stage: stage.model != "auto" and "://" not in stage.model)] = "auto"
+    depth: Reads = 100
+    alpha: Alpha = 0.0
+    max_tokens: MaxTokens = Field(default=None, description="default: the model's own limit, at most 512")
     cutoff_layer: int | None = Field(
         default=None, ge=1, le=1000, description="for layerwise models: the layer that scores"
     )
@@ -277,10 +290,7 @@ class ModelStage(Stage):
         default=False,
         description="true: the model needs the Python code beside its weights, which --trust-remote-code allows",
     )
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        return () if self.model == "auto" or "://" in self.model else ((self.model, "reranker"),)
+    required: Required = True
 
 
 class LateStage(Stage):
@@ -294,10 +304,12 @@ class LateStage(Stage):
     """
 
     kind: Literal["late"] = "late"
-    model: str = Field(default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder")
+    model: Annotated[str, Named("embedding")] = Field(
+        default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder"
+    )
     documents: Literal["static", "contextual"] = "static"
-    depth: int = Field(default=30, ge=1, le=10_000, description="how many documents it reads")
-    alpha: float = Field(default=0.5, ge=0, le=1, description=_ALPHA)
+    depth: Reads = 30
+    alpha: Alpha = 0.5
     before: Literal["ranking", "retrievers"] = Field(
         default="ranking",
         description="the scores from before: those of the ranking, or the weighted sum of the retrievers' own, each "
@@ -310,28 +322,20 @@ class LateStage(Stage):
         description="how many tokens the matches may span; the best span counts; 0: the whole document",
     )
     idf: bool = Field(default=True, description="rare tokens count more")
-    max_tokens: int | None = Field(
-        default=None, ge=32, le=131_072, description="default: all of a static document, else the model's own"
-    )
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        return ((self.model, "embedding"),)
+    max_tokens: MaxTokens = Field(default=None, description="default: all of a static document, else the model's own")
+    required: Required = True
 
 
 class EnsembleStage(Stage):
     """Combines the rankings of several models with reciprocal ranks."""
 
     kind: Literal["ensemble"] = "ensemble"
-    models: list[str] = Field(min_length=1)
-    k: RankConstant = Field(default=60, description="rank constant")
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents the models read")
-    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
-    max_tokens: int | None = Field(default=None, ge=32, le=131_072)
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        return tuple((name, "reranker") for name in self.models)
+    models: Annotated[list[str], Named("reranker")] = Field(min_length=1)
+    k: RankConstant = 60
+    depth: Reads = 100
+    alpha: Alpha = 0.0
+    max_tokens: MaxTokens = None
+    required: Required = True
 
 
 class ListwiseStage(Stage):
@@ -341,17 +345,14 @@ class ListwiseStage(Stage):
     """
 
     kind: Literal["listwise"] = "listwise"
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    llm: LanguageModel = None
     depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
     window: int = Field(default=20, ge=2, le=100)
     stride: int = Field(default=10, ge=1, le=100)
-    alpha: float = Field(default=0.4, ge=0, le=1, description=_ALPHA)
-    examples: Path | None = Field(default=None, description="labelled pairs of several documents a claim; JSON Lines")
-    prompts: Prompts = Field(default="own", description=_PROMPTS)
-    required: bool = Field(default=True, description=_REQUIRED)
-
-    def uses(self) -> Uses:
-        return ((self.llm, "language model"),)
+    alpha: Alpha = 0.4
+    examples: File = Field(default=None, description="labelled pairs of several documents a claim; JSON Lines")
+    prompts: Prompts = "own"
+    required: Required = True
 
 
 RerankerStage: TypeAlias = Annotated[
@@ -375,7 +376,7 @@ class QuestionsStage(Stage):
     answers from them, or says that they hold no answer.
     """
 
-    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    llm: LanguageModel = None
     count: int = Field(default=4, ge=1, le=20, description="how many questions a claim gets")
     queries: int = Field(default=3, ge=0, le=10, description="how many search queries each question gets")
     passages: int = Field(default=10, ge=1, le=100, description="how many passages the model reads for an answer")
@@ -396,9 +397,6 @@ class QuestionsStage(Stage):
     )
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
-    def uses(self) -> Uses:
-        return ((self.llm, "language model"),)
-
 
 LEAST_RELEVANCE = 0.2
 """If the probability that anything bears on a claim is lower, the packaged stance model is not asked: it would take
@@ -415,17 +413,17 @@ class VerdictStage(Stage):
     model: str | None = Field(default=None, description="the model of the method; default: the one in the settings")
     strategy: Literal["one-step", "two-step", "hybrid", "batch"] = "one-step"
     documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")
-    examples: Path | None = Field(default=None, description="labelled pairs for hybrid; JSON Lines")
+    examples: File = Field(default=None, description="labelled pairs for hybrid; JSON Lines")
     shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
     choice: Literal["similar", "fixed"] = Field(
         default="similar", description="fixed: the first examples of the file, for every claim"
     )
-    prompts: Prompts = Field(default="own", description=_PROMPTS)
+    prompts: Prompts = "own"
     batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
     open_share: float | None = Field(
         default=None, ge=0, le=1, description="for batch: the expected share of open pairs"
     )
-    calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
+    calibration: File = Field(default=None, description="a file that ccheck wrote from labelled pairs")
     least_relevance: float | None = Field(
         default=None,
         ge=0,

@@ -182,7 +182,7 @@ def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[retrievers.bm25]\ndpeth = 1", "unknown key retrievers.bm25.dpeth: did you mean 'depth'?"),
+        ("[retrievers.bm25]\ndpeth = 1", "retrievers.bm25: unknown key dpeth: did you mean 'depth'?"),
         ("not toml", "is not valid TOML"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_stage_can_be_left_out():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"fusion.kk": 3}, "default with fusion.kk = 3: unknown key fusion.kk: did you mean 'k'"),
+        ({"fusion.kk": 3}, "default with fusion.kk = 3: fusion: unknown key kk: did you mean 'k'"),
         ({"fuson.k": 3}, "did you mean 'fusion'"),
         ({"retrievers.bm52.depth": 3}, "did you mean 'bm25'"),
         ({"retrievers.bm25.depht": 3}, "did you mean 'depth'"),

@@ -1,0 +1,25 @@
+"""Tables of TOML: the stages of recipes, and the parts of them that stores record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from .text import did_you_mean
+
+
+class Table(BaseModel):
+    """A table with the keys that it has fields for. The error for an unknown key names the nearest known one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        unknown = data.keys() - cls.model_fields.keys() if isinstance(data, dict) else ()
+        for key in sorted(map(str, unknown)):
+            known = sorted(cls.model_fields)
+            hint = did_you_mean(key, known, f"known: {', '.join(known)}", cutoff=0.4)
+            raise ValueError(f"unknown key {key}: {hint}")
+        return data
