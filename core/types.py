@@ -438,17 +438,3 @@ class Result:
 
 def _fields(value: Stance | Verdict | Sentence | Unit | None) -> dict[str, Any] | None:
     return None if value is None else {name: getattr(value, name) for name in value.__slots__}
-
-
-def strictly_decreasing(scores: Sequence[float]) -> list[float]:
-    """The scores, each lowered as little as needed to be below the one before it.
-
-    Evaluation tools order a run by score and break ties by document id; this keeps the order that was ranked.
-    """
-    import math
-
-    answer: list[float] = []
-    for score in scores:
-        ceiling = math.nextafter(answer[-1], -math.inf) if answer else math.inf
-        answer.append(min(score, ceiling))
-    return answer

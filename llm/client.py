@@ -144,7 +144,7 @@ class ChatClient:
         url, body = f"{self.url}/chat/completions", {"model": model, "messages": list(messages), **parameters}
         waiting = asyncio.get_running_loop().call_later(SLOW, self._say_slow, model)
         try:
-            answer = await fetch(self._client, self.url, "POST", url, body, self._timeout, MAX_BYTES)
+            answer = await fetch(self._client, self.url, url, body, self._timeout, MAX_BYTES)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise Busy(
                 f"{self.url} did not answer within {self._timeout:g} s; CCHECK_LLM_TIMEOUT allows more time",

@@ -70,7 +70,8 @@ class LanguageModel(Connection):
         self.usage = Usage()
         """The usage of all questions so far, failed ones included."""
         self._client, self._cache = client, cache
-        self._concurrency = settings.llm_concurrency
+        self.most_at_once = settings.llm_concurrency
+        """How many questions it asks at a time."""
         self._max_tokens = settings.llm_max_tokens
         self._dialect = dialect_of(client.url)
         self._slots: asyncio.Semaphore | None = None
@@ -79,7 +80,8 @@ class LanguageModel(Connection):
         self._refused: str | None = None
         self._probing = asyncio.Lock()
         self._hung = self._failed_probes = 0
-        self._answered = False
+        self.answered = False
+        """Whether its server answered anything yet."""
         self._resume_at = 0.0
 
     @property
@@ -111,13 +113,13 @@ class LanguageModel(Connection):
         waiting: deque[Future[Answer[T] | Failure]] = deque()
         try:
             while True:
-                while len(waiting) < 4 * self._concurrency and (question := next(todo, None)) is not None:
+                while len(waiting) < 4 * self.most_at_once and (question := next(todo, None)) is not None:
                     waiting.append(event_loop.submit(self.answer(question)))
                 if not waiting:
                     return
                 outcome = waiting[0].result()
                 waiting.popleft()
-                if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self._answered:
+                if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self.answered:
                     raise outcome.error
                 yield outcome
         except KeyboardInterrupt:
@@ -126,16 +128,6 @@ class LanguageModel(Connection):
         finally:
             for future in waiting:
                 future.cancel()
-
-    @property
-    def answered(self) -> bool:
-        """Whether its server answered anything yet."""
-        return self._answered
-
-    @property
-    def most_at_once(self) -> int:
-        """How many questions it asks at a time."""
-        return self._concurrency
 
     def is_cached(self, question: Question[T]) -> bool:
         """Whether the question would cost nothing."""
@@ -160,14 +152,14 @@ class LanguageModel(Connection):
         """The answer to one question, for coroutines in `event_loop`. Cancelling it cancels the request."""
         key = self._key(question)
         if self._slots is None:
-            self._slots = asyncio.Semaphore(self._concurrency)
+            self._slots = asyncio.Semaphore(self.most_at_once)
         # The same question at the same time waits for the one answer, and finds it in the cache.
         in_flight = self._in_flight.setdefault(key, asyncio.Lock())
         async with in_flight, self._slots:
             started = time.perf_counter()
             known = self._known(question, key)
             if known is not None:
-                self._answered = True
+                self.answered = True
                 outcome: Answer[T] | Failure = Answer(known, Usage(cached=1), time.perf_counter() - started, True)
             else:
                 spent: list[Usage] = []
@@ -268,7 +260,7 @@ class LanguageModel(Connection):
                 tokens = completion.prompt_tokens, completion.completion_tokens
             except (Refused, Unreachable) as error:
                 counts = False
-                if isinstance(error, Refused) and not (error.one and self._answered):
+                if isinstance(error, Refused) and not (error.one and self.answered):
                     self._refused = str(error)
                 raise
             except Busy as error:
@@ -285,7 +277,7 @@ class LanguageModel(Connection):
                 continue
             finally:
                 await self.budget.settle(reserved, size, tokens, counts=counts)
-            self._dialect, self._answered = dialect, True
+            self._dialect, self.answered = dialect, True
             return completion
 
     def _known(self, question: Question[T], key: bytes) -> T | None:

@@ -173,7 +173,7 @@ class RemoteReranker:
             return _Route(False, self._url)
         root = path.removesuffix("/rerank")
         seconds = min(self._timeout, ASKED_SECONDS)
-        answer = self._retrying("GET", self._url.copy_with(path=f"{root}/info"), None, seconds)
+        answer = self._retrying(self._url.copy_with(path=f"{root}/info"), None, seconds)
         if answer.status in (401, 403):
             raise ServerError(self._reason_refused(answer))
         if answer.status == 200:
@@ -191,7 +191,7 @@ class RemoteReranker:
         )
         if self._model:
             body["model"] = self._model
-        return self._retrying("POST", route.url, body, self._timeout)
+        return self._retrying(route.url, body, self._timeout)
 
     def _values(self, route: _Route, answer: Fetched, count: int) -> list[float]:
         """The scores by index. Raises ServerError for an answer that is not one score for each text."""
@@ -210,18 +210,18 @@ class RemoteReranker:
             raise ServerError(f"{self.name} returned {len(items)} scores for {count} passages, not one for each")
         return [scores[index] for index in range(count)]
 
-    def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
+    def _retrying(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
         try:
-            return event_loop.run(self._patience.retry(lambda: self._request(method, url, body, timeout)))
+            return event_loop.run(self._patience.retry(lambda: self._request(url, body, timeout)))
         except _Lost:
             self._patience.reached = False  # it was waited for once: the next query need not wait as long
             raise
 
-    async def _request(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
+    async def _request(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """One request, whose whole answer has to come within the timeout. Raises MayPass or ServerError."""
         try:
-            answer = await fetch(self._client, self.name, method, url, body, timeout, MOST_BYTES)
+            answer = await fetch(self._client, self.name, url, body, timeout, MOST_BYTES)
         except (TimeoutError, httpx.HTTPError) as error:
             raise self._failed(error, timeout) from error
         self._patience.reached = True

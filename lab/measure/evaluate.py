@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ...core.errors import CcheckError, InvalidData, batch_error
 from ...core.runtime import OnProgress
 from ...core.stages import EvidenceStage, VerdictStage
-from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
+from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage
 from ..papers.published import published
 from .metrics import DEFAULT_METRICS, measure
-from .runs import run_of_ids
+from .runs import run_of_ids, strictly_decreasing
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
 

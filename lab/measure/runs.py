@@ -12,7 +12,6 @@ from ...core.errors import InvalidData
 from ...core.files import write_text
 from ...core.text import is_unicode
 from ...core.trec import trec_lines
-from ...core.types import strictly_decreasing
 from ...ingest import Record
 from ...ingest.rows import take_all
 from .types import Run
@@ -103,3 +102,15 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
 def _in_order(scores: Mapping[str, float]) -> dict[str, float]:
     order = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
     return {document: scores[document] for document in order}
+
+
+def strictly_decreasing(scores: Sequence[float]) -> list[float]:
+    """The scores, each lowered as little as needed to be below the one before it.
+
+    Evaluation tools order a run by score and break ties by document id; this keeps the order that was ranked.
+    """
+    answer: list[float] = []
+    for score in scores:
+        ceiling = math.nextafter(answer[-1], -math.inf) if answer else math.inf
+        answer.append(min(score, ceiling))
+    return answer

@@ -9,7 +9,8 @@ import pytest
 
 from ccheck.core.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
-from ccheck.core.types import Document, Unit, strictly_decreasing
+from ccheck.core.types import Document, Unit
+from ccheck.lab.measure.runs import strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]

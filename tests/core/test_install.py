@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.core import install
 from ccheck.core.errors import MissingExtra
 from ccheck.core.install import install_command
 
@@ -69,4 +68,4 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", nothing)
-    assert install._origin() == {} and install_command("models") == "pip install 'ccheck-papers[models]'"
+    assert install_command("models") == "pip install 'ccheck-papers[models]'"
