@@ -229,7 +229,8 @@ def _why(cause: BaseException, certificates: str) -> str | None:
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused: nothing listens on this port"
     if isinstance(cause, FileNotFoundError):
-        return f"the file of CA certificates {cause.filename} does not exist: correct {certificates}"
+        name = f" {cause.filename}" if cause.filename else ""
+        return f"the file of CA certificates{name} does not exist: correct {certificates}"
     if isinstance(cause, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "it closed the connection before it answered"
     if isinstance(cause, OSError) and cause.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
