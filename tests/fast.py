@@ -10,11 +10,8 @@ import functools
 import inspect
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -33,6 +30,7 @@ SLOW_IMPORTS = re.compile(
     re.MULTILINE,
 )
 """Modules with such a line are left out whole, and not imported: they load models."""
+STARTERS = {"subprocess", "program", "loaded", "killed_at"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,41 +104,9 @@ def functions_of(item: pytest.Item) -> Iterator[Callable[..., Any]]:
             yield definitions[-1].func
 
 
-@functools.cache
-def starts_a_program(called: Callable[..., Any]) -> bool:
-    """Whether this function or class of the tests, or one that it calls by name, uses `subprocess`."""
-    seen: set[object] = set()
-    left: list[object] = [called]
-    while left:
-        one = left.pop()
-        if one is subprocess:
-            return True
-        one = inspect.unwrap(one) if callable(one) else one
-        if one in seen:
-            continue
-        seen.add(one)
-        if inspect.isclass(one) and is_of_the_tests(one):
-            left += [member for member in vars(one).values() if isinstance(member, FunctionType)]
-        elif isinstance(one, FunctionType) and is_of_the_tests(one):
-            left += [one.__globals__[name] for name in names_in(one.__code__) if is_called(one.__globals__.get(name))]
-    return False
-
-
-def is_called(value: object) -> bool:
-    return value is subprocess or (callable(value) and not isinstance(value, ModuleType))
-
-
-def is_of_the_tests(value: FunctionType | type) -> bool:
-    file = getattr(sys.modules.get(value.__module__), "__file__", None)
-    return file is not None and Path(file).is_relative_to(TESTS)
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """The names that a function uses, with those of the functions inside it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)
+def starts_a_program(function: Callable[..., Any]) -> bool:
+    """Whether a function names what starts programs. What calls such a function is measured and recorded."""
+    return not STARTERS.isdisjoint(inspect.unwrap(function).__code__.co_names)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

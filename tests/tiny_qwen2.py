@@ -1,11 +1,9 @@
-"""A Qwen2 with random weights as sentence-transformers saves it, and its vectors as the paper's code computes them."""
+"""A Qwen2 with random weights as sentence-transformers saves it, and its vectors with a mask of our own."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -56,52 +54,20 @@ def make_qwen2(folder: Path, *, causal: bool | None = False, seed: int = 0) -> P
 
 
 def reference(folder: Path, texts: Sequence[str], *, causal: bool) -> np.ndarray:
-    """Unit vectors of the texts, each alone, by numpy from the weights: Qwen2 with or without a causal mask."""
-    from safetensors.numpy import load_file
+    """Unit vectors of the texts, each alone, by transformers' Qwen2 with an explicit mask, causal or none."""
+    import torch
+    import transformers
     from tokenizers import Tokenizer
 
-    weights = {name.removeprefix("model."): value for name, value in load_file(folder / "model.safetensors").items()}
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    model = transformers.Qwen2Model.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
-    return np.stack([_vector(weights, config, tokenizer.encode(text).ids, causal) for text in texts])
-
-
-def _vector(weights: dict[str, np.ndarray], config: dict[str, Any], ids: list[int], causal: bool) -> np.ndarray:
-    wide = SIZE // HEADS
-    theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
-    angles = np.outer(np.arange(len(ids)), theta ** (-np.arange(0, wide, 2) / wide))
-    cos, sin = (np.concatenate([part(angles)] * 2, axis=1)[:, None] for part in (np.cos, np.sin))
-    barred = np.triu(np.full((len(ids), len(ids)), -np.inf), 1) if causal else 0.0
-
-    def rotated(states: np.ndarray) -> np.ndarray:
-        half = wide // 2
-        return states * cos + np.concatenate([-states[..., half:], states[..., :half]], axis=-1) * sin
-
-    def normed(states: np.ndarray, name: str) -> np.ndarray:
-        scale = np.sqrt((states**2).mean(-1, keepdims=True) + config["rms_norm_eps"])
-        return states / scale * weights[f"{name}.weight"]
-
-    def linear(states: np.ndarray, name: str) -> np.ndarray:
-        return states @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
-
-    states = weights["embed_tokens.weight"][ids].astype(np.float64)
-    for number in range(LAYERS):
-        layer = f"layers.{number}"
-        inner = normed(states, f"{layer}.input_layernorm")
-        query = rotated(linear(inner, f"{layer}.self_attn.q_proj").reshape(len(ids), HEADS, wide))
-        key = rotated(linear(inner, f"{layer}.self_attn.k_proj").reshape(len(ids), KEYS, wide))
-        value = linear(inner, f"{layer}.self_attn.v_proj").reshape(len(ids), KEYS, wide)
-        key, value = (np.repeat(part, HEADS // KEYS, axis=1) for part in (key, value))
-        scores = np.einsum("qhd,khd->hqk", query, key) / np.sqrt(wide) + barred
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
-        shares /= shares.sum(-1, keepdims=True)
-        mixed = np.einsum("hqk,khd->qhd", shares, value).reshape(len(ids), SIZE)
-        states = states + linear(mixed, f"{layer}.self_attn.o_proj")
-        inner = normed(states, f"{layer}.post_attention_layernorm")
-        gate = linear(inner, f"{layer}.mlp.gate_proj")
-        states = states + linear(
-            gate / (1 + np.exp(-gate)) * linear(inner, f"{layer}.mlp.up_proj"), f"{layer}.mlp.down_proj"
-        )
-    last = normed(states, "norm")[-1]
-    return last / np.linalg.norm(last)
+    vectors = []
+    for text in texts:
+        ids = torch.tensor([tokenizer.encode(text).ids])
+        barred = torch.full((ids.shape[1], ids.shape[1]), -torch.inf).triu(1) if causal else torch.zeros(1, 1)
+        mask = barred.expand(1, 1, ids.shape[1], ids.shape[1])
+        with torch.inference_mode():
+            last = model(ids, attention_mask={"full_attention": mask}).last_hidden_state[0, -1].numpy()
+        vectors.append(last / np.linalg.norm(last))
+    return np.stack(vectors)
