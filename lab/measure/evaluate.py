@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.errors import CcheckError, InvalidData, batch_error
 from ...core.runtime import OnProgress
@@ -20,6 +20,7 @@ from .verdicts import classify
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
+    from ...pipeline.checker import Checker
 
 Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
 """Claim id, ids of documents, best first."""
@@ -39,15 +40,6 @@ class EvaluationData:
     gold: Gold | None = None
     metrics: Sequence[str] = DEFAULT_METRICS
     depth: int = 100
-
-
-class Checks(Protocol):
-    """The part of a `Checker` that evaluation needs."""
-
-    @property
-    def recipe(self) -> Recipe: ...
-
-    def check_many(self, claims: Iterable[Claim], *, k: int, trace: bool) -> Iterator[Result]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ def retrieval_only(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")})
 
 
-def evaluate(checker: Checks, data: EvaluationData, on_progress: OnProgress = lambda done, total: None) -> Evaluation:
+def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = lambda done, total: None) -> Evaluation:
     """Run the checker's recipe over all claims and measure it.
 
     The means are over the claims that have judgements. Claims for which nothing was found count as 0, claims that

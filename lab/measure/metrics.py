@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from ...core.errors import InvalidData, UsageError, require
 from ...core.text import counted, did_you_mean, first_line, whole_number
@@ -46,12 +46,6 @@ _KNOWN = ", ".join((*_OWN, "nDCG@10", "R@100", "RR@10", "P@10", "AP", "Bpref", "
 _DEEPEST = 1_000_000
 _IDS = 3
 """How many ids a message lists."""
-
-
-class KnownIds(Protocol):
-    """Returns those of the given document ids that a store has."""
-
-    def __call__(self, ids: Sequence[str], /) -> Collection[str]: ...
 
 
 def check_metrics(metrics: Sequence[str]) -> list[str]:
@@ -126,7 +120,12 @@ def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: KnownIds | None = None) -> list[str]:
+def coverage(
+    claims: Sequence[Claim] | None,
+    run: Run,
+    qrels: Qrels,
+    known: Callable[[Sequence[str]], Collection[str]] | None = None,
+) -> list[str]:
     """The mismatches between claims, run and judgements, a sentence each. `claims`: None if they are not known.
 
     `known` says which documents the store has.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from .figures import Report
 from .folders import Output
 from .loop import Phase, Training, checkpointing, opening
 from .lora import add_lora
-from .negatives import Drawing, draw_negatives
+from .negatives import Drawing, Drawn, draw_negatives
 from .options import EmbedderOptions
 from .ranker import checked, train_ranker
 from .retrieval_data import RetrievalData, read_negatives
@@ -25,15 +25,6 @@ from .retrieval_data import RetrievalData, read_negatives
 DEPTH = 100
 """How many documents a ranking that is measured has."""
 _BATCH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedderRow:
-    """A claim, the id of a relevant document, ids of others that are not relevant to it."""
-
-    claim: Claim
-    positive: str
-    negatives: tuple[str, ...]
 
 
 def train_embedder(options: EmbedderOptions, data: RetrievalData, output: Output, runtime: Runtime) -> Report:
@@ -94,7 +85,7 @@ class Embedder:
         self.training.runtime.notify(f"{phase.name}: {len(rows):,} pairs, {phase.epochs} epochs")
         return self.trainer_on(rows, phase)
 
-    def trainer_on(self, rows: Sequence[EmbedderRow], phase: Phase) -> Any:
+    def trainer_on(self, rows: Sequence[Drawn], phase: Phase) -> Any:
         """The Trainer of sentence-transformers on some rows."""
         from datasets import Dataset
         from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -158,7 +149,7 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
     return model, words_only_in(model)
 
 
-def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow]:
+def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Drawn]:
     """The pairs or triplets of the training claims; negatives are mined ones and those judged, random ones fill up.
 
     Without mined or judged ones, `multiple-negatives` has those of the batch alone.
@@ -170,12 +161,12 @@ def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Embedde
         wanted = 0
     how = Drawing(wanted, wanted, negatives_from=options.negatives_from, seed=options.seed)
     drawn = draw_negatives(data, data.train, how, mined=mined)
-    rows = [EmbedderRow(row.claim, row.positive, row.negatives[:wanted]) for row in drawn]
+    rows = [replace(row, hard=row.negatives[:wanted], random=()) for row in drawn]
     if triplet:
-        return [EmbedderRow(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
+        return [replace(row, hard=(negative,)) for row in rows for negative in row.negatives]
     # If the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
     fewest = min((len(row.negatives) for row in rows), default=0)
-    return [EmbedderRow(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
+    return [replace(row, hard=row.negatives[:fewest]) for row in rows]
 
 
 def pool_of(data: RetrievalData, claims: Sequence[Claim], size: int, seed: int) -> list[Document]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.analysis import clean
 from ...core.errors import InvalidData
@@ -22,7 +22,9 @@ from ...core.runtime import OnProgress
 from ...core.text import json_line
 from ...core.types import Claim, Document, Hit
 from ..measure.types import Qrels
-from .retrieval_data import Checks
+
+if TYPE_CHECKING:
+    from ...pipeline.checker import Checker
 
 SHINGLE = 5
 """Runs of this many words are compared to find near duplicates."""
@@ -60,7 +62,7 @@ class Mined:
 class Source:
     """What negatives are mined from: a checker that ranks, the texts of documents, and the ids of the whole corpus."""
 
-    checker: Checks
+    checker: Checker
     documents: Callable[[Sequence[str]], Mapping[str, Document]]
     ids: Sequence[str]
 

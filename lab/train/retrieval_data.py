@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...core.errors import InvalidData
-from ...core.types import Claim, Document, Result
+from ...core.types import Claim, Document
 from ...ingest import Record
 from ...ingest.rows import take_all
 from .options import TrainingOptions
@@ -28,12 +28,6 @@ UNSEEN = "by document"
 """The claims whose documents were not trained on."""
 SEEN = "by claim"
 """The claims that were held back without regard to their documents."""
-
-
-class Checks(Protocol):
-    """The methods of a `Checker` that a training uses."""
-
-    def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
 
 
 @dataclass(frozen=True, slots=True)
