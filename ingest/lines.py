@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .kinds import Compression, Format
@@ -109,18 +110,14 @@ def decompressed(chunks: Iterable[bytes], compression: Compression | None) -> It
     if compression is None:
         yield from chunks
         return
+    failure: type[Exception]
+    start: Callable[[], Any]
     if compression == "gzip":
-        failure: type[Exception] = zlib.error
-
-        def start() -> Any:
-            return zlib.decompressobj(wbits=31)
+        failure, start = zlib.error, partial(zlib.decompressobj, wbits=31)
     else:
         import zstandard
 
-        failure = zstandard.ZstdError
-
-        def start() -> Any:
-            return zstandard.ZstdDecompressor().decompressobj()
+        failure, start = zstandard.ZstdError, zstandard.ZstdDecompressor().decompressobj
 
     # One file can hold many gzip members or zstd frames, and zeros after them.
     part = None

@@ -125,23 +125,14 @@ def test_a_query_goes_deep(stored: Path, tmp_path: Path) -> None:
 def test_a_query_says_why_it_can_not_go_deep(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"_id": "plain", "text": "Moss was eaten at night."}')
     assert ccheck("ingest", tmp_path / "c.jsonl", "--store", tmp_path / "s", "--no-dense", "-q").code == 0
-    ran = ccheck(
-        "query", "moss", "--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none", "--deep", "--json"
-    )
+    given = ("--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none")
+    ran = ccheck("query", "moss", *given, "--deep", "--json")
     assert "none of these papers is stored with its full text" in ran.objects[0]["warnings"][0]
 
 
 def test_full_texts_are_ingested_as_they_are(papers: Path, tmp_path: Path) -> None:
-    ran = ccheck(
-        "ingest",
-        papers / "snails.xml",
-        papers / "broken.xml",
-        "--store",
-        tmp_path / "s",
-        "--no-dense",
-        "--rejects",
-        tmp_path / "r.jsonl",
-    )
+    files, given = (papers / "snails.xml", papers / "broken.xml"), ("--store", tmp_path / "s", "--no-dense")
+    ran = ccheck("ingest", *files, *given, "--rejects", tmp_path / "r.jsonl")
     assert ran.code == 7 and "not well-formed XML" in (tmp_path / "r.jsonl").read_text()
     claim = "The moss was eaten at night."
     [of_store] = ccheck("figures", "--store", tmp_path / "s", "--article", "snails", claim, "--json").objects

@@ -29,9 +29,8 @@ def document(data: dict[str, Any], fields: Fields = USUAL, **options: bool) -> D
 
 def test_beir_without_any_option() -> None:
     record = {"_id": "4983", "title": " A title ", "text": "The text.", "metadata": {"url": "u", "year": 2011}}
-    assert make_document(record) == Made(
-        Document("4983", "A title", "The text.", {"url": "u", "year": 2011}, "2011-12-31")
-    )
+    wanted = Document("4983", "A title", "The text.", {"url": "u", "year": 2011}, "2011-12-31")
+    assert make_document(record) == Made(wanted)
 
 
 IDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id", "abstract_id", "cord_uid")
@@ -269,16 +268,11 @@ def test_digests_change_with_all_that_is_stored() -> None:
         digest_for(Document("1", "T", "X", base.metadata, None), LAYOUT),
         digest_for(base, Layout()),
         digest_for(base, Layout.with_vectors(LAYOUT.embedding, Chunking(60, 30, 5))),
-        digest_for(
-            base,
-            Layout.with_vectors(Embedding("model", 8, "e" * 64, 32), CHUNKING),
-        ),
+        digest_for(base, Layout.with_vectors(Embedding("model", 8, "e" * 64, 32), CHUNKING)),
     ]
     assert len({digest_for(base, LAYOUT), *others}) == len(others) + 1
-    assert digest_for(
-        base,
-        Layout.with_vectors(Embedding("/a/folder", 8, "f" * 64, 32), CHUNKING),
-    ) == digest_for(base, LAYOUT)
+    moved = Layout.with_vectors(Embedding("/a/folder", 8, "f" * 64, 32), CHUNKING)
+    assert digest_for(base, moved) == digest_for(base, LAYOUT)
 
 
 def test_documents_can_always_be_written_as_utf8() -> None:
