@@ -138,6 +138,8 @@ _OF_RECORDS = {"_id", "id", "_source", "doc_id", "paperid", "paper_id", "corpusi
 """Fields by which objects in a list are taken for records of their own, and not for parts of one."""
 _OF_PAPERS = _OF_RECORDS - {"_source"} | {"text", "abstract"}
 """Fields that a page of records does not have itself."""
+PAGE_FIELDS = 8
+"""A page says little beside its records: what has more fields is a record."""
 _INSIDE = ("_source", "citedPaper", "citingPaper", "paper")
 """Where a record of a page has what it is about: Elasticsearch's hits, Semantic Scholar's citations."""
 _WRAPPED = ("message", "result", "work", "article", "paper")
@@ -166,7 +168,7 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
 
 
 def _unpacked(data: dict[str, Any], asked: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The records of a page, or the record itself, which has a field that the user named."""
+    """The records of a page, or the record itself: what has a field that the user named is no page."""
     own = (data.get(key_of(data, name.partition(".")[0]) or "") for name in asked)
     if any(not isinstance(one, list | None) for one in own) or (found := page_of(data)) is None:
         yield data
@@ -184,7 +186,7 @@ def page_of(data: Data) -> list[Any] | None:
     """The records of a page: a list in it or in an object of it; None for what is a record itself."""
     if isinstance(data.get("_source"), Mapping):
         return [data]
-    if _names(data) & _OF_PAPERS:
+    if _names(data) & _OF_PAPERS or len(data) > PAGE_FIELDS:
         return None
     objects = [data, *(inner for inner in data.values() if isinstance(inner, Mapping))]
     wrapped = (data[name] for name in _WRAPPED if isinstance(data.get(name), Mapping))

@@ -15,6 +15,7 @@ from ccheck.core.errors import InvalidData
 from ccheck.ingest import IngestOptions, Record, Reject, ingest, read, tables
 from ccheck.ingest import documents as made_of
 from ccheck.ingest.documents import clean, last_day, make_document
+from ccheck.ingest.shapes import page_of
 from ccheck.search.local import LocalStore
 
 PAPER = {"paperId": "p1", "title": "Seas", "abstract": "Sea level rose."}
@@ -178,6 +179,8 @@ def test_a_record_with_lists_of_its_own_is_no_page():
     paper = {"_id": "a", "references": [{"title": "b", "abstract": "c"}], "body": [{"text": "One."}, {"text": "Two."}]}
     assert make_document(paper, made_of.Fields(text="body.text")).document.text == "One. Two."
     assert make_document({"text": "x", "results": [{"id": "r1"}]}).document.text == "x"
+    unknown = {f"field {n}": n for n in range(8)} | {"authors": [{"id": "a", "name": "Ito"}]}
+    assert page_of(unknown) is None
     parts = {"sections": [{"section": "Intro", "text": "One."}, {"section": "End", "text": "Two."}]}
     assert make_document(parts, made_of.Fields(text="sections.text")).document.text == "One. Two."
 
