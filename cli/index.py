@@ -23,7 +23,7 @@ SECTIONS = {
         "delete": "Delete a store with everything in it.",
     },
     "Elasticsearch": {
-        "create": "Create an empty index with your own index type, shards and replicas.",
+        "create": "Create an empty index with your own index type and shards.",
         "migrate": "Move a store to another model, chunking or index type, without downtime.",
         "revert": "Return to the index from before the last migration.",
         "enrich": "Add vectors to an index in Elasticsearch that others use.",

@@ -26,9 +26,6 @@ index_type_option = opt.option(
     type=click.Choice(INDEX_TYPES),
 )
 shards_option = opt.option("Number of primary shards.  [default: 1]", least=1, most=1024)
-replicas_option = opt.option(
-    "Number of copies of each shard.  [default: 1 if there is a second node]", least=0, most=16
-)
 recipe_option = opt.recipe("Also add the fields that this recipe searches.")
 
 
@@ -38,13 +35,12 @@ def create(
     store: str | None = opt.store,
     index_type: str | None = index_type_option,
     shards: int | None = shards_option,
-    replicas: int | None = replicas_option,
     recipe: str | None = recipe_option,
     model: str | None = opt.model,
     no_dense: bool = opt.option("Store no vectors. Only BM25 can search."),
     quiet: bool = opt.quiet,
 ) -> None:
-    """Create an empty index with your own index type, shards and replicas.
+    """Create an empty index with your own index type and shards.
 
     \b
     ccheck index create --store elasticsearch:papers --index-type bbq_hnsw
@@ -64,7 +60,7 @@ def create(
         with runtime(settings, quiet) as models:
             encoders = open_encoders(models, None, recipe_to_ingest(settings, recipe), dense)
         layout = layout_of(encoders)
-        made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
+        made = moving.create(opened.client, opened.index, layout, _options(index_type, shards))
         opened.prepare(layout)  # says at once if nothing could be written to it
         if not quiet:
             notice(*encoders.notices)
@@ -77,7 +73,6 @@ def migrate(
     store: str | None = opt.store,
     index_type: str | None = index_type_option,
     shards: int | None = shards_option,
-    replicas: int | None = replicas_option,
     recipe: str | None = recipe_option,
     model: str | None = opt.option("New embedding model: a folder or a name.", "NAME"),
     passage_tokens: int | None = opt.option("Longest passage, in tokens.", least=16),
@@ -107,11 +102,11 @@ def migrate(
     from ..pipeline.migrate import migrate as run
 
     settings = settings_from(store=store, embedding_model=model)
-    chosen = _options(index_type, shards, replicas)
+    chosen = _options(index_type, shards)
     changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens)
     if not changes.remakes and chosen == _options(None, None, None):
         raise UsageError(
-            "nothing would change. Say what to change with --index-type, --shards, --replicas, --model, --recipe or "
+            "nothing would change. Say what to change with --index-type, --shards, --model, --recipe or "
             "--passage-tokens"
         )
     asked = []
@@ -170,10 +165,10 @@ def list_indices(store: str, as_json: bool) -> None:
         print_json({"index": one.name, "in_use": one.in_use, "role": rows[one.name]})
 
 
-def _options(index_type: str | None, shards: int | None, replicas: int | None) -> IndexOptions:
+def _options(index_type: str | None, shards: int | None) -> IndexOptions:
     from ..search.elastic.mappings import IndexOptions
 
-    return IndexOptions(index_type, shards, replicas)  # type: ignore[arg-type]  # click has checked it
+    return IndexOptions(index_type, shards)  # type: ignore[arg-type]  # click has checked it
 
 
 def _compared(before: Rankings, after: Rankings, least: float) -> str:

@@ -177,7 +177,7 @@ def _refuse_other(begun: moving.Numbered, layout: Layout, options: IndexOptions)
 
 
 def _described(options: IndexOptions) -> str:
-    said = {"index type": options.index_type, "shards": options.shards, "replicas": options.replicas}
+    said = {"index type": options.index_type, "shards": options.shards}
     return ", ".join(f"{name} {value if value is not None else 'as usual'}" for name, value in said.items())
 
 

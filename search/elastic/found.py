@@ -22,7 +22,6 @@ from .fields import (
     fields_of,
     flatten,
     text_of,
-    words_of,
 )
 from .mappings import ADDITIONAL, FORMAT, OURS, UNITS
 
@@ -185,7 +184,6 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
         if name in left_out and samples[name].documents:
             raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another field")
 
-    left_out |= _copies([name for name in likely if name in samples and name not in left_out], samples)
     shown = [name for name in texts if name not in left_out]
     seen = [name for name in titles if name not in left_out or fields[name].why]
     title = names.title or next(by_last_part(TITLES, seen), None)
@@ -258,20 +256,6 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
         left_out=left_out,
         notices=notices,
     )
-
-
-def _copies(names: Sequence[str], samples: Mapping[str, Sample]) -> dict[str, str]:
-    """The fields whose texts are all in an earlier field too, and why they are left out."""
-    copies: dict[str, str] = {}
-    said: dict[str, set[str]] = {}
-    for name in dict.fromkeys(names):
-        texts = {words_of(text) for text in samples[name].texts}
-        owner = next((other for other, held in said.items() if texts <= held and texts), None)
-        if owner is not None:
-            copies[name] = f"it repeats {owner}"
-        else:
-            said[name] = texts
-    return copies
 
 
 def sampler(client: Client, name: str) -> Sampling:

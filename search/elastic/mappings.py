@@ -34,7 +34,6 @@ class IndexOptions:
 
     index_type: IndexType | None = None
     shards: int | None = None
-    replicas: int | None = None
 
 
 _BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
@@ -50,9 +49,6 @@ def create_body(index: str, alias: str | None, layout: Layout, options: IndexOpt
     settings = es_mappings.settings()
     if options.shards is not None:
         settings["index"]["number_of_shards"] = options.shards
-    if options.replicas is not None:
-        # Else the number of nodes would go on deciding.
-        settings["index"] |= {"auto_expand_replicas": False, "number_of_replicas": options.replicas}
     aliases = new_alias(index) | ({} if alias is None else {alias: {"is_write_index": True}})
     return {"settings": settings, "mappings": mappings, "aliases": aliases}
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 from cli_runs import BM25, ccheck
 from elastic_indices import ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
-from needs import does_not_apply
 from packaged_indices import PACKAGES
 from searching import answer_all
 
@@ -117,23 +116,6 @@ def test_lists_and_patterns_of_indices_are_searched_and_not_written(client: http
                     refused()
     with ElasticStore(store._connection, f"{store.index}-none*") as nothing:
         assert nothing.info() is None
-
-
-def test_a_data_stream_is_searched(client: httpx.Client, store: ElasticStore) -> None:
-    if client.get("/_data_stream").status_code != 200:
-        does_not_apply("this node makes data streams, but has no way to remove them")
-    template = {"index_patterns": [f"{store.index}*"], "data_stream": {}, "priority": 500}
-    mappings = {"properties": {"title": TEXT, "text": TEXT}}
-    path = f"/_index_template/{store.index}"
-    client.put(path, json=template | {"template": {"mappings": mappings}}).raise_for_status()
-    try:
-        source = {"@timestamp": "2024-01-01", "title": "Ice", "text": PROSE}
-        client.post(f"/{store.index}/_create/p", params={"refresh": "true"}, json=source).raise_for_status()
-        (one,) = found(store, "glaciers")
-        assert (one.id, one.title, one.text) == ("p", "Ice", PROSE)
-    finally:
-        client.delete(f"/_data_stream/{store.index}")
-        client.delete(path)
 
 
 def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: ElasticStore) -> None:

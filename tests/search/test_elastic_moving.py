@@ -72,7 +72,7 @@ def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, mon
     with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number)) as busy:
         done = migrate(
             Runtime(settings),
-            Changes(IndexOptions("hnsw", shards=2, replicas=0)),
+            Changes(IndexOptions("hnsw", shards=2)),
             answered,
             claims=[Claim("sea level")],
         )
@@ -211,7 +211,7 @@ def test_rankings_that_differ_leave_the_alias() -> None:
 
 def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:
     store = f"{elasticsearch_url}/{elasticsearch_index}"
-    given = ("--no-dense", "--shards", 3, "--replicas", 0)
+    given = ("--no-dense", "--shards", 3)
     assert ccheck("index", "create", "--store", store, *given).code == 0
     assert "exists" in ccheck("index", "create", "--store", store).err
     made = httpx.get(f"{store}-000001").json()[f"{elasticsearch_index}-000001"]

@@ -184,4 +184,3 @@ def test_an_index_of_pubmeds_shape(client: httpx.Client, store: ElasticStore) ->
         put(client, store.index, str(number), source)
     one = store.get(["0"])["0"]
     assert (one.title, one.text, one.metadata) == ("Title 0", f"{TEXTS[0]} It was measured.", {})
-    assert "it repeats abstract" in store._index().left_out["abstract_semantic.text"]

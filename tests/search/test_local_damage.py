@@ -30,7 +30,6 @@ from store_documents import unit
 from store_units import ENTRIES, UNITS
 
 from ccheck.core.errors import CcheckError, InvalidData
-from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
@@ -332,15 +331,3 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     assert removed.code == 0
     assert "notes.txt" in removed.err
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
-
-
-def test_dense_search_beside_damage_elsewhere(folder: Path) -> None:
-    """Only what is read is compared: an answer that needs no damaged block is given."""
-    (file,) = folder.glob("vectors-*")
-    flip_bit(file)
-    with LocalStore(folder) as store:
-        (found,) = rank_all(store, [Query("paper")], {"bm25": Bm25(depth=100)})
-        assert isinstance(found, dict)
-        assert len(found["bm25"]) == 59
-        with pytest.raises(InvalidData, match="damaged"):
-            rank_all(store, [Query("", entry(1).passages[MAIN_VECTORS][0].vector)], {"dense": Dense()})

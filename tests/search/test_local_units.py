@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from filling import fill, write
-from local_entries import flip_bit
+from filling import write
 from searching import answer_all, rank_all
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
@@ -18,7 +17,7 @@ from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query
 from ccheck.search import Filter
-from ccheck.search.local import LocalStore, upkeep
+from ccheck.search.local import LocalStore
 from ccheck.search.local.database import Database
 from ccheck.search.local.files import DATABASE
 
@@ -48,37 +47,6 @@ def found(store: LocalStore) -> dict[str, list[str]]:
 EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
 
 
-def index_of(folder: Path, name: str) -> Path:
-    database = Database(folder / DATABASE)
-    found = folder / database.words[name].folder
-    database.close()
-    return found
-
-
-def test_rebuilding_leaves_out_what_is_gone(folder: Path) -> None:
-    before = sum(file.stat().st_size for file in folder.glob("vectors-*"))
-    with LocalStore(folder) as store:
-        assert found(store) == EXPECTED
-        store.rebuild()
-        assert found(store) == EXPECTED
-        assert store.check() == []
-    assert sum(file.stat().st_size for file in folder.glob("vectors-*")) < before
-    assert len(list(folder.glob("bm25-*"))) == 3
-    with LocalStore(folder) as store:
-        assert found(store) == EXPECTED
-
-
-@pytest.mark.parametrize("suffix", [".idx", ".fast", ".term"])
-def test_a_damaged_index_of_units_is_made_anew(folder: Path, suffix: str) -> None:
-    for file in index_of(folder, "sentences").glob(f"*{suffix}"):
-        flip_bit(file)
-    with LocalStore(folder) as store:
-        assert [damage.derived for damage in store.check()] == [True]
-    with LocalStore(folder) as store:
-        assert found(store) == EXPECTED
-        assert store.check() == []
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -105,50 +73,11 @@ def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str
         assert "the text of the document" in str(damage)
 
 
-def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "store"
-    with LocalStore(folder) as store:
-        fill(store, UNITS, ENTRIES)
-        store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
-        store.delete(["ice"])
-    # The database has them, and no BM25 index: as after a kill.
-    with LocalStore(folder) as reader:
-        (rankings,) = rank_all(reader, [Query("corals greenland")], {"one": Bm25(units="sentences")})
-        assert isinstance(rankings, dict)
-        assert [key for key, _ in rankings["one"]] == ["new#0"]
-
-
 def test_a_reader_beside_a_writer_finds_no_units_of_documents_that_are_gone(folder: Path) -> None:
     with LocalStore(folder) as writer, LocalStore(folder) as reader:
         assert found(reader) == EXPECTED
         writer.delete(["sea"])
         assert found(reader) == {"sentences": ["ice#0"], "vectors": ["ice#1", "tea#1#1"]}
-
-
-def test_a_crash_while_a_store_gains_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
-    def die(*args: object) -> Iterator[None]:
-        raise Killed
-
-    folder = tmp_path / "store"
-    with LocalStore(folder) as store:
-        fill(store, type(UNITS)(UNITS.dense), [type(one)(one.document, one.digest, one.passages) for one in ENTRIES])
-    for place, name in ((Database, "set_layout"), (upkeep, "_write_words")):
-        with monkeypatch.context() as patched, LocalStore(folder) as store:
-            patched.setattr(place, name, die)
-            with pytest.raises(Killed):
-                store.prepare(UNITS)
-        with LocalStore(folder) as store:
-            info = store.info()
-            assert info is not None and info.layout == type(UNITS)(UNITS.dense)
-            assert len(rank_all(store, [Query("sea")], {"one": Bm25()})[0]["one"]) == 3  # type: ignore[index,call-overload]
-    with LocalStore(folder) as store:
-        fill(store, UNITS, ENTRIES)
-        assert found(store) == EXPECTED
-        assert store.check() == []
-    assert len(list(folder.glob("bm25-*"))) == 3
 
 
 def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
