@@ -340,23 +340,25 @@ def refuse_in_place(source: Source) -> None:
     settings = described.get("settings", {}).get("index", {})
     kept = described.get("mappings", {}).get("_source", {})
     mode = settings.get("mapping", {}).get("source", {}).get("mode") or kept.get("mode")
-    if stream := described.get("data_stream"):
-        raise InvalidData(f"{concrete} belongs to the data stream {stream}, which only takes new documents. {instead}")
-    if kept.get("includes") or kept.get("excludes"):
-        raise InvalidData(
-            f"{concrete} keeps only a part of each document in _source, and an update would lose the rest. {instead}"
-        )
-    if mode == "synthetic" or settings.get("mode") in ("logsdb", "time_series"):
-        raise InvalidData(f"{concrete} has a synthetic _source, which an update would change. {instead}")
-    if settings.get("store", {}).get("type") == "snapshot":
-        raise InvalidData(f"{concrete} is mounted from a snapshot and can't be written to. {instead}")
     following = settings.get("xpack", {}).get("ccr", {}).get("following_index")
-    if str(following).lower() == "true":
-        raise InvalidData(f"{concrete} follows an index of another cluster and takes only its writes. {instead}")
-    blocks = settings.get("blocks", {})
-    if blocked := [name for name in _BLOCKS if str(blocks.get(name)).lower() == "true"]:
-        said = ", ".join(f"index.blocks.{name}" for name in blocked)
-        raise InvalidData(f"{concrete} does not accept changes ({said} is set). Remove the block, or: {instead}")
+    blocks = [name for name in _BLOCKS if str(settings.get("blocks", {}).get(name)).lower() == "true"]
+    reasons = {
+        f"belongs to the data stream {described.get('data_stream')}, which only takes new documents": (
+            described.get("data_stream")
+        ),
+        "keeps only a part of each document in _source, and an update would lose the rest": (
+            kept.get("includes") or kept.get("excludes")
+        ),
+        "has a synthetic _source, which an update would change": (
+            mode == "synthetic" or settings.get("mode") in ("logsdb", "time_series")
+        ),
+        "is mounted from a snapshot and can't be written to": settings.get("store", {}).get("type") == "snapshot",
+        "follows an index of another cluster and takes only its writes": str(following).lower() == "true",
+        f"does not accept changes ({', '.join(f'index.blocks.{name}' for name in blocks)} is set)": blocks,
+    }
+    for why, applies in reasons.items():
+        if applies:
+            raise InvalidData(f"{concrete} {why}. {instead}")
 
 
 def _bytes(number: float) -> str:

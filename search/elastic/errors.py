@@ -155,15 +155,10 @@ def _block_remedy(reason: str, index: str | None) -> str:
             "A disk of the cluster is full. Free some space, or add some: the server then lifts the block within a "
             "minute. Run the same command again to continue"
         )
+    lift = f'PUT {index or "INDEX"}/_settings {{"index.blocks.read_only": null, "index.blocks.write": null}}'
     if "cluster read-only" in reason:
-        return (
-            "Somebody made the whole cluster read-only. Lift the block, then run the same command again to continue: "
-            'PUT _cluster/settings {"persistent": {"cluster.blocks.read_only": null}}'
-        )
-    return (
-        "Somebody made it read-only. Lift the block, then run the same command again to continue: "
-        f'PUT {index or "INDEX"}/_settings {{"index.blocks.read_only": null, "index.blocks.write": null}}'
-    )
+        lift = 'PUT _cluster/settings {"persistent": {"cluster.blocks.read_only": null}}'
+    return f"Somebody made it read-only. Lift the block, then run the same command again to continue: {lift}"
 
 
 def part_error(part: Mapping[str, Any], connection: Connection, index: str | None) -> CcheckError:

@@ -46,8 +46,8 @@ class Field:
 
     `nested`: it lies in nested documents, in those of the path `within`. `indexed`: it can be searched, a vector by
     kNN. `in_source`: the mapping keeps it in `_source`. `keyword` and `words` are its multi-fields that keep it whole
-    and that BM25 can search. A field of the type `alias` is described as the one that it stands for, `of`. Of a
-    `CONFLICT`, `why` has the words and `types` the types that it has.
+    and that BM25 can search. A field of the type `alias` is described as the one that it stands for, `of`. `why`
+    says how the indices of a `CONFLICT` differ.
     """
 
     type: str
@@ -58,7 +58,6 @@ class Field:
     indexed: bool = True
     in_source: bool = True
     why: str = ""
-    types: frozenset[str] = frozenset()
     within: str = ""
     words: tuple[str, ...] = ()
     of: str = ""

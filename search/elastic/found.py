@@ -145,11 +145,9 @@ def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
             else:
                 differing = {index: some[name] for index, some in by_index.items() if name in some}
                 said = ", ".join(f"{_described(one)} in {index}" for index, one in differing.items())
-                types = frozenset(one.type for one in differing.values())
                 nested = any(one.nested for one in differing.values())
-                kept = all(one.in_source for one in differing.values())
-                why = f"the indices differ: it is {said}"
-                fields[name] = Field(CONFLICT, nested=nested, in_source=kept, why=why, types=types)
+                dimensions = next((one.dimensions for one in differing.values() if one.dimensions), None)
+                fields[name] = Field(CONFLICT, dimensions, nested=nested, why=f"the indices differ: it is {said}")
     return fields
 
 
@@ -165,7 +163,7 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     searchable = {name: how for name, how in searchable.items() if name not in left_out}
     nested = [name for name in searchable if fields[name].nested]
     texts = [name for name in searchable if name not in nested]
-    titles = [name for name, one in fields.items() if _is_title(one) and (name not in left_out or one.why)]
+    titles = [name for name, one in fields.items() if one.type in TITLE_TYPES and name not in left_out]
     semantic = [name for name, one in fields.items() if one.type == SEMANTIC and name not in left_out]
     vectors = [name for name, one in fields.items() if one.type == "dense_vector" and name not in left_out]
     _check_named(fields, names, left_out, where)
@@ -185,8 +183,7 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
             raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another field")
 
     shown = [name for name in texts if name not in left_out]
-    seen = [name for name in titles if name not in left_out or fields[name].why]
-    title = names.title or next(by_last_part(TITLES, seen), None)
+    title = names.title or next(by_last_part(TITLES, [name for name in titles if name not in left_out]), None)
     text = names.text or tuple(name for name in by_last_part(TEXTS, shown) if name != title)
     inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
     if not text:
@@ -224,8 +221,7 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
         left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:
-        why = fields[title].why or f"it is {_described(fields[title])}"
-        left_out[title] = f"shown as the title, but not searched: {why}"
+        left_out[title] = f"shown as the title, but not searched: it is {_described(fields[title])}"
     vectors.sort(key=lambda name: name != names.vector)
     semantic.sort(key=lambda name: name != names.vector)
     published = next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None)
@@ -339,7 +335,7 @@ def _notices(
     """Yields notices about left-out fields that somebody would look for, because of their names or their vectors."""
     for name, why in left_out.items():
         likely = _likely(name) and not (fields[name].nested and text)
-        if likely or fields[name].types & {"dense_vector", SEMANTIC}:
+        if likely or (fields[name].type == CONFLICT and fields[name].dimensions):
             yield f"the field {name} of {where} is left out: {why}"
 
 
@@ -364,11 +360,6 @@ def _without_multi_fields(fields: Mapping[str, Field], names: StoreProfile) -> t
     title = owners.get(names.title, names.title) if names.title else None
     searched = {owners[name]: name for name in named if name in owners}
     return names.model_copy(update={"text": text, "title": title}), searched
-
-
-def _is_title(one: Field) -> bool:
-    """Whether a field can be shown as a title: also one that is a text here and a keyword there."""
-    return one.type in TITLE_TYPES or (one.types <= set(TITLE_TYPES) and bool(one.types) and not one.nested)
 
 
 def _described(one: Field) -> str:
