@@ -46,6 +46,8 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
             for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
                 try:
                     yield part, *read(client.request("GET", path, patient=False))
+                except Denied:
+                    yield part, True, "unknown: this key or user lacks the cluster privilege monitor"
                 except (CcheckError, KeyError) as error:
                     yield part, True, f"unknown ({error})"
             if index is not None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from cachetools import LRUCache
+from more_itertools import map_reduce
 from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
@@ -50,7 +52,7 @@ class Snapshot:
     words: dict[str, Bm25View] = field(default_factory=dict)
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
-    masks: dict[tuple[Filter, ...], NDArray[np.bool_]] = field(default_factory=dict)
+    masks: LRUCache[tuple[Filter, ...], NDArray[np.bool_]] = field(default_factory=lambda: LRUCache(KEPT))
 
     def lacks(self, retriever: Retriever) -> bool:
         """Whether the index that it searches is not open yet."""
@@ -127,17 +129,14 @@ class Snapshot:
         """
         if not scope:
             return None
-        mask = self.masks.pop(scope, None)
-        if mask is None:
+        if scope not in self.masks:
             with database.reading():
                 if database.generation != self.generation:
                     raise Changed
                 mask = np.zeros(len(self.alive), np.bool_)
                 mask[database.passing(scope)] = True
-        self.masks[scope] = mask
-        if len(self.masks) > KEPT:
-            del self.masks[next(iter(self.masks))]
-        return mask
+                self.masks[scope] = mask
+        return self.masks[scope]
 
     def ids_of(self, wanted: Sequence[int], database: Database) -> dict[int, str]:
         """The ids of these documents that still exist, and perhaps of others."""
@@ -176,7 +175,4 @@ def _index_of(retriever: Retriever) -> str:
 
 def scopes(queries: Sequence[Query], filters: Sequence[Filter]) -> dict[tuple[Filter, ...], list[int]]:
     """Each scope (the filters of the call and of a query) with the places of the queries that share it."""
-    found: dict[tuple[Filter, ...], list[int]] = {}
-    for place, query in enumerate(queries):
-        found.setdefault(tuple(dict.fromkeys((*filters, *query.filters))), []).append(place)
-    return found
+    return map_reduce(range(len(queries)), lambda place: tuple(dict.fromkeys((*filters, *queries[place].filters))))

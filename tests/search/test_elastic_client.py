@@ -169,17 +169,6 @@ def test_what_is_not_elasticsearch(stub: Stub, store: ElasticStore) -> None:
         store.count()
 
 
-def test_a_server_that_does_not_answer(stub: Stub) -> None:
-    def slowly(_: bytes) -> Answer:
-        time.sleep(1)
-        return 200, {}
-
-    stub.answers["GET", "/papers/_count"] = [slowly]
-    hasty = ElasticStore(Connection(stub.url, request_timeout=0.2), "papers")
-    with hasty as store, pytest.raises(ServerError, match=r"did not answer within 0\.2 s"):
-        store.count()
-
-
 def test_tls_where_there_is_none(stub: Stub) -> None:
     secure = ElasticStore(Connection(stub.url.replace("http:", "https:")), "papers")
     with secure as store, pytest.raises(ServerError, match=r"no secure connection to .* start with http://"):
