@@ -67,7 +67,7 @@ def opened(url: str, index: str, dims: int, index_type: Any) -> Iterator[Elastic
     """The index of that type, made unless an interrupted run left it."""
     layout = Layout.with_vectors(Embedding("random", dims, "0" * 64, 256), Chunking.whole(256))
     if not httpx.head(f"{url}/{index}", timeout=60).is_success:
-        body = create_body(index, None, layout, IndexOptions(index_type, 1))
+        body = create_body(f"{index}-000001", index, layout, IndexOptions(index_type, 1))
         httpx.put(f"{url}/{index}-000001", json=body, timeout=60).raise_for_status()
     with ElasticStore(Connection(url, request_timeout=600), index) as store:
         store.prepare(layout)
