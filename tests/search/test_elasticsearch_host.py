@@ -55,23 +55,6 @@ def test_a_server_that_is_gone_is_named_with_its_variable(monkeypatch: pytest.Mo
         pass
 
 
-@pytest.mark.parametrize("server", ["elasticsearch_url", "elasticsearch_8_url"])
-def test_rrf_ranks_on_trial(request: pytest.FixtureRequest, server: str, elasticsearch_index: str) -> None:
-    url = request.getfixturevalue(server)
-    assert server == "elasticsearch_url" or httpx.get(url).json()["version"]["number"].startswith("8.")
-    fill(url, elasticsearch_index)
-    response = search(url, elasticsearch_index, {"retriever": RRF})
-    assert ids(response) == ["0", "1", "2"]
-    scores = [hit["_score"] for hit in response.json()["hits"]["hits"]]
-    assert scores == pytest.approx([1 / 61 + 1 / 61, 1 / 62 + 1 / 63, 1 / 62])
-
-
-def test_rrf_filters_all_its_retrievers(elasticsearch_url: str, elasticsearch_index: str) -> None:
-    fill(elasticsearch_url, elasticsearch_index)
-    filtered = {"rrf": {**RRF["rrf"], "filter": {"ids": {"values": ["1", "2"]}}}}
-    assert sorted(ids(search(elasticsearch_url, elasticsearch_index, {"retriever": filtered}))) == ["1", "2"]
-
-
 def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_index: str) -> None:
     fill(elasticsearch_basic_url, elasticsearch_index)
     assert ids(search(elasticsearch_basic_url, elasticsearch_index, {"retriever": VECTOR})) == ["0", "2", "1"]
