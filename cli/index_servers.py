@@ -104,7 +104,7 @@ def migrate(
     settings = settings_from(store=store, embedding_model=model)
     chosen = _options(index_type, shards)
     changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens)
-    if not changes.remakes and chosen == _options(None, None, None):
+    if not changes.remakes and chosen == _options(None, None):
         raise UsageError(
             "nothing would change. Say what to change with --index-type, --shards, --model, --recipe or "
             "--passage-tokens"
