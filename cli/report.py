@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ..core.recipe import Recipe
     from ..core.settings import Resolved
-    from ..core.types import Document, Evidence, Result, Sentence
+    from ..core.types import Document, Evidence, Result, Role, Sentence
 
 MAX_TEXT = 20_000
 """Characters of a document that a page holds in addition to its evidence."""
@@ -243,6 +243,7 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     doi = metadata.get("doi") or metadata.get("DOI")
     spans = evidence_spans(document, evidence.sentences, "text")
     parts = pieces(document.text, spans, CONTEXT_CHARS)
+    roles = {one.start: one.role for one in evidence.sentences if one.field == "text"}
     # A saved answer has the sentences of a text, and not the text.
     alone = [one for one in evidence.sentences if one.field == "text" and not document.text]
     far = sum(part.end - part.start for part in parts if part.kind == "far")
@@ -256,9 +257,9 @@ def _document(evidence: Evidence) -> dict[str, Any]:
         "retracted": cited.retracted,
         "doi": doi,
         "url": doi_url(doi),
-        "parts": [(part.kind, document.text[part.start : part.end]) for part in parts],
+        "parts": list(_up_to(len(document.text), document.text, parts, roles)),
         "folded": far > FOLDED_CHARS,
-        "whole": list(_up_to(MAX_TEXT, document.text, parts)),
+        "whole": list(_up_to(MAX_TEXT, document.text, parts, roles)),
         "characters": len(document.text),
         "too_long": len(document.text) > MAX_TEXT,
         "alone": alone,
@@ -274,10 +275,14 @@ def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
     return title or [(False, shortened(document.text, 80) or document.id)]
 
 
-def _up_to(limit: int, text: str, parts: Iterable[Piece]) -> Iterator[tuple[str, str]]:
+def _up_to(
+    limit: int, text: str, parts: Iterable[Piece], roles: Mapping[int, Role | None]
+) -> Iterator[tuple[str, str, Role | None]]:
+    """The kind of each part, its text, and the role of the sentence that begins there, if it is evidence."""
     for part in parts:
         if part.start < limit:
-            yield part.kind, text[part.start : min(part.end, limit)]
+            role = roles.get(part.start) if part.kind == "evidence" else None
+            yield part.kind, text[part.start : min(part.end, limit)], role
 
 
 def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:

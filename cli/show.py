@@ -126,7 +126,8 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
         where = " · ".join(part for part in (cited.names(), cited.journal) if part)
         _print_below(console, Text(printable(where), "dim"))
     for sentence in evidence.sentences:
-        _print_below(console, _marked(sentence.text, claim))
+        role = f"  [{sentence.role}]" if sentence.role else ""
+        _print_below(console, _marked(sentence.text, claim).append(role, "dim"))
     for line in _grounding(evidence):
         _print_below(console, line)
     doi = cited.doi or document.metadata.get("doi")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .errors import CcheckError
 
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
+Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion", "outlook"]
+"""What a sentence does in its paper."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 Scalar: TypeAlias = str | int | float | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
@@ -223,13 +225,14 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a document that bears on the claim. `score` is between 0 and 1."""
+    """A sentence of a document that bears on the claim. `score` is between 0 and 1; `role` is None if it is not known."""
 
     text: str
     field: Literal["title", "text"]
     start: int
     end: int
     score: float
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which sentences of a document bear on a claim."""
+"""Which sentences of a document bear on a claim, what the document found before what it says for background."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from ..core.analysis import clean, sentence_spans, terms
 from ..core.errors import InvalidData
-from ..core.types import Document, Sentence
+from ..core.types import Document, Role, Sentence
+from .roles import roles_in
 
 Match: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """A claim and sentences to one score in 0..1 for each sentence."""
@@ -18,15 +19,21 @@ Match: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 MATCH_SHARE = 0.6
 """The weight of the comparison of tokens, beside that of words. `benchmarks/evidence.py` has the comparison."""
 
+NOT_FOUND = 0.4
+"""What the score of a sentence is multiplied by that states no result or conclusion."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A sentence of a document: where it stands, and its share of the claim's weighted terms."""
+    """A sentence of a document: where it stands, its share of the claim's weighted terms, its role, and the probability
+    that it states what was found."""
 
     start: int
     end: int
     text: str
     lexical: float
+    role: Role | None
+    found: float
 
 
 def choose_sentences(
@@ -36,9 +43,9 @@ def choose_sentences(
 
     The score is the weighted mean of two: the share of the claim's terms that a sentence has, each weighted by its
     rarity among the sentences of all the claim's documents (inverse document frequency), and what `match` says, which
-    compares the tokens of claim and sentence; without `match` it is the first alone. Questions count half: they raise
-    a matter and do not settle it. Sentences that score 0 are left out. Raises InvalidData where `match` gives no
-    scores.
+    compares the tokens of claim and sentence; without `match` it is the first alone. What is no result or conclusion
+    counts `NOT_FOUND`: background, aim and method repeat a claim's words and do not settle it. Sentences that score 0
+    are left out. Raises InvalidData where `match` gives no scores.
     """
     if count == 0:
         return [[() for _ in documents] for _, documents in cases]
@@ -65,13 +72,16 @@ def _candidates(claim: str, documents: Sequence[tuple[str, list[tuple[int, int]]
     total = sum(map(len, shared))
     weight = {term: math.log(1 + total / (1 + found[term])) for term in wanted}
     whole = sum(weight.values())
+    roles = [roles_in(text, tuple(spans)) for text, spans in documents]
     return [
         [
             # Summed in a fixed order, so that equal sentences have equal scores.
-            _Candidate(start, end, text, sum(weight[term] for term in sorted(words)) / whole if whole else 0)
-            for start, end, text, words in sentences
+            _Candidate(
+                start, end, text, sum(weight[term] for term in sorted(words)) / whole if whole else 0, role, found
+            )
+            for (start, end, text, words), role, found in zip(sentences, its.roles, its.found, strict=True)
         ]
-        for sentences in shared
+        for sentences, its in zip(shared, roles, strict=True)
     ]
 
 
@@ -87,6 +97,6 @@ def _mixed(claim: str, lexical: Mapping[str, float], match: Match) -> dict[str, 
 
 
 def _best(sentences: Sequence[_Candidate], scores: Mapping[str, float], count: int) -> tuple[Sentence, ...]:
-    scored = [(round(scores[one.text] / (2 if one.text.endswith("?") else 1), 6), one) for one in sentences]
+    scored = [(round(scores[one.text] * (NOT_FOUND + (1 - NOT_FOUND) * one.found), 6), one) for one in sentences]
     best = sorted(scored, key=lambda pair: (-pair[0], pair[1].start))[:count]
-    return tuple(Sentence(one.text, "text", one.start, one.end, score) for score, one in best if score > 0)
+    return tuple(Sentence(one.text, "text", one.start, one.end, score, one.role) for score, one in best if score > 0)

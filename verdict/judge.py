@@ -30,6 +30,7 @@ from ..core.analysis import MADE_FOR, foreign_language
 from ..core.errors import CcheckError
 from ..core.types import Claim, Document, Evidence, Label, Sentence, Stance, Usage, Verdict, document_text
 from .labels import STANCES
+from .roles import with_roles
 
 GROUP = 64
 """About how many pairs a method reads together. The claims of a group are ready together."""
@@ -171,7 +172,11 @@ def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tu
     """The evidence with stances; a method's own quotes come before the sentences that were chosen."""
     quotes = judged.quotes or ((),) * len(judged.stances)
     read = [
-        replace(piece, stance=stance, sentences=_first(own, piece.sentences, count))
+        replace(
+            piece,
+            stance=stance,
+            sentences=_first(with_roles(own, piece.document.text), piece.sentences, count),
+        )
         for piece, stance, own in zip(evidence, judged.stances, quotes, strict=False)
     ]
     return (*read, *evidence[len(read) :])

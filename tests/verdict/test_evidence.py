@@ -13,6 +13,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
 from ccheck.rerank.open import open_matcher
+from ccheck.verdict import evidence
 from ccheck.verdict.evidence import Match, choose_sentences
 
 TEXT = (
@@ -39,7 +40,8 @@ def test_sentences_are_split_as_scientists_write() -> None:
     assert sentence_spans("") == sentence_spans(" \n ") == []
 
 
-def test_the_best_sentence_has_the_claims_rare_words() -> None:
+def test_the_best_sentence_has_the_claims_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "NOT_FOUND", 1)
     text = "The sea is wet. The sea is deep. The sea is cold. The cobalt is blue."
     ((*four,),) = chosen("cobalt in the sea", [Document("a", "", text)], 4)
     # Of four sentences three have "sea" and one has "cobalt": log(1 + 4 / (1 + 3)) and log(1 + 4 / (1 + 1)).
@@ -63,7 +65,7 @@ def test_rarity_is_among_all_documents_of_the_claim() -> None:
     assert sentence.score == pytest.approx(math.log(1.5) / (math.log(1.5) + math.log(2)), abs=1e-6)
 
 
-def test_a_question_counts_half() -> None:
+def test_what_only_asks_comes_after_what_was_found() -> None:
     documents = [Document("b", "", "Nothing in here. Nothing at all."), Document("c", "x", ""), Document("a", "", TEXT)]
     first, second, third = chosen("The sea rises by 3.2 mm each year", documents, 2)
     assert first == second == ()
@@ -76,7 +78,7 @@ def test_a_question_counts_half() -> None:
         assert sentence.field == "text"
         assert 0 < sentence.score <= 1
     asked, told = (chosen("sea rises", [Document("a", "", t)], 1)[0][0] for t in ("Sea rises?", "Sea rises."))
-    assert (asked.score, told.score) == (0.5, 1.0)
+    assert (asked.score, told.score) == (evidence.NOT_FOUND, 1.0)
 
 
 def test_offsets_count_characters() -> None:
@@ -130,7 +132,8 @@ def similar(claim: str, sentences: Sequence[str]) -> list[float]:
     return [{"sea up.": 1.0, "sea both.": 0.5, "sea away.": 0.0, "fog.": 0.25, "mud.": 0.0}[one] for one in sentences]
 
 
-def test_the_score_is_six_tenths_tokens_and_four_tenths_words():
+def test_the_score_is_six_tenths_tokens_and_four_tenths_words(monkeypatch):
+    monkeypatch.setattr(evidence, "NOT_FOUND", 1)
     ((*mixed,),) = chosen("sea", [Document("a", "", "sea up. sea both. sea away. fog. mud.")], 5, similar)
     assert {sentence.text: sentence.score for sentence in mixed} == pytest.approx(
         {"sea up.": 1, "sea both.": 0.7, "sea away.": 0.4, "fog.": 0.15}, abs=1e-6
