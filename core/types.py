@@ -225,7 +225,10 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a document that bears on the claim. `score` is between 0 and 1; `role` is None if it is not known."""
+    """A sentence of a document that bears on the claim.
+
+    `score` is between 0 and 1, and `role` is None if it is not known.
+    """
 
     text: str
     field: Literal["title", "text"]
