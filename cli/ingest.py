@@ -49,9 +49,6 @@ class Asked:
         "NAME",
         heading="Files",
     )
-    delimiter: str | None = opt.option(
-        "Separator of the cells in CSV files, such as ';' or tab.  [default: detected from the first lines]", "CHAR"
-    )
     encoding: str | None = opt.option(
         "Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]", "NAME"
     )
@@ -66,9 +63,6 @@ class Asked:
     replace: tuple[str, ...] = opt.replace
     model: str | None = opt.model
     no_dense: bool = opt.option("Compute no embeddings. Only BM25 can search the documents.")
-    passage_tokens: int | None = opt.option(
-        "Longest passage, in tokens. Longer documents are split.  [default: what the model can read]", least=16
-    )
 
 
 @opt.command
@@ -91,7 +85,6 @@ def ingest(asked: Asked) -> None:
     """
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
-    from ..ingest.encoders import with_passages
     from ..ingest.fields import Fields
     from ..ingest.sources import find_sources
     from ..pipeline.ingest import open_encoders, recipe_to_ingest
@@ -99,7 +92,7 @@ def ingest(asked: Asked) -> None:
 
     if asked.replace and asked.recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
-    reading = _reading(asked.format_, asked.delimiter, asked.encoding)
+    reading = _reading(asked.format_, asked.encoding)
     found = find_sources(asked.sources, reading)  # what is not there says so before a model is loaded
     if asked.rejects is not None:
         check_output(asked.rejects, "the rejects", [*(source.path for source in found), asked.recipe])
@@ -107,7 +100,7 @@ def ingest(asked: Asked) -> None:
     needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
     dense = False if asked.no_dense else True if asked.model is not None else None
     with runtime(settings, asked.quiet) as models, open_store(settings) as opened:
-        encoders = with_passages(open_encoders(models, opened.info(), needed, dense), asked.passage_tokens)
+        encoders = open_encoders(models, opened.info(), needed, dense)
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
             fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),
@@ -146,16 +139,12 @@ def ingest(asked: Asked) -> None:
         raise kind(f"{counted(report.rejected, 'record')} could not be used{where}")
 
 
-def _reading(format_: Format | None, delimiter: str | None, encoding: str | None) -> Reading:
-    """The format, delimiter and encoding of files, from the flags. Raises UsageError."""
+def _reading(format_: Format | None, encoding: str | None) -> Reading:
+    """The format and encoding of files, from the flags. Raises UsageError."""
     import codecs
 
     from ..ingest.sources import Reading
 
-    if delimiter is not None:
-        delimiter = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}.get(delimiter, delimiter)
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise UsageError(f"--delimiter {delimiter}: give one character, such as ';', or the word tab")
     if encoding is not None:
         try:
             codecs.lookup(encoding).incrementaldecoder("replace").decode(b"")
@@ -163,7 +152,7 @@ def _reading(format_: Format | None, delimiter: str | None, encoding: str | None
             raise UsageError(
                 f"--encoding {encoding}: unknown text encoding. Use utf-8, latin-1, cp1252, utf-16 …"
             ) from error
-    return Reading(format_, delimiter, encoding)
+    return Reading(format_, encoding)
 
 
 def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOptions, settings: Settings) -> None:

@@ -233,18 +233,11 @@ metrics = option(
     "M",
     names=("--metric",),
 )
-depth = option(
-    "Number of documents to rank for each claim.  [default: 100, or as many as the metrics need]", least=1, most=10_000
-)
-limit = option("Use only the first N claims.", least=1)
 seed = option("Random seed.", least=0, default=0)
-fresh = option("Compute everything again, and ignore what earlier runs computed.")
 
 SETTINGS = {
     "device": "device",
     "llm": "llm_model",
-    "max_calls": "llm_max_calls",
-    "max_cost": "llm_max_cost",
     "model": "embedding_model",
     "recipe": "recipe",
     "rerank": "rerank",

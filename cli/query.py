@@ -56,15 +56,7 @@ class Asked:
     )
     store: str | None = opt.store
     filters: tuple[str, ...] = opt.filters(
-        "Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable."
-    )
-    before: str | None = opt.option(
-        "Search only documents published before this day, month or year, such as 2015.  [default: for recipes that "
-        "ask questions, the claim's own date, if it has one]",
-        "DATE",
-    )
-    after: str | None = opt.option(
-        "Search only documents published after this day, month or year, such as 2009.", "DATE"
+        "Search only documents whose metadata match: 'year>=2010', journal=Nature, 'published<2015-06'. Repeatable."
     )
     k: int = opt.option("Number of documents to show.", least=1, most=10_000, default=10)
     explain: bool = opt.option("Show how each stage ranked each document.")
@@ -78,18 +70,7 @@ class Asked:
     )
     llm: str | None = opt.llm
     stance: str | None = opt.stance
-    max_calls: int | None = opt.option("Largest number of calls to the language model.", least=0)
-    max_cost: float | None = opt.option(
-        "Most to spend on the language model, at the prices in the settings llm_prompt_price and llm_completion_price.",
-        least=0,
-    )
     dry_run: bool = opt.option("Print the prompts and estimate their tokens, without sending them.")
-    deadline: float | None = opt.option(
-        "With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, and names "
-        "what is not.",
-        "SECONDS",
-        least=0.001,
-    )
     as_json: bool = opt.under("Output", opt.as_json)
     format_: Literal["bibtex", "csv", "md"] | None = opt.option(
         "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
@@ -129,6 +110,7 @@ def query(asked: Asked) -> None:
     """
     from ..pipeline.batch import settings_key
     from ..pipeline.claims import iter_claims
+    from ..search import parse_filter
 
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -137,10 +119,10 @@ def query(asked: Asked) -> None:
     if asked.format_ is not None and (asked.as_json or asked.resume is not None):
         raise click.UsageError("--format prints no JSON: leave out --json and --resume")
     found = resolved_from(**opt.settings_of(asked))
-    shared = ("llm", "stance", "rerank", "rerank_depth", "verdict", "deadline")
+    shared = ("llm", "stance", "rerank", "rerank_depth", "verdict")
     changes = Changes(**{name: getattr(asked, name) for name in shared}, replace=replacements(asked.replace))
     pipeline = resolved(found.settings, changes)
-    filters = _conditions(asked)
+    filters = [parse_filter(text) for text in asked.filters]
     claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
     if asked.claims != "-":  # those of a pipe are answered as they come
         claims = list(claims)
@@ -154,14 +136,6 @@ def query(asked: Asked) -> None:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
         else:
             _check(checked, asked, filters, claims, functools.partial(_about, found, checked), key)
-
-
-def _conditions(asked: Asked) -> list[Filter]:
-    from ..search import after, before, parse_filter
-
-    days = [before(asked.before)] if asked.before is not None else []
-    days += [after(asked.after)] if asked.after is not None else []
-    return [parse_filter(text) for text in asked.filters] + days
 
 
 def _the_claim(asked: Asked) -> ClaimRecord:

@@ -31,7 +31,6 @@ class Changes:
     rerank_depth: int | None = None
     verdict: str | None = None
     replace: Mapping[str, str] | None = None
-    deadline: float | None = None
 
 
 _NONE = Changes()
@@ -100,11 +99,6 @@ def in_place_of_rerankers(settings: Settings) -> str | None:
 def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
     stage = recipe.questions
     if stage is None:
-        if changes.deadline is not None:
-            raise UsageError(
-                f"--deadline is for recipes that check with questions, and {recipe.name} does not: use --recipe "
-                "averitec-questions"
-            )
         return None
     if changes.verdict == "stance":
         raise UsageError(
@@ -112,12 +106,7 @@ def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
         )
     if changes.rerank not in (None, "none"):
         raise UsageError(f"the recipe {recipe.name} searches for questions without a reranker. Leave out --rerank")
-    update: dict[str, Any] = {}
-    if changes.llm is not None:
-        update["llm"] = changes.llm
-    if changes.deadline is not None:
-        update["deadline"] = changes.deadline
-    return stage.model_copy(update=update)
+    return stage if changes.llm is None else stage.model_copy(update={"llm": changes.llm})
 
 
 def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _read_text(
     if source.format in TABLES:
         delimiter, lines = _delimiter(source, lines)
         if delimiter != _USUAL[str(source.format)] and source.delimiter is None:
-            reading.notice(f"{source.name}: cells are separated by {_CALLED[delimiter]} (--delimiter chooses another)")
+            reading.notice(f"{source.name}: cells are separated by {_CALLED[delimiter]}")
         yield from read_table(source, lines, delimiter)
     elif source.format == "json":
         yield from _read_json(source, lines, reading.line_bytes)

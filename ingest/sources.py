@@ -29,7 +29,6 @@ class Reading:
     """The user's choices for reading files. For those that are None, the files' names and first bytes decide."""
 
     format: Format | None = None
-    delimiter: str | None = None
     encoding: str | None = None
 
 
@@ -66,7 +65,6 @@ def find_sources(given: Given, reading: Reading | None = None, notices: list[str
             source = replace(
                 source,
                 format=reading.format or source.format,
-                delimiter=reading.delimiter,
                 encoding=reading.encoding,
             )
             found.setdefault(source.path.resolve() if source.path else None, source)

@@ -86,14 +86,14 @@ class Budget:
         if self._max_calls is not None and self.calls + len(self._pending) >= self._max_calls:
             return (
                 f"not asked: the limit of {self._max_calls} calls is reached after {self.calls} calls "
-                "(--max-calls or CCHECK_LLM_MAX_CALLS). Answers so far are kept, so a second run continues from here"
+                "(CCHECK_LLM_MAX_CALLS). Answers so far are kept, so a second run continues from here"
             )
         if self._max_cost is not None and self.cost is not None:
             planned = self.cost + sum(self._pending) + estimate
             if planned > self._max_cost:
                 return (
                     f"not asked: {self.cost:.4f} is spent, this call would cost about {estimate:.4f}, and the limit is "
-                    f"{self._max_cost:g} (--max-cost or CCHECK_LLM_MAX_COST). Answers so far are kept, so a second run "
+                    f"{self._max_cost:g} (CCHECK_LLM_MAX_COST). Answers so far are kept, so a second run "
                     "continues from here"
                 )
         return None

@@ -81,7 +81,7 @@ class _Clock:
     def late(self, doing: str, share: float = 1.0) -> Late:
         assert self.seconds is not None
         some = f"{self.seconds * share:g} s of " if share < 1 else ""
-        return Late(f"{some}the deadline of {self.seconds:g} s passed while {doing} (--deadline)")
+        return Late(f"{some}the deadline of {self.seconds:g} s passed while {doing}")
 
 
 def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> Iterator[ClaimState]:

@@ -2,7 +2,7 @@
 
 from ..core.types import Filter
 from .answering import answer
-from .filters import after, before, parse_filter
+from .filters import parse_filter
 from .open import open_elastic_store, open_local_store, open_store
 from .store import Ranks, Search, Store, StoreInfo
 

@@ -87,8 +87,8 @@ def refuse_ordered_ids(filters: Sequence[Filter]) -> None:
 def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
     if one.field == PUBLISHED:
         return (
-            f"no document in {store} has a date, so --before and --after would exclude all of them. Name the field "
-            "of the date at ingest (--date-field), or leave out the condition"
+            f"no document in {store} has a date, so conditions on {PUBLISHED} exclude all of them. Name the "
+            "field of the date at ingest (--date-field)"
         )
     names = sorted(name for name in fields if name != PUBLISHED)
     if not names:
@@ -128,7 +128,11 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse `FIELD OPERATOR VALUE`. Quotes around the value are removed. Raises UsageError."""
+    """Parse `FIELD OPERATOR VALUE`. Quotes around the value are removed. Raises UsageError.
+
+    With an order, `published` takes a day, month or year (ISO 8601). A document's date that is only known to the year
+    is the year's last day: 2015 is after 2014, not after 2015, and not before 2015-06.
+    """
     match = _FORM.fullmatch(text)
     if not is_unicode(text):
         raise UsageError(f"the filter {text!r} is not valid UTF-8")
@@ -143,26 +147,12 @@ def parse_filter(text: str) -> Filter:
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     field = match["field"].strip("'") if match["field"].startswith("'") else match["field"]
+    if field == PUBLISHED and operator[0] in "<>":
+        value = _day(value, last=operator in (">", "<="))
     return Filter(field, "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
 
 
 _PART = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
-
-
-def before(day: str) -> Filter:
-    """A filter for documents that were certainly published before a day, month or year (ISO 8601).
-
-    Raises UsageError.
-    """
-    return Filter(PUBLISHED, "<", _day(day, last=False))
-
-
-def after(day: str) -> Filter:
-    """A filter for documents that were published after a day, month or year. Raises UsageError.
-
-    Of a date that is only known to the year its last day counts: 2015 is after 2014, not after 2015.
-    """
-    return Filter(PUBLISHED, ">", _day(day, last=True))
 
 
 def _day(text: str, *, last: bool) -> str:

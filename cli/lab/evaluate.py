@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -50,8 +50,6 @@ class Evaluate:
         "show prints them.",
         "A,B",
     )
-    depth: int | None = opt.depth
-    limit: int | None = opt.limit
     run: str | None = opt.option("Also write the rankings as TREC runs; for several recipes, to FOLDER.", "FILE|FOLDER")
     as_json: bool = opt.as_json
     store: str | None = opt.store
@@ -62,20 +60,20 @@ class Evaluate:
         "FILE",
         heading="Judges and questions",
     )
-    verdict: Literal["auto", "stance", "llm"] | None = opt.option(
-        "Verdict method to measure with --pairs.  [default: the recipe's, auto]"
+    out: str | None = opt.option(
+        "Also write what was said: with --pairs of each pair, as JSON Lines; with --averitec as the task's prediction "
+        "file.",
+        "FILE",
     )
-    out: str | None = opt.option("With --pairs: also write what was said of each pair, as JSON Lines.", "FILE")
     averitec: str | None = opt.option(
-        "Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.", "FILE"
+        "Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data. RECIPE can also be "
+        "a prediction file (.json).",
+        "FILE",
     )
-    predictions: str | None = opt.option("With --averitec: also write the task's prediction file.", "FILE")
-    score: str | None = opt.option("With --averitec: measure this prediction file instead of running a recipe.", "FILE")
     ev2r: str | None = opt.option("With --averitec: also let this language model judge the recall (Ev2R).", "MODEL")
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
     stance: str | None = opt.stance
     replace: tuple[str, ...] = opt.replace
-    fresh: bool = opt.fresh
     trust_remote_code: bool | None = opt.trust_remote_code
 
 
@@ -87,8 +85,8 @@ def evaluate(asked: Evaluate) -> None:
     ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
     ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --run mine.run
     ccheck evaluate climatecheck-hybrid --ablation all --claims C --qrels Q
-    ccheck evaluate --pairs pairs.jsonl --verdict auto --json
-    ccheck evaluate averitec-questions --averitec dev.jsonl --predictions p.json
+    ccheck evaluate --pairs pairs.jsonl --llm gpt-4.1-mini --json
+    ccheck evaluate averitec-questions --averitec dev.jsonl --out p.json
 
     Prints a table with 95% intervals, and any figures that were published for a recipe next to the measured ones.
     Results are cached, so an interrupted run continues where it stopped, and another recipe computes only what differs.
@@ -105,38 +103,25 @@ def evaluate(asked: Evaluate) -> None:
         names = with_ablations(asked.recipes or (settings_from(**settings).recipe,), asked.ablation)
         evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names})
         return
-    from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
-
-    if asked.out is not None:
-        raise UsageError("--out needs --pairs FILE")
+    if not asked.recipes:
+        raise click.MissingParameter(param_type="argument", param_hint="'RECIPE...'")
     if asked.averitec is not None:
         from .evaluate_averitec import evaluate_averitec
 
-        replaced = replacements(asked.replace)
-        recipes = load_recipes(with_ablations(asked.recipes, asked.ablation), replaced) if asked.recipes else {}
-        evaluate_averitec(asked, recipes, settings_from(**settings))
+        evaluate_averitec(asked, settings_from(**settings))
         return
-    if asked.predictions is not None or asked.score is not None or asked.ev2r is not None:
-        raise UsageError("--predictions, --score and --ev2r need --averitec FILE")
-    if not asked.recipes:
-        raise click.MissingParameter(param_type="argument", param_hint="'RECIPE...'")
+    from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
+
+    if asked.out is not None or asked.ev2r is not None:
+        raise UsageError("--out needs --pairs or --averitec, and --ev2r needs --averitec")
     if asked.claims is None or asked.qrels is None:
         missing = "--claims" if asked.claims is None else "--qrels"
         raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")
-    if asked.verdict is not None:
-        raise UsageError("--verdict is for --pairs. Set the verdict method of a recipe in its [verdict] table")
     found = load_recipes(with_ablations(asked.recipes, asked.ablation), replacements(asked.replace))
     chosen = settings_from(**settings)
     if not asked.quiet and (message := in_place_of_rerankers(chosen)):
         notice(message)
-    data = read_evaluation_data(
-        asked.claims,
-        asked.qrels,
-        verdicts=asked.verdicts,
-        metrics=asked.metrics,
-        depth=asked.depth,
-        limit=asked.limit,
-    )
+    data = read_evaluation_data(asked.claims, asked.qrels, verdicts=asked.verdicts, metrics=asked.metrics)
     runs = _run_files(asked.run, list(found))
     check_outputs(
         [(file, f"the run of {name}") for name, file in runs.items()],
@@ -145,7 +130,7 @@ def evaluate(asked: Evaluate) -> None:
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
     changes = Changes(llm=asked.llm, stance=asked.stance)
-    with runtime(chosen, asked.quiet) as opened, open_session(opened, changes, fresh=asked.fresh) as session:
+    with runtime(chosen, asked.quiet) as opened, open_session(opened, changes) as session:
         if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
         try:
@@ -180,7 +165,7 @@ def _check_pairs_options(asked: Evaluate) -> None:
     if asked.out is not None and asked.ablation is not None:
         raise UsageError("--out writes the answers of one judge. Leave out --ablation")
     check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
-    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run", "limit", "fresh")
+    useless = ("claims", "qrels", "verdicts", "metrics", "run")
     if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)
         raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")
@@ -258,7 +243,7 @@ def _show(
         if one.usage:
             console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim")
     if any(one.remembered for one in done.values()):
-        console.print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
+        console.print("* partly from the cache, which took no time", style="dim")
     if compared is not None:
         print_table(console, differences(compared))
     if len(done) == 1:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import Incomplete, UsageError
-from ..common import counted, notice, print_json, stdout, usage_said
+from ..common import counted, notice, print_json, replacements, stdout, usage_said
 from ..progress import checker, progress_bar, runtime
 from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
-    from ...core.recipe import Recipe
     from ...core.settings import Settings
     from ...lab.measure.averitec import Gold, Meteor, Prediction
     from .evaluate import Evaluate
@@ -21,31 +20,34 @@ if TYPE_CHECKING:
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
 
 
-def evaluate_averitec(asked: Evaluate, recipes: Mapping[str, Recipe], settings: Settings) -> None:
-    """Print the measures of each recipe, or of a file of predictions. Raises Incomplete if claims failed."""
+def evaluate_averitec(asked: Evaluate, settings: Settings) -> None:
+    """Print the measures of each recipe, and of each file of predictions. Raises Incomplete if claims failed."""
     from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
     from ...lab.measure.meteor import open_meteor
+    from ...lab.measure.session import load_recipes
     from ...pipeline.claims import read_claims
+    from .evaluate import with_ablations
 
-    if (asked.score is None) == (not recipes):
-        raise UsageError("name recipes to run, or a file of predictions with --score, but not both")
-    if asked.predictions is not None and len(recipes) != 1:
-        raise UsageError("--predictions writes the predictions of one recipe. Name only one")
-    gold = read_gold(asked.averitec or "")[: asked.limit]
+    files = [name for name in asked.recipes if name.endswith(".json")]
+    named = tuple(name for name in asked.recipes if name not in files)
+    recipes = load_recipes(with_ablations(named, asked.ablation), replacements(asked.replace)) if named else {}
+    if asked.out is not None and len(recipes) != 1:
+        raise UsageError("--out writes the predictions of one recipe. Name only one")
+    gold = read_gold(asked.averitec or "")
     changes = Changes(llm=asked.llm, stance=asked.stance)
     meteor = open_meteor()  # what is missing says so at once
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
-    if asked.score is not None:
-        rows[asked.score] = _measured(gold, read_predictions(asked.score), meteor, asked.ev2r, settings, asked.quiet)
+    for file in files:
+        rows[file] = _measured(gold, read_predictions(file), meteor, asked.ev2r, settings, asked.quiet)
     for name, recipe in recipes.items():
-        claims = read_claims(asked.averitec or "")[: asked.limit]
+        claims = read_claims(asked.averitec or "")
         with checker(settings, quiet=asked.quiet, recipe=resolved(settings, changes, recipe)) as checked:
             with progress_bar(name, asked.quiet, unit="claims") as update:
                 made = predict(checked, claims, update)
             warnings = checked.plan().warnings
-        if asked.predictions is not None:
-            write_predictions(asked.predictions, made.predictions)
+        if asked.out is not None:
+            write_predictions(asked.out, made.predictions)
         usage = {stage: used.to_dict() for stage, used in made.usage_by_stage.items()}
         rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings, asked.quiet) | {
             "seconds_per_claim": dict(made.seconds),

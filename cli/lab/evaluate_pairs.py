@@ -51,7 +51,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     try:
         for name, recipe in recipes.items():
             own = {old: new for old, new in replace.items() if old in recipe.replace}
-            changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict, replace=own)
+            changes = Changes(llm=asked.llm, stance=asked.stance, replace=own)
             measured = done[name] = _measured(pairs, changes, judges[name], asked.quiet)
             if asked.out is not None:
                 lines = (json.dumps(one, ensure_ascii=False) for one in answers(pairs, measured))

@@ -32,10 +32,7 @@ class Sweep:
     )
     metric: str = opt.option("Metric that chooses the best point.", "M", default="nDCG@10")
     folds: int = opt.option("Number of folds for the held-out figure.", least=2, most=100, default=2)
-    depth: int | None = opt.depth
     replace: tuple[str, ...] = opt.replace
-    limit: int | None = opt.limit
-    fresh: bool = opt.fresh
     trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
     store: str | None = opt.store
@@ -62,16 +59,10 @@ def sweep(asked: Sweep) -> None:
     if not asked.quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
     axes = parse_grid(asked.grid)
-    data = read_evaluation_data(
-        asked.claims,
-        asked.qrels,
-        metrics=[asked.metric],
-        depth=asked.depth,
-        limit=asked.limit,
-    )
+    data = read_evaluation_data(asked.claims, asked.qrels, metrics=[asked.metric])
     done: list[Evaluation] = []
     seen: set[str] = set()
-    with runtime(settings, asked.quiet) as opened, open_session(opened, fresh=asked.fresh) as session:
+    with runtime(settings, asked.quiet) as opened, open_session(opened) as session:
         if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
         # The settings of this machine change the recipe, then each point does.
@@ -137,4 +128,4 @@ def _show(grid: Sequence[Mapping[str, Any]], done: Sequence[Evaluation], metric:
         )
     print_table(stdout(), made)
     if any(one.remembered for one in done):
-        stdout().print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
+        stdout().print("* partly from the cache, which took no time", style="dim")

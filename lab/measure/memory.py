@@ -18,12 +18,11 @@ FOLDER = "evaluation"
 class DiskMemory(Closing):
     """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
 
-    `fresh`: what earlier runs left is not used, and written again. `hits` counts values, by kind.
+    `hits` counts values, by kind.
     """
 
-    def __init__(self, path: Path, max_bytes: int, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, max_bytes: int) -> None:
         self._cache = Cache(path, max_bytes, "the cache of evaluations")
-        self._written: set[bytes] | None = set() if fresh else None
         self.hits: dict[str, int] = {}
 
     @property
@@ -32,24 +31,20 @@ class DiskMemory(Closing):
 
     def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         wanted = {_key(kind, key): key for key in keys}
-        usable = [key for key in wanted if self._written is None or key in self._written]
-        found = {wanted[key]: value for key, value in self._cache.get(usable).items()}
+        found = {wanted[key]: value for key, value in self._cache.get(list(wanted)).items()}
         self.hits[kind] = self.hits.get(kind, 0) + len(found)
         return found
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
-        kept = {_key(kind, key): value for key, value in values.items()}
-        self._cache.put(kept)
-        if self._written is not None:
-            self._written |= kept.keys()
+        self._cache.put({_key(kind, key): value for key, value in values.items()})
 
     def close(self) -> None:
         self._cache.close()
 
 
-def open_memory(settings: Settings, *, fresh: bool = False) -> DiskMemory:
+def open_memory(settings: Settings) -> DiskMemory:
     """The memory of evaluations in the settings' cache folder. Never fails: see its `notice`."""
-    return DiskMemory(settings.cache_dir / FOLDER / "memory.sqlite", settings.cache_bytes, fresh=fresh)
+    return DiskMemory(settings.cache_dir / FOLDER / "memory.sqlite", settings.cache_bytes)
 
 
 def _key(kind: str, key: bytes) -> bytes:

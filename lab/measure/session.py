@@ -42,7 +42,6 @@ def read_evaluation_data(
     *,
     verdicts: str | None = None,
     metrics: Sequence[str] = (),
-    depth: int | None = None,
     limit: int | None = None,
 ) -> EvaluationData:
     """Read the files of an evaluation; `limit` keeps the first claims.
@@ -57,7 +56,7 @@ def read_evaluation_data(
         judged = only(judged, [str(claim.id) for claim in chosen])
     gold = read_gold(verdicts) if verdicts is not None else None
     deepest = max([DEPTH, *(int(cut) for name in wanted for cut in re.findall(r"@(\d+)$", name))])
-    return EvaluationData(chosen, judged, gold, wanted, depth or deepest)
+    return EvaluationData(chosen, judged, gold, wanted, deepest)
 
 
 def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = None) -> dict[str, Recipe]:
@@ -144,11 +143,11 @@ class Session:
 
 
 @contextmanager
-def open_session(runtime: Runtime, changes: Changes | None = None, *, fresh: bool = False) -> Iterator[Session]:
-    """Open the store of the settings. `changes` are made to each recipe. `fresh` computes everything again.
+def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[Session]:
+    """Open the store of the settings. `changes` are made to each recipe.
 
     Raises UsageError, NotFound or InvalidData.
     """
     settings = runtime.settings
-    with open_memory(settings, fresh=fresh) as memory, open_store(settings) as store:
+    with open_memory(settings) as memory, open_store(settings) as store:
         yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())

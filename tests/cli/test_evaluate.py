@@ -100,11 +100,9 @@ def test_nothing_is_computed_twice(papers, files, monkeypatch):
     again = ccheck(*arguments, "--json")
     assert asked == [12] and again.objects[0]["metrics"] == first.objects[0]["metrics"]
     assert first.objects[0]["remembered"] == {} and again.objects[0]["remembered"] == {"ranking": 12}
-    assert "--fresh" in ccheck(*arguments).out
-    fresh = ccheck(*arguments, "--json", "--fresh")
-    assert asked == [12, 12] and fresh.objects[0]["metrics"] == first.objects[0]["metrics"]
-    limited = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--limit", 3, "--json")
-    assert asked == [12, 12] and limited.objects[0]["claims"] == 3
+    files.claims.write_text("".join(files.claims.read_text().splitlines(keepends=True)[:3]))
+    fewer = ccheck(*arguments, "--json")
+    assert asked == [12] and fewer.objects[0]["claims"] == 3
 
 
 def test_claims_that_fail_are_named_and_the_exit_code_says_so(papers, files):
@@ -158,7 +156,8 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     answer = say({"rationale": "Of something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.9})
-    arguments = ("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers, "--limit", 2)
+    files.claims.write_text("".join(files.claims.read_text().splitlines(keepends=True)[:2]))
+    arguments = ("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers)
     with scripted(lambda request: answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         ran = ccheck(*arguments, "--llm", "m", "--json")

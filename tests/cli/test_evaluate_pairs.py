@@ -38,7 +38,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         file = jsonl(tmp_path / "pairs.jsonl", *pairs)
         with scripted(answer) as server:
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            return ccheck("evaluate", "--pairs", str(file), "--verdict", "llm", "--llm", "m", *more)
+            return ccheck("evaluate", "--pairs", str(file), "--llm", "m", *more)
 
     return run
 
@@ -129,5 +129,5 @@ def test_options_of_the_other_measurement_are_refused(tmp_path):
     assert ran.code == 2 and "--qrels can't be used with --pairs" in ran.err
     assert ccheck("evaluate", "default", "--claims", "c").code == 2
     assert ccheck("evaluate").code == 2
-    ran = ccheck("evaluate", "default", "--claims", "c", "--qrels", "q", "--verdict", "llm")
-    assert ran.code == 2 and "--pairs" in ran.err
+    ran = ccheck("evaluate", "default", "--claims", "c", "--qrels", "q", "--ev2r", "m")
+    assert ran.code == 2 and "--averitec" in ran.err

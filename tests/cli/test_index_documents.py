@@ -12,7 +12,7 @@ from cli_runs import ccheck
 
 from ccheck.core.errors import UsageError
 from ccheck.ingest import ingest
-from ccheck.search import after, before, parse_filter
+from ccheck.search import parse_filter
 from ccheck.search.local import LocalStore
 
 FORMATS = Path(__file__).parents[1] / "ingest" / "formats"
@@ -67,12 +67,17 @@ def test_names_of_fields_with_spaces() -> None:
 
 
 def test_dates_of_any_length() -> None:
-    assert str(before("2015")) == "published<2015-01-01" and str(after("2015")) == "published>2015-12-31"
-    assert str(before("2016-02")) == "published<2016-02-01" and str(after("2016-02")) == "published>2016-02-29"
-    assert str(before("2015-03-04")) == "published<2015-03-04"
+    for given, meant in (
+        ("published<2015", "published<2015-01-01"),
+        ("published>2015", "published>2015-12-31"),
+        ("published>=2016-02", "published>=2016-02-01"),
+        ("published<=2016-02", "published<=2016-02-29"),
+        ("published<2015-03-04", "published<2015-03-04"),
+    ):
+        assert str(parse_filter(given)) == meant
     for wrong in ("last year", "2015-13", "20"):
         with pytest.raises(UsageError, match="is not a date"):
-            before(wrong)
+            parse_filter(f"published<{wrong}")
 
 
 def test_evidence_to_cite(store: Path) -> None:

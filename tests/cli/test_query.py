@@ -94,7 +94,7 @@ def test_filters(query):
     assert years and min(years) >= 2010
     both = query("sea level", "--json", "--filter", "year>=2010", "--filter", "journal=Nature").objects[0]["evidence"]
     assert both and all(piece["metadata"]["journal"] == "Nature" for piece in both)
-    early = query(SEA, "--json", "--before", "1990-01-01").objects[0]["evidence"]
+    early = query(SEA, "--json", "--filter", "published<1990-01-01").objects[0]["evidence"]
     assert early and all(piece["metadata"]["year"] < 1990 for piece in early)
 
 
@@ -124,8 +124,8 @@ def test_a_filter_that_is_a_mistake_is_no_answer(query, tmp_path, condition, sai
 
 def test_a_day_where_no_document_has_a_date(tmp_path):
     ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}), "--store", tmp_path / "s", "--no-dense")
-    ran = ccheck("query", "sea", "--store", tmp_path / "s", *BM25, "--before", "2015-01-31")
-    assert (ran.code, ran.out) == (2, "") and "has a date, so --before" in ran.err
+    ran = ccheck("query", "sea", "--store", tmp_path / "s", *BM25, "--filter", "published<2015-01-31")
+    assert (ran.code, ran.out) == (2, "") and "has a date, so conditions on" in ran.err
 
 
 def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_path, no_server, monkeypatch):
@@ -164,7 +164,7 @@ USAGE = {
     "give either a claim or a file": [[], ["a claim", "--claims", "x.jsonl"]],
     "the claim is empty": [[""], [" \t"], ["-"]],
     "Write, for example, 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
-    "is not a date like 2015-01-31": [["x", "--before", "2015-13"], ["x", "--before", ""]],
+    "is not a date like 2015-01-31": [["x", "--filter", "published<2015-13"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
     "unexpected extra argument": [["sea", "level"]],
     "there is no folder": [["x", "--run", "no/such/run"]],

@@ -270,7 +270,7 @@ def test_a_spent_budget_stops_after_storing_what_is_done(
     path, store = write(tmp_path / "a.jsonl", rows(6)), MemoryStore()
     with scripted(answer) as server:
         few = Encoders(additional=AdditionalWriter(open_model(server.url, llm_max_calls=7, llm_concurrency=1), STAGE))
-        with pytest.raises(BudgetSpent, match=r"--max-calls.*Run the same command again") as caught:
+        with pytest.raises(BudgetSpent, match=r"CCHECK_LLM_MAX_CALLS.*Run the same command again") as caught:
             ingest([path], store, few, options)
         assert caught.value.exit_code == 7
         assert set(store.entries) == {"0", "1", "2"} and store.calls[-1] == "publish"

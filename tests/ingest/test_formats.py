@@ -15,7 +15,7 @@ from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Document
 from ccheck.ingest import IngestOptions, Reject, ingest, read
 from ccheck.ingest.fields import Fields
-from ccheck.ingest.sources import Reading, find_sources
+from ccheck.ingest.sources import find_sources
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -61,8 +61,7 @@ def test_tables_of_any_delimiter_and_encoding() -> None:
     store = MemoryStore()
     report = ingest([str(FORMATS / "semicolons-latin1.csv")], store)
     assert any("Windows-1252" in one for one in report.notices) and any("semicolons" in one for one in report.notices)
-    pipes = IngestOptions(reading=Reading(delimiter="|"))
-    assert ingest([str(FORMATS / "pipes.csv")], MemoryStore(), options=pipes).added == 2
+    assert ingest([str(FORMATS / "pipes.csv")], MemoryStore()).added == 2
 
 
 @pytest.mark.parametrize(

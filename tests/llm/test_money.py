@@ -95,7 +95,7 @@ def test_calls_stop_at_their_limit(open_model):
         assert len(server.requests) == 3
         assert [isinstance(outcome, Answer) for outcome in outcomes].count(True) == 3
         assert all(
-            isinstance(outcome.error, BudgetSpent) and "--max-calls" in str(outcome.error)
+            isinstance(outcome.error, BudgetSpent) and "CCHECK_LLM_MAX_CALLS" in str(outcome.error)
             for outcome in outcomes
             if isinstance(outcome, Failure)
         )
@@ -119,7 +119,7 @@ def test_cost_stops_at_its_limit(open_model):
         answers = sum(isinstance(outcome, Answer) for outcome in outcomes)
     assert 8 <= answers <= 10 and len(server.requests) == answers
     assert model.budget.cost == pytest.approx(0.002 * answers)
-    assert "--max-cost" in str(outcomes[-1].error)
+    assert "CCHECK_LLM_MAX_COST" in str(outcomes[-1].error)
 
 
 def test_a_request_that_timed_out_is_paid_for(open_model):

@@ -200,7 +200,7 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted(answer) as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
-        ran = ccheck("evaluate", "--averitec", files[0], "--score", files[1], "--ev2r", "m", "--json", "--quiet")
+        ran = ccheck("evaluate", files[1], "--averitec", files[0], "--ev2r", "m", "--json", "--quiet")
     (line,) = ran.objects
     said = [line["metrics"][name] for name in ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")]
     assert line["metrics"]["accuracy"] == 0.7

@@ -14,7 +14,7 @@ from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.search import before, parse_filter
+from ccheck.search import parse_filter
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_an_empty_answer_says_which_stage_left_nothing_with_counts(words: Checke
         ),
         ((), "Zzzqqq yyy", f"none of the {total} documents has a word of the claim (Zzzqqq, yyy)"),
         ((), "of the", "the claim has only words that are too common to search for"),
-        ([before("1500")], "sea", f"none of {total} documents passes published<1500-01-01"),
+        ([parse_filter("published<1500")], "sea", f"none of {total} documents passes published<1500-01-01"),
         (
             filters[1:],
             "sea",

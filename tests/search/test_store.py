@@ -31,7 +31,7 @@ from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Query, Ranking
-from ccheck.search import Store, before, parse_filter
+from ccheck.search import Store, parse_filter
 
 
 @pytest.fixture
@@ -331,7 +331,10 @@ def test_filters(store: Store, condition: str, expected: set[str]) -> None:
 
 def test_before_means_surely_before(store: Store) -> None:
     query = Query("sea ice influenza tea carbonic", VECTORS["sea"])
-    found = {day: set(ids(search(store, query, BOTH, filters=[before(day)]))) for day in ("2015-03-31", "2015-04-01")}
+    found = {
+        day: set(ids(search(store, query, BOTH, filters=[parse_filter(f"published<{day}")])))
+        for day in ("2015-03-31", "2015-04-01")
+    }
     assert found == {"2015-03-31": {"sea", "old"}, "2015-04-01": {"sea", "old", "tea"}}
 
 
