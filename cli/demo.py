@@ -26,7 +26,7 @@ def demo(
     claim: str | None = opt.argument("[CLAIM]", required=False),
     *,
     k: int = opt.option("Number of documents to show.", least=1, most=100, default=3),
-    store: str = opt.option(f"Store for the corpus: {opt.STORE_FORMS}.", "STORE", default=STORE, complete="stores"),
+    store: str = opt.option(f"Store for the corpus: {opt.STORE_FORMS}.", "STORE", default=STORE),
     quiet: bool = opt.quiet,
 ) -> None:
     """Ingest the sample corpus and check a claim against it.

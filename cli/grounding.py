@@ -46,7 +46,7 @@ CLAIMS = ("claim", "text", "query")
 class Given:
     """The arguments and options that both commands have."""
 
-    arguments: tuple[str, ...] = opt.argument("[ARTICLE|FOLDER|ZIP] [CLAIM]", required=False, complete="files")
+    arguments: tuple[str, ...] = opt.argument("[ARTICLE|FOLDER|ZIP] [CLAIM]", required=False)
     k: int | None = opt.option("How many to show.  [default: all]", least=1, heading=opt.EVERYDAY)
     claims: str | None = opt.option(
         "Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.", "FILE"

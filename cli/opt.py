@@ -41,32 +41,24 @@ def option(
     least: float | None = None,
     most: float | None = None,
     heading: str | None = None,
-    complete: str | None = None,
     **more: Any,
 ) -> Any:
     """An option. `names` if it is not called like its parameter; `least` and `most` are limits of a number.
 
-    It stands in `--help` under its heading, or under that of the option before. `complete` names a function of
-    `completion.py`. `more` is for `click.Option`.
+    It stands in `--help` under its heading, or under that of the option before. `more` is for
+    `click.Option`.
     """
-    shared = _named(metavar, complete) | {"help": help} | more
-    return _Declared(click.Option, names, least, most, heading, shared)
+    return _Declared(click.Option, names, least, most, heading, {"metavar": metavar, "help": help, **more})
 
 
-def argument(metavar: str, *, complete: str | None = None, required: bool = True, **more: Any) -> Any:
+def argument(metavar: str, *, required: bool = True, **more: Any) -> Any:
     """An argument; a parameter that is a `tuple` takes any number of them."""
-    return _Declared(click.Argument, (), None, None, None, _named(metavar, complete) | {"required": required} | more)
+    return _Declared(click.Argument, (), None, None, None, {"metavar": metavar, "required": required, **more})
 
 
 def under(heading: str, shared: Any) -> Any:
     """A shared option, as the first one under a heading."""
     return dataclasses.replace(shared, heading=heading)
-
-
-def _named(metavar: str | None, complete: str | None) -> dict[str, Any]:
-    # A function of completion.py is needed by nobody but a shell, so it is imported when it is called.
-    completion = lambda *given: getattr(importlib.import_module(".completion", __package__), str(complete))(*given)  # noqa: E731
-    return {"metavar": metavar} | ({"shell_complete": completion} if complete else {})
 
 
 def _parameter(name: str, hint: Any, declared: _Declared) -> click.Parameter:
@@ -82,7 +74,7 @@ def _parameter(name: str, hint: Any, declared: _Declared) -> click.Parameter:
         how |= {"type": click.IntRange(declared.least, declared.most), "metavar": how["metavar"] or "N"}  # type: ignore[arg-type]
     elif kind is float:
         how |= {"type": click.FloatRange(declared.least, declared.most), "metavar": how["metavar"] or "X"}
-    elif str(how["metavar"]).lstrip("[").startswith("FILE"):
+    elif str(how["metavar"]).lstrip("[").startswith(("FILE", "RUN", "PAIRS", "ANSWERS")):
         how["type"] = click.Path(readable=False)  # so that shells complete names of files
     if declared.kind is click.Argument:
         return click.Argument([name], nargs=-1 if several else 1, **how)
@@ -185,9 +177,7 @@ as_json = option("Print JSON Lines: one object per line.", names=("--json",))
 # -- where to look, and the models
 
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
-store = option(
-    f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]", "STORE", complete="stores"
-)
+store = option(f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]", "STORE")
 model = option(
     "Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, else all-MiniLM-L6-v2]",
     "NAME",
@@ -209,7 +199,7 @@ yes = option("Do not ask for confirmation.")
 
 def recipe(help: str, **more: Any) -> Any:  # noqa: A002 - click's name for it
     """`--recipe`, which means something else in each command."""
-    return option(help, "NAME|FILE", complete="recipes", **more)
+    return option(help, "NAME|FILE", **more)
 
 
 def filters(help: str) -> Any:  # noqa: A002 - click's name for it

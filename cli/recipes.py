@@ -94,7 +94,7 @@ def _models(recipe: Recipe) -> dict[str, tuple[str, Path | None]]:
 
 
 @opt.command
-def show(name: str = opt.argument("NAME", complete="recipes")) -> None:
+def show(name: str = opt.argument("NAME")) -> None:
     """Print a recipe.
 
     \b
@@ -107,7 +107,7 @@ def show(name: str = opt.argument("NAME", complete="recipes")) -> None:
 
 @opt.command
 def check(
-    name: str = opt.argument("NAME", complete="recipes"),
+    name: str = opt.argument("NAME"),
     *,
     replace: tuple[str, ...] = opt.replace,
     as_json: bool = opt.as_json,

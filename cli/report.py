@@ -83,7 +83,7 @@ def write_report(path: str | Path, results: Iterable[Result], about: About) -> N
 
 @opt.command
 def report(
-    answers: str = opt.argument("ANSWERS", complete="files"),
+    answers: str = opt.argument("ANSWERS"),
     *,
     output: str | None = opt.output("Page to write.  [default: ANSWERS with the ending .html]"),
     quiet: bool = opt.quiet,

@@ -18,7 +18,7 @@ from ..progress import progress_bar, runtime
 class Calibrate:
     """The arguments and options of `ccheck calibrate`."""
 
-    pairs: str = opt.argument("PAIRS", complete="files")
+    pairs: str = opt.argument("PAIRS")
     corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE")
     verdict: Literal["auto", "llm", "stance"] | None = opt.option(
         "Verdict method to calibrate.  [default: the recipe's, auto]"

@@ -24,7 +24,7 @@ _CLAIM_CHARS = 200
 class Compare:
     """The arguments and options of `ccheck compare`."""
 
-    runs: tuple[str, ...] = opt.argument("RUN RUN...", complete="files")
+    runs: tuple[str, ...] = opt.argument("RUN RUN...")
     qrels: str = opt.qrels
     metrics: tuple[str, ...] = opt.metrics
     claims: str | None = opt.option("Claims file, for the text of the most-changed claims.", "FILE")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Evaluate:
     """The arguments and options of `ccheck evaluate`."""
 
-    recipes: tuple[str, ...] = opt.argument("[RECIPE]...", required=False, complete="recipes")
+    recipes: tuple[str, ...] = opt.argument("[RECIPE]...", required=False)
     claims: str | None = opt.option(opt.CLAIMS_HELP, "FILE", heading=opt.EVERYDAY)
     qrels: str | None = opt.option(opt.QRELS_HELP, "FILE")
     verdicts: str | None = opt.option("True stances and verdicts, to measure the judge as well.", "FILE")

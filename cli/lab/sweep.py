@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Sweep:
     """The arguments and options of `ccheck sweep`."""
 
-    recipe: str = opt.argument("RECIPE", complete="recipes")
+    recipe: str = opt.argument("RECIPE")
     claims: str = opt.claims
     qrels: str = opt.qrels
     grid: tuple[str, ...] = opt.option(

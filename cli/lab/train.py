@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import click
 
+from ...core.errors import UsageError
 from .. import opt
+from ..common import counted, notice, print_answer, replacements, settings_from
 
-KINDS = {
-    "embedder": "Train an embedding model on claims and the documents that bear on them.",
-    "reranker": "Train a reranking model on claims and the documents that bear on them.",
-    "stance": "Train a stance classifier on labelled pairs.",
-}
-MODULES = dict.fromkeys(KINDS, "lab.train_retrieval") | {"stance": "lab.train_labels"}
+if TYPE_CHECKING:
+    from ...core.runtime import Runtime
+    from ...lab.measure.types import Classified
+    from ...lab.train.figures import Report
+    from ...lab.train.folders import Output
+    from ...lab.train.options import RetrievalOptions, TrainingOptions
+    from ...lab.train.retrieval_data import RetrievalData
+    from ..progress import Update
+
+FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
+STANCE_FILES = ("train", "dev", "test", "corpus", "output")
+"""Keys that a TOML file can have besides the settings, with the same names as the options."""
 
 
-@click.group(cls=opt.LazyGroup, sections={"Commands": KINDS}, modules=MODULES)
+@click.group()
 def train() -> None:
     """Train models on labelled data.
 
@@ -22,3 +37,242 @@ def train() -> None:
     ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
     ccheck train embedder --preset climatecheck-hybrid --config mine.toml
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The options that all trainings have; `--set` has the other settings."""
+
+    output: str | None = opt.output("Folder to write the model to.", "FOLDER", heading="Files")
+    base: str | None = opt.option("Model to start from.  [default: all-MiniLM-L6-v2]", "MODEL")
+    preset: str | None = opt.option("Settings of a published system. docs/training.md lists them.", "NAME")
+    config: str | None = opt.option(
+        "TOML file with settings and file names. Command-line options take precedence.", "FILE"
+    )
+    settings: tuple[str, ...] = opt.option(
+        "A setting of docs/training.md, as TOML: epochs=2. Repeatable.", "KEY=VALUE", names=("--set",)
+    )
+    resume: bool = opt.option("Continue a training that was interrupted.")
+    overwrite: bool = opt.option("Replace the output if it exists.")
+    device: str | None = opt.under("Running", opt.device)
+    as_json: bool = opt.as_json
+    quiet: bool = opt.quiet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder(Training):
+    """What `ccheck train embedder` is given."""
+
+    corpus: str | None = opt.option("Documents, in any format that ccheck ingest reads.", "FILE", heading="Data")
+    claims: str | None = opt.option(opt.CLAIMS_HELP, "FILE")
+    qrels: str | None = opt.option("Relevance judgements: TSV with claim, document and grade.", "FILE")
+    dev_claims: str | None = opt.option("Claims to measure on.  [default: a part of --claims]", "FILE")
+    dev_qrels: str | None = opt.option("Judgements of --dev-claims.  [default: --qrels]", "FILE")
+    negatives: str | None = opt.option("Hard negatives, from ccheck mine.", "FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reranker(Embedder):
+    """What `ccheck train reranker` is given."""
+
+    store: str | None = opt.option("Store with the corpus.  [default: a temporary store]", "STORE")
+    recipe: str | None = opt.recipe("Recipe whose retrieval finds candidates.  [default: default]")
+    replace: tuple[str, ...] = opt.replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class StanceTraining(Training):
+    """What `ccheck train stance` is given."""
+
+    train: tuple[str, ...] = opt.option(
+        "Labelled pairs: JSON Lines with claim, evidence, label, or SciFact, Climate-FEVER, AVeriTeC. Repeatable.",
+        "FILE",
+        heading="Data",
+    )
+    dev: str | None = opt.option("Pairs that choose the best epoch.  [default: a part of --train]", "FILE")
+    test: str | None = opt.option("Pairs to measure on.  [default: a part of --train, or --dev]", "FILE")
+    corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE")
+
+
+@opt.command
+def embedder(asked: Embedder) -> None:
+    """Train an embedding model on claims and the documents that bear on them.
+
+    \b
+    ccheck train embedder --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
+    ccheck ingest c.jsonl --model out
+
+    Unless split is set, the claims to measure on share no document with the training claims. To continue an interrupted
+    training, use --resume.
+    """
+    from ...lab.train.embedder import train_embedder
+    from ...lab.train.options import EmbedderOptions
+
+    chosen, files = _prepared(EmbedderOptions, asked, FILES, ("corpus", "claims", "qrels", "output"))
+    with _running(asked) as runtime:
+        report = train_embedder(chosen, _data(files, chosen, runtime), _output(asked, files), runtime)
+    _print(report, asked.as_json)
+
+
+@opt.command
+def reranker(asked: Reranker) -> None:
+    """Train a reranking model on claims and the documents that bear on them.
+
+    \b
+    ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
+    ccheck train reranker --config mine.toml --set second_epochs=1
+    ccheck train reranker --preset climatecheck-hybrid --config mine.toml
+    ccheck query "..." --rerank out
+
+    Unless split is set, the claims to measure on share no document with the training claims. To continue an interrupted
+    training, use --resume.
+    """
+    from ...lab.train.from_store import open_candidates
+    from ...lab.train.options import RerankerOptions
+    from ...lab.train.reranker import train_reranker
+
+    chosen, files = _prepared(RerankerOptions, asked, (*FILES, "store"), ("corpus", "claims", "qrels", "output"))
+    corpus = str(files["corpus"]) if files["store"] is None else None
+    replace = replacements(asked.replace)
+    with _running(asked, store=files["store"], recipe=chosen.recipe) as runtime:
+        data = _data(files, chosen, runtime)
+        with open_candidates(runtime, data.documents, corpus=corpus, replace=replace) as candidates:
+            report = train_reranker(chosen, data, _output(asked, files), runtime, candidates)
+    _print(report, asked.as_json)
+
+
+@opt.command
+def stance(asked: StanceTraining) -> None:
+    """Train a stance classifier on labelled pairs.
+
+    \b
+    ccheck train stance --train pairs.jsonl --output my-stance
+    ccheck train stance --train v.jsonl --corpus c.jsonl --base NLI-MODEL -o out
+    ccheck query "..." --stance my-stance
+
+    Unless split is set, test pairs share no document with the training pairs. To continue an interrupted training, use
+    --resume.
+    """
+    from ...lab.train.inputs import read_stance_data
+    from ...lab.train.options import StanceOptions
+    from ...lab.train.stance import train_stance
+
+    chosen, files = _prepared(StanceOptions, asked, STANCE_FILES, ("train", "output"))
+    trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
+    with _running(asked) as runtime:
+        data = read_stance_data(
+            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=runtime.notify
+        )
+        for message in data.messages:
+            runtime.notify(message)
+        made = train_stance(data, chosen, _output(asked, files), runtime)
+    facts = {
+        "kind": "stance",
+        "output": str(made.folder),
+        "base": chosen.base,
+        "phases": [one.to_dict() for one in made.phases],
+        "figures": {
+            name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in made.figures.items()
+        },
+        "most_frequent": made.most,
+        "notes": list(made.notes),
+    }
+    figures = {
+        f"weighted F1 {name} ({counted(own.count, 'pair')})": f"{_with_interval(own)}; {floor.weighted.f1:.4f} for "
+        f"always answering {made.most}"
+        for name, (own, floor) in made.figures.items()
+    }
+    print_answer(asked.as_json, facts, {"output": str(made.folder), "base": chosen.base} | figures)
+    if not asked.as_json:
+        notice(*made.notes)
+
+
+for command in (embedder, reranker, stance):
+    train.add_command(command)
+
+
+T = TypeVar("T", bound="TrainingOptions")
+
+
+def _prepared(
+    kind: type[T], asked: Training, files: Sequence[str], needed: Collection[str]
+) -> tuple[T, dict[str, Any]]:
+    """The settings of a training, and what it reads and writes: both come from options or from the --config file.
+
+    `files` are the names of the latter, which are not settings. Raises UsageError if one that is needed is missing,
+    NotFound or InvalidData.
+    """
+    from ...lab.train.loop import require_training
+    from ...lab.train.options import load_options, read_config
+
+    require_training()
+    config = read_config(Path(asked.config)) if asked.config else {}
+    preset = config.pop("preset", None)
+    given = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    values = {name: given[name] or config.pop(name, None) for name in files}
+    config = {name: value for name, value in config.items() if name not in files}
+    flags = {name: given[name] for name in kind.model_fields if name in given}
+    chosen = load_options(kind, asked.preset or preset, config, flags | _settings(asked.settings))
+    for name in files:
+        if name in needed and not values[name]:
+            raise UsageError(f"--{name} is missing (or {name} in the --config file)")
+    return chosen, values
+
+
+def _settings(given: Sequence[str]) -> dict[str, Any]:
+    """`lora={r=8}` and the like. A value that is not TOML is a text."""
+    found: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {one}: write it as KEY=VALUE")
+        try:
+            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except ValueError:
+            found[key.strip()] = value
+    return found
+
+
+def _output(asked: Training, files: Mapping[str, Any]) -> Output:
+    from ...lab.train.folders import Output
+
+    return Output(Path(files["output"]), asked.resume, asked.overwrite)
+
+
+def _running(asked: Training, **settings: Any) -> Runtime:
+    """The runtime of a training: a line for what happens, and on a terminal a bar. Use it in `with`."""
+    from ...core.runtime import Runtime, silent
+    from ..progress import progress_bar
+
+    def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
+        return progress_bar(name, asked.quiet, unit=unit)
+
+    return Runtime(settings_from(device=asked.device, **settings), silent if asked.quiet else notice, bar)
+
+
+def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:
+    from ...lab.train.inputs import read_retrieval_data
+
+    if files["dev_qrels"] and not files["dev_claims"]:
+        raise UsageError("--dev-qrels needs --dev-claims")
+    corpus, claims, qrels = (str(files[name]) for name in ("corpus", "claims", "qrels"))
+    data = read_retrieval_data(
+        corpus, claims, qrels, chosen, dev_claims=files["dev_claims"], dev_qrels=files["dev_qrels"]
+    )
+    for message in data.messages:
+        runtime.notify(message)
+    return data
+
+
+def _print(report: Report, as_json: bool) -> None:
+    figures = {
+        f"{one.metric} {one.group} ({one.claims})": f"{one.describe()}, {one.change()}" for one in report.figures
+    }
+    print_answer(as_json, report.to_dict(), {"output": str(report.output), "base": report.base} | figures)
+    if not as_json:
+        notice(*report.notes)
+
+
+def _with_interval(figures: Classified) -> str:
+    low, high = figures.intervals.get("weighted_f1", (figures.weighted.f1, figures.weighted.f1))
+    return f"{figures.weighted.f1:.4f} [{low:.4f}, {high:.4f}]"

@@ -48,7 +48,7 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     ran = ccheck(
         *("train", "reranker", "--config", config, *data(files, "qrels"), "--output", tmp_path / "out"),
-        *("--epochs", 1, "--set", "hard=1", "--set", "random=1", "--recipe", "bm25", "--json"),
+        *("--set", "epochs=1", "--set", "hard=1", "--set", "random=1", "--recipe", "bm25", "--json"),
     )
     assert ran.code == 0, ran.err
     (report,) = ran.objects
@@ -66,10 +66,11 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
 
 
 def test_an_embedder_is_trained(files, tmp_path):
-    how = ("--epochs", 1, "--seed", 3, "--json", "--quiet")
+    how = ("--set", "epochs=1", "--set", "seed=3", "--json", "--quiet")
     ran = ccheck(
         *("train", "embedder", *data(files), "--base", files / "base", "-o", tmp_path / "embedder", *how),
-        *("--loss", "triplet", "--set", "margin=0.2", "--batch", 16, "--set", "lora={r=2, modules=['query']}"),
+        *("--set", "loss=triplet", "--set", "margin=0.2", "--set", "batch=16"),
+        *("--set", "lora={r=2, modules=['query']}"),
     )
     assert (ran.code, ran.err) == (0, "")
     assert ran.objects[0]["kind"] == "embedder" and (tmp_path / "embedder" / "modules.json").is_file()

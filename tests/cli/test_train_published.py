@@ -134,16 +134,15 @@ def test_the_ensemble_s_negatives_mined_once(files, tmp_path):
     )
     assert ran.code == 0, ran.err
     command = command_of("climatecheck-ensemble", "bge-reranker-large-climatecheck-3")
-    report, _ = trained(
-        command, files, "climate", tmp_path / "out", "--base", files / "encoder", "--negatives", mined, "--epochs", 1
-    )
+    how = ("--base", files / "encoder", "--negatives", mined, "--set", "epochs=1")
+    report, _ = trained(command, files, "climate", tmp_path / "out", *how)
     (note,) = [note for note in report["notes"] if note.startswith("first: ")]
     assert note.startswith("first: 120 hard and 240 random negatives"), "as many of each kind as were mined"
 
 
 def test_checkthat_4b_s_embedder(files, tmp_path):
     command = command_of("checkthat-4b", "inf-retriever-v1-checkthat4b")
-    report, _ = trained(command, files, "posts", tmp_path / "out", "--base", files / "inf", "--epochs", 1)
+    report, _ = trained(command, files, "posts", tmp_path / "out", "--base", files / "inf", "--set", "epochs=1")
     assert [figure["group"] for figure in report["figures"] if figure["metric"] == "P@100"] == ["by claim"]
     assert {figure["claims"] for figure in report["figures"]} == {20}, "all development posts, none left out"
     assert not any("negatives" in note for note in report["notes"]), "only those of the batch"
@@ -154,6 +153,6 @@ def test_checkthat_4b_s_embedder(files, tmp_path):
 @pytest.mark.parametrize("base", ["mnli", pytest.param("scifact", marks=pytest.mark.slow)])
 def test_climatecheck_hybrid_s_stance_models(files, tmp_path, base):
     command = command_of("climatecheck-hybrid", f"DeBERTa-v3-base-{base}-climatecheck")
-    report, said = trained(command, files, "climate", tmp_path / "out", "--base", files / "stance", "--epochs", 1)
+    report, said = trained(command, files, "climate", tmp_path / "out", "--base", files / "stance", "--set", "epochs=1")
     assert "33 pairs to train on, 3 to choose the best epoch on" in said, "a tenth of each label"
     assert report["kind"] == "stance"

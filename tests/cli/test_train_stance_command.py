@@ -58,8 +58,8 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     settings = {"train": str(files / "pairs.jsonl"), "base": str(files / "base"), "epochs": 9, "max_tokens": 64}
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     output = tmp_path / "out"
-    how = ("--config", config, "-o", output, "--epochs", "2", "--set", "gamma=0", "--device", "cpu")
-    ran = ccheck("train", "stance", *how, "--learning-rate", "1e-3", "--json")
+    how = ("--config", config, "-o", output, "--set", "epochs=2", "--set", "gamma=0", "--device", "cpu")
+    ran = ccheck("train", "stance", *how, "--set", "learning_rate=1e-3", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.objects
     assert (report["kind"], report["output"]) == ("stance", str(output))
