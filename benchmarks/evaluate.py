@@ -3,7 +3,7 @@
     python benchmarks/evaluate.py FOLDER --rounds 5
 
 FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Both sides rank with the default
-recipe without its reranker and judge, over the same local store, with the model loaded. The bare side embeds all claims
+recipe without its rerankers and judge, over the same local store, with the model loaded. The bare side embeds all claims
 in one call, calls the store once, and runs ir-measures. The command also fills an empty memory, keeps and measures the
 rankings of each stage, and computes intervals. The sides alternate. The script prints both, and the ratio by round with
 its spread.
@@ -37,7 +37,8 @@ from ccheck.search import Search, answer, open_store
 @click.option("--limit", type=int, help="Use only this many claims, from the start.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the store here and reuse it.")
 def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> None:
-    recipe = changed(retrieval_only(load_recipe("default")), {"rerankers.rerank": False})
+    without = {"rerankers.late": False, "rerankers.rerank": False}
+    recipe = changed(retrieval_only(load_recipe("default")), without)
     with tempfile.TemporaryDirectory() as scratch:
         place = store or Path(scratch) / "store"
         settings = resolve({"store": str(place)}).settings

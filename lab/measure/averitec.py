@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.errors import CcheckError, InvalidData, UsageError
+from ...core.errors import InvalidData, UsageError
 from ...core.files import writing
 from ...core.types import NO_ANSWER, Claim, Label, Result, Usage, add_usage
-from ...ingest import Record, Reject, read
+from ...ingest.rows import take_all
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url
 
@@ -30,6 +30,7 @@ LEVELS = (0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 MOST = 10
 """How many predicted questions, or questions with answers, count."""
 
+Row = TypeVar("Row")
 Meteor = Callable[[str, str], float]
 """The METEOR of a candidate and a reference."""
 
@@ -109,14 +110,14 @@ class Scores:
 def read_gold(path: str | Path) -> list[Gold]:
     """The rows of AVeriTeC's data: JSON Lines, or one array. Claims without `claim_id` are numbered from 0.
 
-    Raises NotFound, or InvalidData that names the first bad row.
+    Raises NotFound, or InvalidData that names the bad rows.
     """
-    return [_gold(data, number, where) for number, (data, where) in enumerate(_rows(path))]
+    return _rows(path, _gold)
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
     """A prediction file of the task: one array, or JSON Lines. Raises NotFound or InvalidData."""
-    return [_prediction(data, number, where) for number, (data, where) in enumerate(_rows(path))]
+    return _rows(path, _prediction)
 
 
 def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> None:
@@ -202,60 +203,48 @@ def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor
     return float(table[rows, columns].sum()) / len(references)
 
 
-def _rows(path: str | Path) -> list[tuple[dict[str, Any], str]]:
-    rows: list[tuple[dict[str, Any], str]] = []
-    for record in read([str(path)]):
-        if isinstance(record, Reject):
-            raise InvalidData(f"{record.file}, line {record.line}: {record.reason}")
-        assert isinstance(record, Record)
-        rows.append((record.data, f"{record.file}, line {record.line}"))
-    if not rows:
-        raise InvalidData(f"{path} has no rows")
+def _rows(path: str | Path, of: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
+    """What `of` makes of each row and its number, from 0."""
+    rows: list[Row] = []
+    take_all(path, frozenset(), lambda record, number: rows.append(of(record.data, number - 1)))
     return rows
 
 
-def _gold(data: Mapping[str, Any], number: int, where: str) -> Gold:
+def _gold(data: Mapping[str, Any], number: int) -> Gold:
     label, questions = data.get("label"), data.get("questions")
     if not isinstance(label, str) or not isinstance(questions, list) or not isinstance(data.get("claim"), str):
-        raise InvalidData(f"{where}: this is not a row of AVeriTeC: it needs claim, label and questions")
+        raise InvalidData("this is not a row of AVeriTeC: it needs claim, label and questions")
     asked: list[str] = []
     evidence: list[str] = []
     for one in questions:
         if not isinstance(one, Mapping) or not isinstance(one.get("question"), str):
-            raise InvalidData(f"{where}: a question has no text (question)")
+            raise InvalidData("a question has no text (question)")
         question = one["question"]
         asked.append(question)
         answers = one.get("answers") or []
         for answer in answers if isinstance(answers, list) else [answers]:
             if not isinstance(answer, Mapping) or not isinstance(answer.get("answer"), str):
-                raise InvalidData(f"{where}: an answer has no text (answer)")
+                raise InvalidData("an answer has no text (answer)")
             explained = answer.get("boolean_explanation") if answer.get("answer_type") == "Boolean" else None
             evidence.append(f"{question} {answer['answer']}" + (f". {explained}" if explained is not None else ""))
         if not answers:
             evidence.append(f"{question} {NO_ANSWER}")
-    return Gold(_id(data, number), data["claim"], _label(label, where), tuple(asked), tuple(evidence))
+    return Gold(_id(data, number), data["claim"], parse_label(label), tuple(asked), tuple(evidence))
 
 
-def _prediction(data: Mapping[str, Any], number: int, where: str) -> Prediction:
+def _prediction(data: Mapping[str, Any], number: int) -> Prediction:
     label, evidence = data.get("pred_label", data.get("label")), data.get("evidence")
     if not isinstance(evidence, list):
-        raise InvalidData(f"{where}: this is not a prediction: it needs claim_id, pred_label and evidence")
+        raise InvalidData("this is not a prediction: it needs claim_id, pred_label and evidence")
     pairs = []
     for one in evidence:
         if not isinstance(one, Mapping) or not all(isinstance(one.get(key), str) for key in ("question", "answer")):
-            raise InvalidData(f"{where}: each piece of evidence needs question and answer")
+            raise InvalidData("each piece of evidence needs question and answer")
         pairs.append(
             Pair(one["question"], one["answer"], str(one.get("url") or ""), str(one.get("scraped_text") or ""))
         )
-    made = _label(label, where) if isinstance(label, str) and label else None
+    made = parse_label(label) if isinstance(label, str) and label else None
     return Prediction(_id(data, number), str(data.get("claim") or ""), made, tuple(pairs))
-
-
-def _label(text: str, where: str) -> Label:
-    try:
-        return parse_label(text)
-    except CcheckError as error:
-        raise InvalidData(f"{where}: {error}") from error
 
 
 def _id(data: Mapping[str, Any], number: int) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ...core.errors import InvalidData, require
 from ...core.files import read_text
+from ...ingest.rows import take_all
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _IDS, _ELEMENTS, _PASSAGES = ("claim_id", "id"), ("element_ids", "findings", "elements"), ("passages", "context")
@@ -42,24 +43,15 @@ def read_gold(path: str | Path) -> list[GoldClaim]:
     Elements are in `element_ids`, `findings` or `elements`, passages in `passages` or `context`: texts, or objects with
     a `text`. Raises NotFound or InvalidData.
     """
-    text = read_text(path, "the gold file")
-    try:
-        rows = (
-            json.loads(text)
-            if text.lstrip().startswith("[")
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
-    except ValueError as error:
-        raise InvalidData(f"{path} is not valid JSON: {error}") from error
-    return [_gold(row, number, path) for number, row in enumerate(rows, 1)]
+    found: list[GoldClaim] = []
+    take_all(path, frozenset(), lambda record, _: found.append(_gold(record.data)))
+    return found
 
 
-def _gold(row: Any, number: int, path: str | Path) -> GoldClaim:
-    identifier = (
-        next((row[name] for name in _IDS if row.get(name) is not None), None) if isinstance(row, dict) else None
-    )
+def _gold(row: Mapping[str, Any]) -> GoldClaim:
+    identifier = next((row[name] for name in _IDS if row.get(name) is not None), None)
     if identifier is None:
-        raise InvalidData(f"{path}, row {number}: claim_id is missing")
+        raise InvalidData("claim_id is missing")
     listed: dict[tuple[str, ...], list[Any]] = {
         names: next((row[name] for name in names if isinstance(row.get(name), list)), [])
         for names in (_ELEMENTS, _PASSAGES)

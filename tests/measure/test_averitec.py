@@ -106,7 +106,7 @@ def test_explanations_and_missing_answers_are_read(files: tuple[Path, Path]) -> 
 )
 def test_other_rows_are_named(tmp_path: Path, row: dict[str, Any]) -> None:
     (tmp_path / "bad.jsonl").write_text(json.dumps(row))
-    with pytest.raises(InvalidData, match=r"bad\.jsonl, line 1"):
+    with pytest.raises(InvalidData, match=r"bad\.jsonl can't be used: line 1"):
         read_gold(tmp_path / "bad.jsonl")
 
 

@@ -85,7 +85,7 @@ def test_the_tasks_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text('{"claim_id": "b", "passages": [{"text": "was eaten"}]}\n')
     assert read_gold(tmp_path / "own.jsonl")[0].passages == ("was eaten",)
     (tmp_path / "bad.json").write_text("[{}]")
-    with pytest.raises(InvalidData, match="row 1: claim_id is missing"):
+    with pytest.raises(InvalidData, match="line 1: claim_id is missing"):
         read_gold(tmp_path / "bad.json")
     with pytest.raises(NotFound):
         read_gold(tmp_path / "none.json")
