@@ -3,10 +3,10 @@
     python benchmarks/evaluate.py FOLDER --rounds 5
 
 FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Both sides rank with the default
-recipe without its rerankers and judge, over the same local store, with the model loaded. The bare side embeds all claims
-in one call, calls the store once, and runs ir-measures. The command also fills an empty memory, keeps and measures the
-rankings of each stage, and computes intervals. The sides alternate. The script prints both, and the ratio by round with
-its spread.
+recipe without its rerankers and judge, over the same local store, with the model loaded. The bare side embeds all
+claims in one call, calls the store once, and runs ir-measures. The command also fills an empty memory, keeps and
+measures the rankings of each stage, and computes intervals. The sides alternate. The script prints both, and the ratio
+by round with its spread.
 """
 
 from __future__ import annotations
