@@ -40,7 +40,7 @@ class LocalReranker(BatchReranker):
             own = tuple(itertools.islice(values, len(some)))
             try:
                 refuse_equal(self.name, (one.ids for one in some), own)
-                answers.append(Scores(own, tuple(one.cut for one in some), self._scorer.logits))
+                answers.append(Scores(own, tuple(one.cut for one in some)))
             except CcheckError as error:
                 answers.append(error)
         return answers

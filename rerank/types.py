@@ -101,7 +101,7 @@ Forward: TypeAlias = Callable[[Sequence[tuple[int, ...]], Sequence[int]], Iterab
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A reranking model on this machine: how pairs become ids, and the forward pass that scores them.
+    """A reranking model on this machine: how pairs become ids, and the forward pass whose values are logits.
 
     Tokenising and scoring are apart, so that a server can do them in different threads. `max_tokens`: the most ids of a
     pair that are read, a decoder's prompt not counted.
@@ -111,7 +111,6 @@ class Scorer:
     encode: Pairs
     forward: Forward
     max_tokens: int
-    logits: bool = True
 
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
         """One value for each, whatever queries they come from; those of one query side by side are cheapest.

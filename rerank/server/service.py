@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,9 +103,7 @@ class Service:
         self.metrics.cut.inc(len(cut))
         costs = [len(one.ids) for one in encoded]
         values = await self._run(Job(encoded, costs), dialect)
-        if not all(map(math.isfinite, values)):
-            raise Refusal(dialect.failed, f"the model {self.name} gave a score that is not a number")
-        scores = values if raw or not self.scorer.logits else list(map(sigmoid, values))
+        scores = values if raw else list(map(sigmoid, values))
         return Ranked(self.name, texts, scores, cut, sum(costs))
 
     async def _run(self, job: Job, dialect: Dialect) -> list[float]:

@@ -112,9 +112,6 @@ class Worker:
         with self._changed:
             if self._stopping or not self._thread.is_alive():
                 raise Refusal(503, "the server is stopping", 1)
-            if not job.items:
-                job.done.set_result([])
-                return
             tokens = sum(job.costs)
             job.due = self._tokens_done + tokens
             self._tokens_waiting += tokens
@@ -197,8 +194,6 @@ class Worker:
         started = time.perf_counter()
         results = self._run_model(items)
         seconds = time.perf_counter() - started
-        if len(results) != len(items):
-            raise RuntimeError(f"the model made {len(results)} results of {len(items)} texts")
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
         self._observe(Batch(len(turns), len(items), tokens, seconds))

@@ -18,6 +18,7 @@ import pytest
 from cli_runs import command
 
 from ccheck.rerank import Encoded, Scorer
+from ccheck.rerank.types import not_finite
 
 if TYPE_CHECKING:
     from ccheck.rerank.server.service import Service
@@ -33,10 +34,9 @@ class WordScorer:
     """Scores by the share of the query's words: a text's first eight words are all that it reads.
 
     `hold()` lets it wait in the middle of a batch until `go` is set; `seen` has all that it scored. A text of `boom`
-    makes it fail, one of `nan` makes no number.
+    makes it fail, one of `nan` makes a score that is not finite.
     """
 
-    logits = True
     max_tokens = 8
 
     def __init__(self, name: str = "words", scale: float = 4.0) -> None:
@@ -71,7 +71,9 @@ class WordScorer:
         assert self.go.wait(60)
         if any(text.endswith("\nboom") for text in texts):
             raise RuntimeError("the model broke")
-        return [float("nan") if text.endswith("\nnan") else self.expected(*text.split("\n")) for text in texts]
+        if any(text.endswith("\nnan") for text in texts):
+            raise not_finite(self.name, [float("nan")])
+        return [self.expected(*text.split("\n")) for text in texts]
 
     def expected(self, query: str, passage: str) -> float:
         words = set(query.lower().split())

@@ -147,13 +147,6 @@ def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
     assert not worker.healthy
 
 
-def test_a_model_that_answers_too_few_is_an_error() -> None:
-    job = Job(["a", "b"], [1, 1])
-    run_all(Worker(lambda items: [1], 10), job)
-    with pytest.raises(RuntimeError, match="1 results of 2 texts"):
-        job.done.result(0)
-
-
 def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     model, entered, go = Model(), threading.Event(), threading.Event()
     model.before = lambda: (entered.set(), go.wait(30))
