@@ -70,7 +70,7 @@ def filled(recipe: Recipe, settings: Settings) -> Recipe:
 
 def printed(recipe: Recipe) -> dict[str, Any]:
     """A resolved pipeline as JSON values: the stages with all their keys, without what the recipe says of itself."""
-    about = {"name", "description", "source", "extends", "ablations", "tables", "decisions", "fine_tuned"}
+    about = {"name", "description", "source", "extends", "ablations", "decisions", "fine_tuned"}
     return recipe.model_dump(mode="json", exclude_none=True, exclude=about)
 
 

@@ -230,11 +230,6 @@ def _answers(url: str) -> bool:
     return answered.is_set()
 
 
-def slow_to_load(name: str) -> str:
-    """Returns the message shown before a model is loaded with torch. It says why loading takes time."""
-    return f"loading {name} (torch takes some seconds to start)"
-
-
 def require_models(purpose: str) -> None:
     """Raises MissingExtra without torch and sentence-transformers."""
     if not models_installed():

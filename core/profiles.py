@@ -15,9 +15,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from .redaction import redact
+from .table import Table
 
 PREFIXES = ("elasticsearch:", "es:")
 
@@ -29,10 +30,8 @@ def _several(value: object) -> object:
 Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 
 
-class StoreProfile(BaseModel):
+class StoreProfile(Table):
     """The fields of one store; what is None is found from its mapping."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str | None = Field(None, description="the title")
     text: Names | None = Field(None, description="the fields of text")

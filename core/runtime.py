@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .closing import Closing
-from .models import FoundModel, find_model, slow_to_load
+from .models import FoundModel, find_model
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Runtime(Closing):
 
     def loading(self, name: str) -> None:
         """Give notice that torch loads a model."""
-        self.notify(slow_to_load(name))
+        self.notify(f"loading {name} (torch takes some seconds to start)")
 
     def once(self, *key: str | None, make: Callable[[], T]) -> T:
         """What `make` returned when it was first called for this key and device."""

@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from .errors import InvalidData, NotFound, UsageError
 from .files import write_text
 from .profiles import StoreProfile, as_toml, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
+from .table import Table
 from .text import did_you_mean, printable, shortened
 from .trust import VARIABLE, digest, distrust, is_trusted, trust
 
@@ -75,10 +76,8 @@ def _is_named_way(value: object) -> bool:
     return value in ("auto", "late", "none")
 
 
-class Settings(BaseModel):
+class Settings(Table):
     """Every setting with its default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
 
     store: Annotated[str, Here("a folder below this one", _is_below)] = Field(
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"
@@ -266,11 +265,11 @@ def resolve(
         settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
     except ValidationError as error:
         problem = error.errors()[0]
+        said = problem["msg"].removeprefix("Value error, ")
+        if not problem["loc"]:
+            raise UsageError(f"{said} (ccheck config shows the settings)") from error
         name = str(problem["loc"][0])
-        if name not in Settings.model_fields:
-            hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
-            raise UsageError(f"there is no setting {name!r}: {hint}") from error
-        raise UsageError(f"the setting {name} (from {origins.get(name)}): {problem['msg']}") from error
+        raise UsageError(f"the setting {name} (from {origins.get(name)}): {said}") from error
     settings._origins = origins
     settings._yours = {
         name: (own[name][0],) if name in own else (field.get_default(call_default_factory=True),)

@@ -49,9 +49,8 @@ def _several(value: Any) -> list[str | None]:
 
 # -- keys that several stages have
 
-LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
-"""Outside these, sums of weighted scores overflow, or Elasticsearch's floats make a weight 0."""
-Weight: TypeAlias = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+Weight: TypeAlias = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Outside of this, sums of weighted scores overflow, or Elasticsearch's floats make a weight 0."""
 FusionWeight: TypeAlias = Annotated[Weight, Field(description="its weight in the fusion")]
 RankConstant: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, description="rank constant")]
 Returns: TypeAlias = Annotated[int, Field(ge=1, le=10_000, description="how many documents it returns")]

@@ -59,5 +59,5 @@ def test_a_data_frame_is_not_taken_for_claims(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_is_none_is_named_with_the_nearest() -> None:
-    with pytest.raises(ccheck.CcheckError, match=r"there is no setting 'recpie': did you mean 'recipe'\?"):
+    with pytest.raises(ccheck.CcheckError, match=r"unknown key recpie: did you mean 'recipe'\?"):
         ccheck.open(recpie="bm25")

@@ -17,34 +17,21 @@ CLAIM_FIELDS = {"_id", "text", "label", "evidence"}
 TOPICS = {"climate", "health", "nutrition", "energy"}
 EVIDENCE_LABELS = {"SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"}
 CLAIM_LABELS = EVIDENCE_LABELS | {"CONFLICTING"}
-SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DOI = re.compile(r"10\.\d{4,9}/\S+")
-SENTENCE_END = re.compile(r"[.?!](?=\s+[A-Z]|$)")
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        assert isinstance(row, dict)
-        rows.append(row)
-    return rows
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _verdict(labels: list[str]) -> str:
-    if "SUPPORTS" in labels and "REFUTES" in labels:
-        return "CONFLICTING"
-    if "SUPPORTS" in labels:
-        return "SUPPORTS"
-    if "REFUTES" in labels:
-        return "REFUTES"
-    return "NOT_ENOUGH_INFO"
+    decided = set(labels) - {"NOT_ENOUGH_INFO"}
+    return "CONFLICTING" if len(decided) > 1 else decided.pop() if decided else "NOT_ENOUGH_INFO"
 
 
 DOCUMENTS = _load(CORPUS)
 CLAIM_ROWS = _load(CLAIMS)
 
-each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(row.get("_id")) for row in DOCUMENTS])
 each_claim = pytest.mark.parametrize("claim", CLAIM_ROWS, ids=[str(row.get("_id")) for row in CLAIM_ROWS])
 
 
@@ -62,17 +49,10 @@ def test_corpus_is_large_enough_and_covers_every_topic() -> None:
         assert len({row[key].casefold() for row in DOCUMENTS}) == len(DOCUMENTS), key
 
 
-@each_document
-def test_document_is_well_formed(document: dict[str, Any]) -> None:
-    assert set(document) == DOCUMENT_FIELDS
-    for field in DOCUMENT_FIELDS - {"year"}:
-        value = document[field]
-        assert isinstance(value, str) and value and value == " ".join(value.split()), field
-    assert SLUG.fullmatch(document["_id"]) and document["_id"].endswith(f"-{document['year']}")
-    assert type(document["year"]) is int and 1890 <= document["year"] <= 2026
-    assert DOI.fullmatch(document["doi"]) and not document["doi"].endswith((".", ",", "/"))
-    assert 90 <= len(document["text"].split()) <= 170
-    assert 5 <= len(SENTENCE_END.findall(document["text"])) <= 8
+def test_documents_are_complete_and_short() -> None:
+    for row in DOCUMENTS:
+        assert set(row) == DOCUMENT_FIELDS and row["_id"].endswith(f"-{row['year']}")
+        assert DOI.fullmatch(row["doi"]) and 90 <= len(row["text"].split()) <= 170, row["_id"]
 
 
 def test_there_are_twenty_claims_with_every_verdict() -> None:
