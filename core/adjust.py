@@ -112,12 +112,9 @@ def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
 def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:
     stages: dict[str, Any] = dict(recipe.rerankers)
     rerank = rerank if recipe.questions is None else "none"
-    if rerank == "none":
-        stages = {}
-    elif rerank == "late":
-        stages = {"late": load_recipe("default").rerankers["late"]}
-    elif rerank == "auto":
-        stages = dict(load_recipe("default").rerankers)
+    if rerank in ("auto", "late", "none"):
+        usual = load_recipe("default").rerankers
+        stages = {name: stage for name, stage in usual.items() if rerank in ("auto", name)}
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelStage)), ModelStage())
         # What somebody names must be there, and it is its code that is trusted.
@@ -131,21 +128,11 @@ def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, dept
 
 
 def _verdict(recipe: Recipe, changes: Changes) -> VerdictStage:
-    llm, stance = changes.llm, changes.stance
-    update: dict[str, Any] = {}
-    method = changes.verdict
-    if method is None and llm is not None and stance is not None:
-        method = recipe.verdict.method
-        if method not in ("llm", "stance"):
-            raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
-    elif method is None and stance is not None:
-        method = "stance"
-    elif method is None and llm is not None:
-        method = "llm"
-    if method is not None:
-        update["method"] = method
-    # A model that a flag names takes the place of the recipe's.
-    named = stance if method == "stance" else llm if method == "llm" else None
-    if named is not None:
-        update["model"] = named
-    return VerdictStage.model_validate({**recipe.verdict.model_dump(), **update})
+    """The judge that a flag names takes the place of the recipe's, with its method and model."""
+    models = {"llm": changes.llm, "stance": changes.stance}
+    named = [method for method, model in models.items() if model is not None]
+    method = changes.verdict or (named[0] if len(named) == 1 else recipe.verdict.method)
+    if len(named) > 1 and changes.verdict is None and method not in named:
+        raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
+    model = models.get(method) or recipe.verdict.model
+    return VerdictStage.model_validate({**recipe.verdict.model_dump(), "method": method, "model": model})
