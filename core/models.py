@@ -68,11 +68,11 @@ CHOSEN = {
     "intfloat/e5-mistral-7b-instruct",
     "jinaai/jina-embeddings-v3-hf",
     "meta-llama/Llama-3.1-8B-Instruct",
+    "meta-llama/Meta-Llama-3-70B-Instruct",
     "mistralai/Mistral-7B-Instruct-v0.2",
     "mixedbread-ai/mxbai-rerank-large-v2",
     "naver/splade-v3",
     "openai/clip-vit-large-patch14",
-    "openai/gpt-oss-120b",
 }
 """Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and
 have folders of these names."""
@@ -177,7 +177,7 @@ def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
         why = "the hub can't be reached" if download else "the hub was not asked"
         lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
         raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
-    if not logging.getLogger("ccheck").isEnabledFor(logging.WARNING):  # --quiet
+    if not (sys.stderr.isatty() and logging.getLogger("ccheck").isEnabledFor(logging.WARNING)):  # --quiet
         disable_progress_bars()
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
