@@ -265,11 +265,11 @@ def resolve(
         settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
     except ValidationError as error:
         problem = error.errors()[0]
-        said = problem["msg"].removeprefix("Value error, ")
+        why = problem["msg"].removeprefix("Value error, ")
         if not problem["loc"]:
-            raise UsageError(f"{said} (ccheck config shows the settings)") from error
+            raise UsageError(f"{why} (ccheck config shows the settings)") from error
         name = str(problem["loc"][0])
-        raise UsageError(f"the setting {name} (from {origins.get(name)}): {said}") from error
+        raise UsageError(f"the setting {name} (from {origins.get(name)}): {why}") from error
     settings._origins = origins
     settings._yours = {
         name: (own[name][0],) if name in own else (field.get_default(call_default_factory=True),)
