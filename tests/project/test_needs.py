@@ -13,7 +13,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 NEEDY = f"{TESTS}/measure/test_datasets.py::test_climate_fever_and_averitec"
-ELASTIC = f"{TESTS}/search/test_elastic_mapping_kinds.py::test_a_data_stream_is_searched"
+ELASTIC = f"{TESTS}/search/test_elastic_mapping_kinds.py::test_text_in_nested_passages"
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
