@@ -17,7 +17,7 @@ from ..core.redaction import redact
 from ..core.text import counted as counted
 from ..core.text import json_line, without_controls
 from ..core.text import printable as printable
-from .opt import LOG
+from .opt import LOG, is_quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,6 +87,12 @@ def notice(*messages: str) -> None:
         click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
 
 
+def inform(*messages: str) -> None:
+    """`notice`, unless the command is to be quiet."""
+    if not is_quiet():
+        notice(*messages)
+
+
 def confirmed(question: str, *, yes: bool) -> bool:
     """Ask for a yes, unless it was given as `--yes`. Raises UsageError if nobody can answer."""
     if yes:
@@ -107,7 +113,7 @@ def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:
     for message in messages:
         if message not in seen:
             seen.add(message)
-            notice(f"{name}: {message}")
+            inform(f"{name}: {message}")
 
 
 @contextmanager

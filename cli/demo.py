@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import opt
-from .common import argument_text, notice, settings_from, stdout
+from .common import argument_text, inform, settings_from, stdout
 from .progress import checker, ingest_progress
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ def demo(
     *,
     k: int = opt.option("Number of documents to show.", least=1, most=100, default=3),
     store: str = opt.option(f"Store for the corpus: {opt.STORE_FORMS}.", "STORE", default=STORE),
-    quiet: bool = opt.quiet,
 ) -> None:
     """Ingest the sample corpus and check a claim against it.
 
@@ -42,15 +41,14 @@ def demo(
 
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
     settings = settings_from(store=store)
-    with checker(settings, quiet=quiet) as checked:
-        with ingest_progress(quiet) as on_progress:
+    with checker(settings) as checked:
+        with ingest_progress() as on_progress:
             report = checked.ingest(str(CORPUS), on_progress=on_progress)
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
         ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
         show_result(console, result, ran)
-        if not quiet:
-            notice(*dict.fromkeys((*report.notices, *result.warnings)))
+        inform(*dict.fromkeys((*report.notices, *result.warnings)))
     if claim is None:
         _show_next(console, f'query --store {checked.store.name} "{ANOTHER}"')
 

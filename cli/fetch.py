@@ -21,7 +21,6 @@ def fetch(
     output: str | None = opt.output("File to write.  [default: TOPIC.SERVICE.jsonl]"),
     email: str | None = opt.option("Your address. With it, the services answer faster.", "ADDRESS"),
     server: str | None = opt.option("Server to ask instead, with the same API.", "URL"),
-    quiet: bool = opt.quiet,
 ) -> None:
     """Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.
 
@@ -41,13 +40,13 @@ def fetch(
     slug = re.sub(r"[^\w]+", "-", topic.lower()).strip("-")[:60] or "papers"
     file = Path(output or f"{slug}.{service}.jsonl")
     try:
-        with Client(service, server, email) as client, progress_bar("fetching", quiet, unit="papers") as update:
+        with Client(service, server, email) as client, progress_bar("fetching", unit="papers") as update:
             state = run(
                 client, topic, file, limit, lambda state: update(state.records, min(limit, state.total or limit))
             )
     except KeyboardInterrupt:
         notice(f"what was fetched is in {file}. Run the same command again to continue")
         raise
-    if not quiet:
+    if not opt.is_quiet():
         total = f" of {state.total:,}" if state.total is not None else ""
         notice(f"{counted(state.records, 'paper')}{total} in {file}. Next: ccheck ingest {file}")

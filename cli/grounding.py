@@ -15,7 +15,7 @@ from . import opt
 from .common import (
     argument_text,
     counted,
-    notice,
+    inform,
     print_hanging,
     print_json,
     printable,
@@ -56,7 +56,6 @@ class Given:
     )
     store: str | None = opt.store
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
     recipe: str
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
     model: str | None = opt.model
@@ -103,10 +102,9 @@ def figures(asked_for: Figures) -> None:
     recipe, settings = _resolved(asked_for)
     stage = figures_stage(recipe)
     asked = read_asked(asked_for)
-    with runtime(settings, asked_for.quiet) as models:
+    with runtime(settings) as models:
         ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
-        if not asked_for.quiet:
-            notice(*warnings)
+        inform(*warnings)
         answer_all(asked_for, asked, "elements", ranker.rank, _show_figure, "there are no figures or tables")
 
 
@@ -127,7 +125,7 @@ def passages(asked_for: Passages) -> None:
     if asked_for.expressions is not None:
         stage = stage.model_copy(update={"expressions": asked_for.expressions})
     asked = read_asked(asked_for)
-    with runtime(settings, asked_for.quiet) as models:
+    with runtime(settings) as models:
         ranker = open_passages(asked.articles, stage, models)
         answer_all(asked_for, asked, "passages", ranker.find, _show_passage, "no sentence shares a word with the claim")
 
@@ -206,10 +204,9 @@ def read_asked(given: Given) -> Asked:
         raise NotFound(f"there is no article {missing[0]!r}" + (f": {asked.unread[0]}" if asked.unread else ""))
     if not asked.articles:
         raise InvalidData(asked.unread[0] if asked.unread else "there are no articles")
-    if not given.quiet:
-        notice(*(f"skipped {reason}" for reason in asked.unread[:MOST_UNREAD]))
-        if len(asked.unread) > MOST_UNREAD:
-            notice(f"skipped {len(asked.unread) - MOST_UNREAD:,} more files")
+    inform(*(f"skipped {reason}" for reason in asked.unread[:MOST_UNREAD]))
+    if len(asked.unread) > MOST_UNREAD:
+        inform(f"skipped {len(asked.unread) - MOST_UNREAD:,} more files")
     return asked
 
 
@@ -306,11 +303,11 @@ def answer_all(
         else:
             for number, one in enumerate(found, 1):
                 show(number, one, one.article if several else "")
-        if not found and not given.quiet:
-            notice(nothing)
+        if not found:
+            inform(nothing)
         return
     errors: list[CcheckError] = []
-    with progress_bar("reading articles", given.quiet or sys.stdout.isatty(), unit="claims") as update:
+    with progress_bar("reading articles", shown=not sys.stdout.isatty(), unit="claims") as update:
         for done, claim in enumerate(asked.claims, 1):
             row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article, key: []}
             try:
@@ -321,8 +318,8 @@ def answer_all(
                 errors.append(error)
                 print_json(row | {"error": str(error)})
             update(done, len(asked.claims))
-    if not asked.claims and not given.quiet:
-        notice("the file has no claims")
+    if not asked.claims:
+        inform("the file has no claims")
     if errors:
         said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
         raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from . import opt
-from .common import confirmed, counted, notice, print_answer, print_fields, print_json, settings_from, stdout
+from .common import confirmed, counted, inform, notice, print_answer, print_fields, print_json, settings_from, stdout
 from .index_documents import opened_store
 
 SECTIONS = {
@@ -120,7 +120,7 @@ def list_(
 
 
 @opt.command
-def check(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet: bool = opt.quiet) -> None:
+def check(*, store: str | None = opt.store, as_json: bool = opt.as_json) -> None:
     """Check all files of a local store for damage.
 
     \b
@@ -141,15 +141,15 @@ def check(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet: 
         print_json({"store": opened.name, "damaged": bool(problems), "problems": problems})
     elif problems:
         print_fields(stdout(), {str(one["file"]): str(one["problem"]) for one in problems})
-    elif not quiet:
-        notice(f"{opened.name} has no damage")
+    else:
+        inform(f"{opened.name} has no damage")
     if found:
         # What brings the documents back makes the rest again, too.
         raise min(found, key=lambda damage: damage.derived).in_store(opened.name)
 
 
 @opt.command
-def rebuild(*, store: str | None = opt.store, quiet: bool = opt.quiet) -> None:
+def rebuild(*, store: str | None = opt.store) -> None:
     """Rebuild the search index of a local store.
 
     \b
@@ -161,12 +161,11 @@ def rebuild(*, store: str | None = opt.store, quiet: bool = opt.quiet) -> None:
 
     with open_local_store(settings_from(store=store), "Elasticsearch maintains its own index") as opened:
         opened.rebuild()
-        if not quiet:
-            notice(f"{opened.name} was rebuilt: {counted(opened.count(), 'document')}")
+        inform(f"{opened.name} was rebuilt: {counted(opened.count(), 'document')}")
 
 
 @opt.command
-def delete(*, store: str | None = opt.store, yes: bool = opt.yes, quiet: bool = opt.quiet) -> None:
+def delete(*, store: str | None = opt.store, yes: bool = opt.yes) -> None:
     """Delete a store with everything in it.
 
     \b
@@ -187,5 +186,5 @@ def delete(*, store: str | None = opt.store, yes: bool = opt.yes, quiet: bool = 
             notice(
                 f"{opened.name} was deleted. These files are not ccheck's and were left: {', '.join(map(str, left))}"
             )
-        elif not quiet:
-            notice(f"{opened.name} was deleted")
+        else:
+            inform(f"{opened.name} was deleted")

@@ -15,7 +15,7 @@ from ..core.errors import NotFound, UsageError
 from ..core.files import writing
 from ..core.text import json_line
 from . import opt
-from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
+from .common import confirmed, counted, inform, notice, print_fields, print_json, settings_from, stdout
 
 if TYPE_CHECKING:
     from ..core.types import Document
@@ -81,7 +81,6 @@ def export(
     *,
     filters: tuple[str, ...] = only,
     store: str | None = opt.store,
-    quiet: bool = opt.quiet,
 ) -> None:
     """Write all documents as JSON Lines, for ccheck ingest.
 
@@ -99,8 +98,7 @@ def export(
         for document in opened.scan(_conditions(opened, filters)):
             stream.write(json_line(exported(document)))
             done += 1
-    if not quiet:
-        notice(f"{counted(done, 'document')} written" + (f" to {file}" if file != "-" else ""))
+    inform(f"{counted(done, 'document')} written" + (f" to {file}" if file != "-" else ""))
 
 
 @opt.command
@@ -110,7 +108,6 @@ def remove(
     yes: bool = opt.yes,
     filters: tuple[str, ...] = only,
     store: str | None = opt.store,
-    quiet: bool = opt.quiet,
 ) -> None:
     """Remove documents by id or by a filter.
 
@@ -139,8 +136,7 @@ def remove(
             return
         removed = sum(opened.delete(some) for some in chunked(found, AT_ONCE))
         opened.publish()
-        if not quiet:
-            notice(f"{counted(removed, 'document')} removed from {opened.name}")
+        inform(f"{counted(removed, 'document')} removed from {opened.name}")
 
 
 def exported(document: Document) -> dict[str, Any]:

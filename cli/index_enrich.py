@@ -10,7 +10,7 @@ from more_itertools import map_reduce
 
 from ..core.errors import Incomplete, UsageError
 from . import opt
-from .common import confirmed, counted, notice, print_json, replacements, settings_from
+from .common import confirmed, counted, inform, notice, print_json, replacements, settings_from
 from .progress import progress_bar, runtime
 
 NAMED = 3
@@ -33,7 +33,6 @@ def enrich(
     store: str | None = opt.store,
     model: str | None = opt.model,
     as_json: bool = opt.as_json,
-    quiet: bool = opt.quiet,
 ) -> None:
     """Add vectors to an index in Elasticsearch that others use.
 
@@ -63,12 +62,12 @@ def enrich(
                 "another index"
             )
         agreed = run_undo(settings, lambda what: confirmed(f"Delete {what}?", yes=yes))
-        if not agreed or not quiet:
+        if not agreed or not opt.is_quiet():
             notice("the companion was deleted" if agreed else "nothing was deleted")
         return
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
     with (
-        runtime(settings, quiet) as models,
+        runtime(settings) as models,
         open_enricher(models, needed, in_place=in_place, rate=rate) as enricher,
     ):
         if said := enricher.consequences():
@@ -77,15 +76,14 @@ def enrich(
                 notice("nothing was changed")
                 return
         try:
-            with progress_bar("enriching", quiet, unit="documents") as update:
+            with progress_bar("enriching", unit="documents") as update:
                 report = enricher.run(lambda done, total: update(done, max(done, total)))
         except KeyboardInterrupt:
             notice(f"what was made stays in {enricher.target.name}. Run the same command again to continue")
             raise
         if as_json:
             print_json(asdict(report))
-        if not quiet:
-            notice(*_said(report))
+        inform(*_said(report))
         if report.failed or report.changed:
             raise Incomplete(_left(report))
 

@@ -9,7 +9,7 @@ import click
 
 from ..core.errors import InvalidData, UsageError
 from . import opt
-from .common import counted, notice, print_fields, print_json, settings_from, stdout
+from .common import counted, inform, notice, print_fields, print_json, settings_from, stdout
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def create(
     recipe: str | None = recipe_option,
     model: str | None = opt.model,
     no_dense: bool = opt.option("Store no vectors. Only BM25 can search."),
-    quiet: bool = opt.quiet,
 ) -> None:
     """Create an empty index with your own index type and shards.
 
@@ -57,14 +56,13 @@ def create(
         if opened.info() is not None:
             raise InvalidData(f"{opened.name} exists. To change it, run ccheck index migrate --store {opened.name}")
         dense = False if no_dense else True if model is not None else None
-        with runtime(settings, quiet) as models:
+        with runtime(settings) as models:
             encoders = open_encoders(models, None, recipe_to_ingest(settings, recipe), dense)
         layout = layout_of(encoders)
         made = moving.create(opened.client, opened.index, layout, _options(index_type, shards))
         opened.prepare(layout)  # says at once if nothing could be written to it
-        if not quiet:
-            notice(*encoders.notices)
-            notice(f"{opened.name} was created: the index {made}, for {layout.describe()}")
+        inform(*encoders.notices)
+        inform(f"{opened.name} was created: the index {made}, for {layout.describe()}")
 
 
 @opt.command
@@ -82,7 +80,6 @@ def migrate(
     ),
     no_switch: bool = opt.option("Fill and check the new index, but leave the alias where it is."),
     as_json: bool = opt.as_json,
-    quiet: bool = opt.quiet,
 ) -> None:
     """Move a store to another model, chunking or index type, without downtime.
 
@@ -119,8 +116,8 @@ def migrate(
         return _compared(before, after, agree if agree is not None else 0.3 if remade else 0.8)
 
     with (
-        progress_bar("copying", quiet, unit="documents") as update,
-        Runtime(settings, notice if not quiet else silent) as models,
+        progress_bar("copying", unit="documents") as update,
+        Runtime(settings, silent if opt.is_quiet() else notice) as models,
     ):
         done = run(
             models,
@@ -130,11 +127,11 @@ def migrate(
             switch=not no_switch,
             on_documents=lambda some, total: update(some, total),
         )
-    _say(done, settings.store, as_json, quiet)
+    _say(done, settings.store, as_json)
 
 
 @opt.command
-def revert(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet: bool = opt.quiet) -> None:
+def revert(*, store: str | None = opt.store, as_json: bool = opt.as_json) -> None:
     """Return to the index from before the last migration, with what was written since.
 
     \b
@@ -143,9 +140,9 @@ def revert(*, store: str | None = opt.store, as_json: bool = opt.as_json, quiet:
     from ..pipeline.migrate import go_back
 
     settings = settings_from(store=store)
-    with runtime(settings, quiet) as models:
+    with runtime(settings) as models:
         done = go_back(models)
-    _say(done, settings.store, as_json, quiet)
+    _say(done, settings.store, as_json)
 
 
 def list_indices(store: str, as_json: bool) -> None:
@@ -185,17 +182,15 @@ def _compared(before: Rankings, after: Rankings, least: float) -> str:
     return said
 
 
-def _say(done: Migrated, store: str, as_json: bool, quiet: bool) -> None:
+def _say(done: Migrated, store: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
-    if quiet:
-        return
     if done.checked:
-        notice(done.checked)
+        inform(done.checked)
     if done.switched:
-        notice(
+        inform(
             f"{store} is now {done.target}, with {counted(done.documents, 'document')}. {done.source} is kept, and "
             "takes no writes: ccheck index revert returns to it, ccheck index delete removes it"
         )
     else:
-        notice(f"{done.target} has {counted(done.documents, 'document')}. Run the same command without --no-switch")
+        inform(f"{done.target} has {counted(done.documents, 'document')}. Run the same command without --no-switch")

@@ -14,6 +14,7 @@ from . import opt
 from .common import (
     cost_said,
     counted,
+    inform,
     notice,
     print_fields,
     print_json,
@@ -43,7 +44,6 @@ class Asked:
         "Show how the first documents would be stored, and what a language model would be asked. Store nothing."
     )
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
     format_: Format | None = opt.option(  # noqa: RUF009 - it declares
         f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
         "NAME",
@@ -99,7 +99,7 @@ def ingest(asked: Asked) -> None:
     settings = settings_from(store=asked.store, embedding_model=asked.model)
     needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
     dense = False if asked.no_dense else True if asked.model is not None else None
-    with runtime(settings, asked.quiet) as models, open_store(settings) as opened:
+    with runtime(settings) as models, open_store(settings) as opened:
         encoders = open_encoders(models, opened.info(), needed, dense)
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
@@ -114,21 +114,20 @@ def ingest(asked: Asked) -> None:
             _preview(asked, opened, encoders, made_options, settings)
             return
         try:
-            with ingest_progress(asked.quiet) as on_progress:
+            with ingest_progress() as on_progress:
                 report = run(list(asked.sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
             notice(f"what was stored stays in {opened.name}. Run the same command again to continue")
             raise
         except CcheckError:
-            if encoders.additional is not None and not asked.quiet:
-                notice(*usage_said({"additional": encoders.additional.usage}, settings))
+            if encoders.additional is not None:
+                inform(*usage_said({"additional": encoders.additional.usage}, settings))
             raise
         if asked.as_json:
             rejects = str(report.rejects) if report.rejects else None
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
-        if not asked.quiet:
-            notice(*_report(report, opened.name, asked.dedupe is not None, settings), *models.notices())
+        inform(*_report(report, opened.name, asked.dedupe is not None, settings), *models.notices())
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"
@@ -161,7 +160,7 @@ def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOpti
 
     _show_preview(dry_run(asked.sources, options, encoders), as_json=asked.as_json)
     planned = planned_questions(asked.sources, store, encoders, options) if encoders.additional is not None else None
-    if asked.quiet:
+    if opt.is_quiet():
         return
     notice(*encoders.notices)
     notice(f"would be made with {layout_of(encoders).describe()}")

@@ -19,6 +19,7 @@ import click
 
 LOG = "ccheck"
 """The logger above those of all modules."""
+QUIET = "ccheck.quiet"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,6 +110,7 @@ def command(function: Function | None = None, /, *, name: str | None = None, env
         fields = inspect.signature(declared or function).parameters
         params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
         callback = (lambda **given: function(declared(**given))) if declared is not None else function
+        params.append(_quiet())
         for one in params if env is not None else ():
             one.envvar, one.show_envvar = f"{env}_{str(one.name).upper()}", True  # type: ignore[attr-defined]
         own = name or function.__name__.rstrip("_").replace("_", "-")
@@ -160,18 +162,29 @@ class LazyGroup(click.Group):
                 formatter.write_dl(list(commands.items()))
 
 
-def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bool:
-    """Without what is logged: `warnings_said` makes notices of it."""
+def _quiet() -> click.Option:
+    """`--quiet`, which all commands have. What says and shows asks `is_quiet`, so that nobody hands it down."""
+    how = {"expose_value": False, "callback": _quieted, "help": "Show no progress and no notices."}
+    return click.Option(["--quiet", "-q"], is_flag=True, **how)  # type: ignore[arg-type]
+
+
+def is_quiet() -> bool:
+    """Whether the command that runs was called with `--quiet`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> None:
+    """Without what is logged, too: `warnings_said` makes notices of it."""
+    context.meta[QUIET] = quiet
     if quiet:
         log, level = logging.getLogger(LOG), logging.getLogger(LOG).level
         log.setLevel(logging.ERROR)
         context.call_on_close(lambda: log.setLevel(level))
-    return quiet
 
 
 EVERYDAY, ADVANCED = "Everyday options", "Advanced"
 """Headings of several commands."""
-quiet = option("Show no progress and no notices.", names=("--quiet", "-q"), callback=_quieted)
 as_json = option("Print JSON Lines: one object per line.", names=("--json",))
 
 # -- where to look, and the models

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .common import stderr
+from .opt import is_quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,10 +30,10 @@ _bars: list[Console] = []
 """The consoles of the bars that are shown now. What is printed on another console would be glued to a bar."""
 
 
-def notifier(quiet: bool) -> Callable[[str], None]:
+def notifier() -> Callable[[str], None]:
     """Says on a terminal what takes long, the same thing once; where a bar is shown, above it."""
     console = stderr()
-    if quiet or not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         return lambda message: None
     said: set[str] = set()
 
@@ -45,10 +46,10 @@ def notifier(quiet: bool) -> Callable[[str], None]:
 
 
 @contextmanager
-def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator[Update]:
+def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> Iterator[Update]:
     """A bar with the time taken and left, on a terminal; it begins again where less is done than before.
 
-    With a `unit` it also shows how many of how many are done.
+    With a `unit` it also shows how many of how many are done. Without `shown` there is none.
     """
     from rich.markup import escape
     from rich.progress import (
@@ -61,16 +62,16 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
     )
 
     console = stderr()
-    if quiet or not console.is_terminal:
+    if not shown or is_quiet() or not console.is_terminal:
         yield lambda done, total, *, facts="", name=None: None
         return
     what, facts_shown = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
     times = (TimeElapsedColumn(), TextColumn("taken,"), TimeRemainingColumn(), TextColumn("left"))
     columns = (what, BarColumn(), TaskProgressColumn(), facts_shown, *times)
-    with contextlib.ExitStack() as shown:
+    with contextlib.ExitStack() as stack:
         _bars.append(console)
-        shown.callback(_bars.remove, console)
-        bar = shown.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
+        stack.callback(_bars.remove, console)
+        bar = stack.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
         task = bar.add_task(escape(name), total=None, facts="")
 
         def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
@@ -86,10 +87,10 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
 
 
 @contextmanager
-def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def ingest_progress() -> Iterator[Callable[[Progress], None]]:
     """A bar of an ingest with its rate, on a terminal."""
     started = time.monotonic()
-    with progress_bar("reading", quiet) as update:
+    with progress_bar("reading") as update:
 
         def show(progress: Progress) -> None:
             facts = ""
@@ -101,17 +102,18 @@ def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def runtime(settings: Settings, quiet: bool) -> Runtime:
+def runtime(settings: Settings) -> Runtime:
     """The runtime of a command: it says on the terminal what takes long. Use it in `with`."""
     from ..core.runtime import Runtime
 
-    return Runtime(settings, notifier(quiet), lambda name, unit: progress_bar(name, quiet, unit=unit))
+    shown = not is_quiet()  # asked here: other threads know of no command
+    return Runtime(settings, notifier(), lambda name, unit: progress_bar(name, unit=unit, shown=shown))
 
 
 @contextmanager
-def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
+def checker(settings: Settings, **parts: Any) -> Iterator[Checker]:
     """An open Checker, which says on the terminal what takes long."""
     from ..pipeline.checker import Checker
 
-    with runtime(settings, quiet) as shared, Checker(shared, **parts) as made:
+    with runtime(settings) as shared, Checker(shared, **parts) as made:
         yield made

@@ -82,7 +82,6 @@ class Asked:
         "FILE",
     )
     run: str | None = opt.option("Also write the rankings to FILE as a TREC run.", "FILE")
-    quiet: bool = opt.quiet
     recipe: str | None = opt.recipe(
         "Recipe to run. ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]", heading=opt.ADVANCED
     )
@@ -129,7 +128,7 @@ def query(asked: Asked) -> None:
     if not asked.dry_run:
         reads = (asked.claims, asked.resume, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
-    with checker(found.settings, quiet=asked.quiet, recipe=pipeline, deep=asked.deep) as checked:
+    with checker(found.settings, recipe=pipeline, deep=asked.deep) as checked:
         key = settings_key(found.settings, checked.recipe, checked.store.name, asked.k, filters, strict=False)
         key = f"{key}-deep" if asked.deep else key
         if asked.dry_run:
@@ -178,7 +177,7 @@ def _check(
             tally.add(one)
             show(one)
             write(one.result)
-    if not asked.quiet:
+    if not opt.is_quiet():
         if asked.claims is None:
             told = "" if asked.as_json else tally.rationale
             notice(*(warning for warning in tally.warned if warning not in told))
@@ -283,7 +282,7 @@ def _with_progress(answered: Iterable[Answered], asked: Asked, total: int | None
         yield from answered
         return
     # A terminal that shows the results needs no other progress.
-    with progress_bar("checking", asked.quiet or sys.stdout.isatty(), unit="claims") as update:
+    with progress_bar("checking", shown=not sys.stdout.isatty(), unit="claims") as update:
         for done, one in enumerate(answered, 1):
             yield one
             update(done, total)
@@ -324,7 +323,7 @@ def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], cla
         if not prompt.cached:
             calls, tokens, answers = calls + 1, tokens + prompt.prompt_tokens, answers + prompt.completion_tokens
         print_json(asdict(prompt))
-    if not asked.quiet:
+    if not opt.is_quiet():
         reasons = Counter(skipped)
         notice(*(f"would not ask about {counted(many, 'claim')}: {reason}" for reason, many in reasons.most_common(5)))
         notice(

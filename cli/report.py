@@ -30,7 +30,7 @@ from ..core.settings import SECRETS, shown
 from ..core.stages import Fusion
 from ..core.text import seconds, shortened
 from . import opt, show
-from .common import counted, notice
+from .common import counted, inform
 
 if TYPE_CHECKING:
     import jinja2
@@ -86,7 +86,6 @@ def report(
     answers: str = opt.argument("ANSWERS"),
     *,
     output: str | None = opt.output("Page to write.  [default: ANSWERS with the ending .html]"),
-    quiet: bool = opt.quiet,
 ) -> None:
     """Make a page of saved answers.
 
@@ -113,8 +112,7 @@ def report(
             count += 1
         if not count:
             raise InvalidData(f"{answers} has no answers")
-    if not quiet:
-        notice(f"{counted(count, 'claim')} in {path}")
+    inform(f"{counted(count, 'claim')} in {path}")
 
 
 @contextmanager

@@ -45,7 +45,6 @@ class Served:
         "them with spaces.",
         "NAME",
     )
-    quiet: bool = opt.quiet
     dtype: Literal["float32", "bfloat16", "float16"] | None = opt.option(
         "Number format of the model. By default bfloat16 on a GPU that supports it, else float32.",
         heading=opt.ADVANCED,
@@ -97,7 +96,7 @@ def rerank(asked: Served) -> None:
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..core.models import require_models
-    from ..core.runtime import Runtime
+    from ..core.runtime import Runtime, silent
     from ..core.settings import Settings
     from ..core.stages import ModelStage
     from ..rerank.server.run import listen, named_model, public, require_server, run_server
@@ -113,10 +112,7 @@ def rerank(asked: Served) -> None:
         from ..rerank.server.app import load_app
         from ..rerank.server.guard import Access, Limits
 
-        def say(message: str) -> None:
-            if not asked.quiet:
-                notice(message)
-
+        say = silent if opt.is_quiet() else notice  # also in other threads, which know of no command
         limits = Limits(
             asked.max_body,
             asked.max_texts,

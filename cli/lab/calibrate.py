@@ -10,7 +10,7 @@ from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
-from ..common import counted, notice, print_answer, settings_from
+from ..common import counted, inform, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 
@@ -28,7 +28,6 @@ class Calibrate:
     recipe: str | None = opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]")
     output: str | None = opt.output("Write the calibration to FILE, for a recipe to use.")
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
 
 
 @opt.command
@@ -53,12 +52,12 @@ def calibrate(asked: Calibrate) -> None:
     settings = settings_from(**opt.settings_of(asked))
     check_outputs([(asked.output, "the calibration")], (asked.pairs, asked.corpus, settings.recipe))
     found = read_rows(asked.pairs, asked.corpus)
-    if found.skipped and not asked.quiet:
-        notice(found.describe())
+    if found.skipped:
+        inform(found.describe())
     changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
     with (
-        runtime(settings, asked.quiet) as opened,
-        progress_bar("judging", asked.quiet, unit="pairs") as update,
+        runtime(settings) as opened,
+        progress_bar("judging", unit="pairs") as update,
     ):
         report = measure(open_stance_method(opened, changes), found.rows, update)
     if asked.output is not None:

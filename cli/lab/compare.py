@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import counted, notice, print_hanging, print_json, printable, stdout
+from ..common import counted, inform, print_hanging, print_json, printable, stdout
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Compare:
         "with trec_eval -c, because a run has no lines for a claim without hits."
     )
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
 
 
 @opt.command
@@ -61,10 +60,9 @@ def compare(asked: Compare) -> None:
     texts = {str(claim.id): claim.text for claim in read_claims(asked.claims)} if asked.claims is not None else {}
     read = {name: read_run(path) for name, path in _names(asked.runs).items()}
     compared = compare_runs(read, judged, names, changes=asked.changes, common=asked.common)
-    if not asked.quiet:
-        notice(*compared.messages)
-        if not asked.common and any(claim not in run for run in read.values() for claim in judged):
-            notice("if a run covers only some of the claims, use --common to compare the claims that all runs have")
+    inform(*compared.messages)
+    if not asked.common and any(claim not in run for run in read.values() for claim in judged):
+        inform("if a run covers only some of the claims, use --common to compare the claims that all runs have")
     if asked.as_json:
         for name, measured in compared.measured.items():
             print_json(_line(name, measured, compared, texts))

@@ -14,7 +14,7 @@ from ...core.adjust import Changes, in_place_of_rerankers
 from ...core.errors import Incomplete, UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
-from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
+from ..common import inform, notice, notice_new, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
@@ -53,7 +53,6 @@ class Evaluate:
     run: str | None = opt.option("Also write the rankings as TREC runs; for several recipes, to FOLDER.", "FILE|FOLDER")
     as_json: bool = opt.as_json
     store: str | None = opt.store
-    quiet: bool = opt.quiet
     pairs: str | None = opt.option(
         "Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or doc_id (a "
         "document in the store).",
@@ -119,8 +118,8 @@ def evaluate(asked: Evaluate) -> None:
         raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")
     found = load_recipes(with_ablations(asked.recipes, asked.ablation), replacements(asked.replace))
     chosen = settings_from(**settings)
-    if not asked.quiet and (message := in_place_of_rerankers(chosen)):
-        notice(message)
+    if message := in_place_of_rerankers(chosen):
+        inform(message)
     data = read_evaluation_data(asked.claims, asked.qrels, verdicts=asked.verdicts, metrics=asked.metrics)
     runs = _run_files(asked.run, list(found))
     check_outputs(
@@ -130,9 +129,9 @@ def evaluate(asked: Evaluate) -> None:
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
     changes = Changes(llm=asked.llm, stance=asked.stance)
-    with runtime(chosen, asked.quiet) as opened, open_session(opened, changes) as session:
-        if session.memory.notice and not asked.quiet:
-            notice(session.memory.notice)
+    with runtime(chosen) as opened, open_session(opened, changes) as session:
+        if session.memory.notice:
+            inform(session.memory.notice)
         try:
             prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
             for name, one in session.evaluate_all(prepared, data):
@@ -144,12 +143,11 @@ def evaluate(asked: Evaluate) -> None:
                 if asked.as_json:
                     against = _against(done, data) if asked.ablation is not None else None
                     print_json(one.to_dict() | {"recipe": name} | differences_json(against, name))
-                if not asked.quiet:
-                    notice_new(name, one.warnings, seen)
+                notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
             if done and not asked.as_json:
                 _show(stdout(), done, data, _against(done, data) if asked.ablation is not None else None)
-            if done and not asked.quiet:
+            if done and not opt.is_quiet():
                 from ...lab.measure.metrics import coverage
 
                 first = next(iter(done.values()))

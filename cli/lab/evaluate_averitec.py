@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import Incomplete, UsageError
-from ..common import counted, notice, print_json, replacements, stdout, usage_said
+from ..common import counted, inform, print_json, replacements, stdout, usage_said
 from ..progress import checker, progress_bar, runtime
 from .tables import figure, print_table, table
 
@@ -39,23 +39,23 @@ def evaluate_averitec(asked: Evaluate, settings: Settings) -> None:
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     for file in files:
-        rows[file] = _measured(gold, read_predictions(file), meteor, asked.ev2r, settings, asked.quiet)
+        rows[file] = _measured(gold, read_predictions(file), meteor, asked.ev2r, settings)
     for name, recipe in recipes.items():
         claims = read_claims(asked.averitec or "")
-        with checker(settings, quiet=asked.quiet, recipe=resolved(settings, changes, recipe)) as checked:
-            with progress_bar(name, asked.quiet, unit="claims") as update:
+        with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
+            with progress_bar(name, unit="claims") as update:
                 made = predict(checked, claims, update)
             warnings = checked.plan().warnings
         if asked.out is not None:
             write_predictions(asked.out, made.predictions)
         usage = {stage: used.to_dict() for stage, used in made.usage_by_stage.items()}
-        rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings, asked.quiet) | {
+        rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings) | {
             "seconds_per_claim": dict(made.seconds),
             "usage_by_stage": usage,
             "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
         }
-        for message in () if asked.quiet else (*warnings, *usage_said(made.usage_by_stage)):
-            notice(f"{name}: {message}")
+        for message in (*warnings, *usage_said(made.usage_by_stage)):
+            inform(f"{name}: {message}")
         if made.errors:
             claim, error = next(iter(made.errors.items()))
             failed.append(f"{name}: {counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}")
@@ -75,7 +75,6 @@ def _measured(
     meteor: Meteor,
     judge: str | None,
     settings: Settings,
-    quiet: bool,
 ) -> dict[str, Any]:
     from ...lab.measure.averitec import score
 
@@ -85,7 +84,7 @@ def _measured(
     from ...lab.measure.ev2r import ev2r
     from ...llm import open_llm
 
-    with runtime(settings, quiet) as opened:
+    with runtime(settings) as opened:
         recall = ev2r(gold, predictions, open_llm(opened, judge))
     row["metrics"] |= recall.to_dict()
     row["ev2r"] = {"model": judge, "failed": recall.failed, "error": recall.error}

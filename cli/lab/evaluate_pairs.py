@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import write_text
-from ..common import counted, notice, print_fields, print_json, replacements, stdout
+from ..common import counted, inform, print_fields, print_json, replacements, stdout
 from ..progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
@@ -40,8 +40,8 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     replace = replacements(asked.replace)
     recipes = dict(zip(judges, load_recipes(list(judges), replace).values(), strict=True))
     found = read_rows(asked.pairs or "", later=True)
-    if found.skipped and not asked.quiet:
-        notice(found.describe())
+    if found.skipped:
+        inform(found.describe())
     pairs: Sequence[StanceRow] = found.rows
     if not all(pair.text for pair in pairs):
         with open_store(next(iter(judges.values()))) as store:
@@ -52,7 +52,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
         for name, recipe in recipes.items():
             own = {old: new for old, new in replace.items() if old in recipe.replace}
             changes = Changes(llm=asked.llm, stance=asked.stance, replace=own)
-            measured = done[name] = _measured(pairs, changes, judges[name], asked.quiet)
+            measured = done[name] = _measured(pairs, changes, judges[name])
             if asked.out is not None:
                 lines = (json.dumps(one, ensure_ascii=False) for one in answers(pairs, measured))
                 write_text(asked.out, "".join(f"{line}\n" for line in lines), "the answers")
@@ -77,13 +77,13 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
         raise Incomplete("; ".join(failed))
 
 
-def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
+def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings) -> PairsMeasured:
     from ...lab.measure.calibration import open_stance_method
     from ...lab.measure.pairs import measure_pairs
 
     with (
-        runtime(settings, quiet) as opened,
-        progress_bar("judging", quiet, unit="pairs") as update,
+        runtime(settings) as opened,
+        progress_bar("judging", unit="pairs") as update,
     ):
         return measure_pairs(open_stance_method(opened, changes, calibrated=True), pairs, update)
 

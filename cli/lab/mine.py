@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from ...core.files import check_output
 from .. import opt
-from ..common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
+from ..common import counted, inform, print_fields, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 
 
@@ -42,7 +42,6 @@ class Mine:
     seed: int = opt.seed
     trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
 
 
 @opt.command
@@ -66,12 +65,11 @@ def mine(asked: Mine) -> None:
         asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.duplicates, asked.seed
     )
     files = MiningFiles(asked.claims, asked.qrels, asked.corpus)
-    with runtime(settings, asked.quiet) as opened:
+    with runtime(settings) as opened:
         mined = mine_from_store(opened, files, target, chosen, replacements(asked.replace))
-    if not asked.quiet:
-        notice(*mined.messages[:5])
-        if len(mined.messages) > 5:
-            notice(f"and {len(mined.messages) - 5} more claims without negatives")
+    inform(*mined.messages[:5])
+    if len(mined.messages) > 5:
+        inform(f"and {len(mined.messages) - 5} more claims without negatives")
     if asked.as_json:
         print_json({"output": asked.output, **asdict(mined)})
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.adjust import in_place_of_rerankers
 from ...core.errors import Incomplete
 from .. import opt
-from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
+from ..common import inform, notice_new, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
@@ -36,7 +36,6 @@ class Sweep:
     trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
     store: str | None = opt.store
-    quiet: bool = opt.quiet
 
 
 @opt.command
@@ -56,15 +55,15 @@ def sweep(asked: Sweep) -> None:
 
     ((name, base),) = load_recipes([asked.recipe], replacements(asked.replace)).items()
     settings = settings_from(store=asked.store, trust_remote_code=asked.trust_remote_code)
-    if not asked.quiet and (message := in_place_of_rerankers(settings)):
-        notice(message)
+    if message := in_place_of_rerankers(settings):
+        inform(message)
     axes = parse_grid(asked.grid)
     data = read_evaluation_data(asked.claims, asked.qrels, metrics=[asked.metric])
     done: list[Evaluation] = []
     seen: set[str] = set()
-    with runtime(settings, asked.quiet) as opened, open_session(opened) as session:
-        if session.memory.notice and not asked.quiet:
-            notice(session.memory.notice)
+    with runtime(settings) as opened, open_session(opened) as session:
+        if session.memory.notice:
+            inform(session.memory.notice)
         # The settings of this machine change the recipe, then each point does.
         points = points_of(session.prepare(base, data), axes)
         grid = [point for point, _ in points]
@@ -76,8 +75,7 @@ def sweep(asked: Sweep) -> None:
                 done.append(one)
                 if asked.as_json:
                     print_json({"settings": point, **one.to_dict()})
-                if not asked.quiet:
-                    notice_new(name, one.warnings, seen)
+                notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a point fails or somebody interrupts
             if done and not asked.as_json:
                 _show(grid, done, asked.metric)
@@ -100,11 +98,10 @@ def sweep(asked: Sweep) -> None:
             f"held out ({held.folds} folds): {asked.metric} {figure(held.value, held.interval)} on {held.claims:,} "
             f"claims; chosen there: {'; '.join(describe(grid[i]) for i in dict.fromkeys(held.chosen))}",
         )
-    if not asked.quiet:
-        notice(
-            "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
-            "figure, or measure once on test claims"
-        )
+    inform(
+        "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
+        "figure, or measure once on test claims"
+    )
     failed = [
         f"{describe(point)}: {failure}" for point, one in zip(grid, done, strict=True) for failure in one.failures
     ]

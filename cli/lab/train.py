@@ -56,7 +56,6 @@ class Training:
     overwrite: bool = opt.option("Replace the output if it exists.")
     device: str | None = opt.under("Running", opt.device)
     as_json: bool = opt.as_json
-    quiet: bool = opt.quiet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,9 +244,9 @@ def _running(asked: Training, **settings: Any) -> Runtime:
     from ..progress import progress_bar
 
     def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
-        return progress_bar(name, asked.quiet, unit=unit)
+        return progress_bar(name, unit=unit)
 
-    return Runtime(settings_from(device=asked.device, **settings), silent if asked.quiet else notice, bar)
+    return Runtime(settings_from(device=asked.device, **settings), silent if opt.is_quiet() else notice, bar)
 
 
 def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:

@@ -40,8 +40,8 @@ def on_terminal() -> Iterator[Terminal]:
 
 def test_what_is_said_beside_a_bar_has_a_line_of_its_own():
     with on_terminal() as terminal:
-        say = notifier(quiet=False)
-        with progress_bar("checking", quiet=False, unit="claims") as update:
+        say = notifier()
+        with progress_bar("checking", unit="claims") as update:
             update(1, 4)
             say("loading a model")
             update(2, 4)
@@ -52,9 +52,9 @@ def test_what_is_said_beside_a_bar_has_a_line_of_its_own():
 
 def test_no_rate_before_the_first_document():
     with on_terminal() as terminal:
-        with ingest_progress(quiet=False) as show:
+        with ingest_progress() as show:
             show(Progress("reading", 0, 0, 500, 1000))
         assert terminal.lines and not any("documents" in line for line in terminal.lines)
-        with ingest_progress(quiet=False) as show:
+        with ingest_progress() as show:
             show(Progress("writing", 3, 0, 500, 1000))
         assert any("3 documents" in line for line in terminal.lines)
