@@ -29,7 +29,14 @@ STANCE_FILES = ("train", "dev", "test", "corpus", "output")
 """Keys that a TOML file can have besides the settings, with the same names as the options."""
 
 
-@click.group()
+KINDS = {
+    "embedder": "Train an embedding model on claims and the documents that bear on them.",
+    "reranker": "Train a reranking model on claims and the documents that bear on them.",
+    "stance": "Train a stance classifier on labelled pairs.",
+}
+
+
+@click.group(cls=opt.LazyGroup, sections={"Commands": KINDS}, modules=dict.fromkeys(KINDS, "lab.train"))
 def train() -> None:
     """Train models on labelled data.
 
@@ -184,10 +191,6 @@ def stance(asked: StanceTraining) -> None:
     print_answer(asked.as_json, facts, {"output": str(made.folder), "base": chosen.base} | figures)
     if not asked.as_json:
         notice(*made.notes)
-
-
-for command in (embedder, reranker, stance):
-    train.add_command(command)
 
 
 T = TypeVar("T", bound="TrainingOptions")
