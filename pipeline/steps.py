@@ -166,13 +166,24 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
         run.reads_details or run.trace,
         run.trace,
     )
-    for (state, _), ranking in zip(asked, answer(run.store, search, rank=partial(_rank, run)), strict=True):
+    found = []
+    for (state, query), ranking in zip(asked, answer(run.store, search, rank=partial(_rank, run)), strict=True):
         if isinstance(ranking, CcheckError):
             state.error = ranking
             continue
         state.hits = ranking.hits
         if run.trace:
             state.stages = _traced(run, ranking)
+        if state.hits:
+            found.append((state, query))
+    try:
+        # Whole documents become the parts that matched, where the store knows parts of documents.
+        narrowed = run.store.narrowed([query for _, query in found], [state.hits for state, _ in found])
+        for (state, _), hits in zip(found, narrowed, strict=True):
+            state.hits = hits
+    except CcheckError as error:
+        for state, _ in found:
+            state.error = error
 
 
 def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:

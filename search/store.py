@@ -14,7 +14,7 @@ from ..core.fusion import Scored
 from ..core.layout import Layout
 from ..core.profiles import StoreProfile
 from ..core.stages import Fusion, Retriever
-from ..core.types import Document, Entry, Filter, Query, Unit
+from ..core.types import Document, Entry, Filter, Hit, Query, Unit
 from .filters import Kind
 
 
@@ -189,6 +189,13 @@ class Store(Protocol):
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents that a search found, as searches see them. `get` has them as they were last written."""
+        ...
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        """The hits of each query, with the part of a document that matched as `Hit.unit`.
+
+        Only documents of an index that ccheck did not make have such parts: passages in nested documents.
+        """
         ...
 
     def mark_ingested(self, reading: Sequence[str] = ()) -> None:

@@ -20,7 +20,7 @@ from ...core.layout import Layout
 from ...core.profiles import StoreProfile
 from ...core.stages import Bm25, Retriever
 from ...core.text import counted
-from ...core.types import Document, Entry, Filter, Unit
+from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..answering import searched_units
 from ..filters import Kind
 from ..store import Ranks, Search, StoreInfo, no_store, unfinished
@@ -297,6 +297,9 @@ class ElasticStore(Closing):
         if not index.made_here:
             return reading.got(self.client, self.index, index, ids)
         return {id_: one for (_, id_), one in reading.found_by_id(self.client, self.index, index, ids).items()}
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return units.with_passages(self.client, self.index, self._index(), queries, hits)
 
     # -- inside
 

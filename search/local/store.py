@@ -28,7 +28,7 @@ from ...core.closing import Closing
 from ...core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Retriever
-from ...core.types import Document, Entry, Filter, Unit, document_of, unit_key
+from ...core.types import Document, Entry, Filter, Hit, Query, Unit, document_of, unit_key
 from ..answering import searched_units
 from ..filters import Kind
 from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, unfinished
@@ -282,6 +282,9 @@ class LocalStore(Closing):
         return left
 
     # -- searching
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return list(map(tuple, hits))
 
     @reported
     def rank(self, search: Search) -> list[Ranks | CcheckError]:

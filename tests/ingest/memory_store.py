@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ccheck.core.errors import CcheckError, NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.types import Document, Entry
+from ccheck.core.types import Document, Entry, Hit, Query
 from ccheck.search.filters import Filter, Kind
 from ccheck.search.store import Ranks, Search, StoreInfo
 
@@ -77,6 +77,9 @@ class MemoryStore:
 
     def fields(self) -> Mapping[str, Kind]:
         return {name: "either" for entry in self.entries.values() for name in entry.document.metadata}
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return list(map(tuple, hits))
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         return [Ranks(dict.fromkeys(search.retrievers, ())) for _ in search.queries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from ccheck.core.errors import CcheckError, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Retriever
-from ccheck.core.types import Document, Query, Ranking
+from ccheck.core.types import Document, Hit, Query, Ranking
 from ccheck.search.elastic import ElasticStore
 
 TEXT = {"type": "text"}
@@ -63,6 +64,16 @@ def test_text_in_nested_passages(client: httpx.Client, store: ElasticStore) -> N
     assert other.id == "q"
     (one,) = found(store, "rivers", Bm25(fields={"passages.text": 1.0}, fuzziness="auto"))
     assert one.id == "q" and store.get(["q"])["q"] == one
+    query = Query("snow on mountain glaciers")
+    hits = [Hit(1, best, 1.0), Hit(2, other, 0.5), Hit(3, replace(other, id="gone"), 0.1)]
+    (narrowed, none) = store.narrowed([query, query], [hits, []])
+    assert [hit.unit and (hit.unit.granularity, hit.unit.number, hit.unit.text) for hit in narrowed] == [
+        ("passages", 1, PROSE),
+        ("passages", 0, "Snow."),
+        None,
+    ]
+    unit = narrowed[0].unit
+    assert none == () and unit is not None and best.text[unit.start : unit.end] == PROSE
 
 
 def test_the_passage_that_matches_is_what_is_read(
