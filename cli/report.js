@@ -6,7 +6,7 @@ if (filter) {
   const claims = items.filter((item) => item.matches("section"));
   const show = () => {
     const wanted = filter.querySelector(":checked").value;
-    for (const item of items) item.hidden = wanted !== "" && item.dataset.outcome !== wanted;
+    for (const item of items) item.hidden = wanted !== "" && ![item.dataset.outcome, item.dataset.reason].includes(wanted);
     const shown = claims.filter((claim) => !claim.hidden).length;
     document.getElementById("showing").textContent = `${shown} of ${claims.length} claims shown`;
   };

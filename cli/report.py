@@ -177,9 +177,8 @@ def _plain(value: object) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return environment(
-        __package__ or "", "report.css", "report.js", counted=counted, verdicts=VERDICTS, stances=STANCES
-    )
+    words = {"verdicts": VERDICTS, "stances": STANCES, "open": show.OPEN}
+    return environment(__package__ or "", "report.css", "report.js", counted=counted, **words)
 
 
 # -- what the templates are given
@@ -189,7 +188,8 @@ def _environment() -> jinja2.Environment:
 class _Summary:
     """The page's summary of all claims."""
 
-    claims: list[tuple[str, str]] = field(default_factory=list)
+    claims: list[tuple[str, str, str]] = field(default_factory=list)
+    """Each claim's text, its outcome, and why it is open."""
     recipes: dict[str, None] = field(default_factory=dict)
     stores: dict[str, None] = field(default_factory=dict)
     warned: dict[str, int] = field(default_factory=dict)
@@ -197,12 +197,14 @@ class _Summary:
 
     def add(self, result: Result) -> dict[str, Any]:
         outcome = _outcome(result)
-        self.claims.append((shortened(result.claim.text, 160), outcome))
+        reason = (result.verdict.reason if result.verdict else None) or ""
+        self.claims.append((shortened(result.claim.text, 160), outcome, reason))
         self.recipes[result.recipe] = self.stores[placeless(result.store)] = None
         number = len(self.claims)
         return {
             "number": number,
             "outcome": outcome,
+            "reason": reason,
             "result": result,
             "claim": shortened(result.claim.text, CLAIM_CHARS),
             "cut": len(result.claim.text) > CLAIM_CHARS,
@@ -223,10 +225,12 @@ def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
     from markupsafe import Markup
 
     blocks = iter(functools.partial(claims.read, 1 << 16), "")
-    counts = Counter(outcome for _, outcome in summary.claims)
+    counts = Counter(outcome for _, outcome, _ in summary.claims)
+    reasons = Counter(reason for *_, reason in summary.claims)
     return {
         "summary": summary,
         "counts": {outcome: counts[outcome] for outcome in VERDICTS if counts[outcome]},
+        "reasons": {reason: reasons[reason] for reason in show.OPEN if reasons[reason]},
         "about": {heading: [said] if isinstance(said, str) else list(said) for heading, said in about.items()},
         "claims": (Markup(block) for block in blocks),  # noqa: S704 - made by report_claim.html
         "version": __version__,

@@ -27,6 +27,14 @@ STANCES = {
     "NOT_ENOUGH_INFO": "leaves it open",
 }
 """A document's stance on the claim, in words."""
+OPEN = {
+    "nothing_bears": "nothing here bears on it",
+    "left_open": "papers bear on it and leave it open",
+    "leaning": "papers lean to one side, too weakly to say",
+    "disagreement": "papers disagree",
+    "not_judged": "nobody could judge it",
+}
+"""Why a verdict takes no side, in words."""
 INDENT = 5
 CLAIM_CHARS = 500
 """Characters of a claim that are shown."""
@@ -220,4 +228,6 @@ def _verdict(verdict: Verdict) -> Text:
     line = Text(verdict.label, STYLES[verdict.label])
     if verdict.confidence is not None:
         line.append(f" ({verdict.confidence:.2f}, {_in_words(verdict.confidence)} confidence)", "default")
+    if verdict.reason is not None:
+        line.append(f"  {OPEN[verdict.reason]}:", "bold")
     return line.append(f"  {printable(verdict.rationale)}" if verdict.rationale else "", "default")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
 Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion", "outlook"]
 """What a sentence does in its paper."""
+Reason: TypeAlias = Literal["nothing_bears", "left_open", "leaning", "disagreement", "not_judged"]
+"""Why a verdict takes no side."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 Scalar: TypeAlias = str | int | float | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
@@ -260,7 +262,9 @@ class Verdict:
     """The verdict of the evidence as a whole. If there is none, `label` is None and `error` says why.
 
     `judged` counts the documents with a stance, `failed` those whose stance could not be made. If some failed, `error`
-    says why even if there is a label, and the confidence is lower.
+    says why even if there is a label, and the confidence is lower. `reason` says why a verdict takes no side: nothing
+    found bears on the claim, what bears on it leaves it open or leans to one side too weakly, or to both, or nobody
+    could judge. It is None for SUPPORTS and REFUTES, and of judges that don't say.
     """
 
     label: Label | None
@@ -270,6 +274,7 @@ class Verdict:
     error: str | None = None
     judged: int = 0
     failed: int = 0
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

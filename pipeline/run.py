@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.analysis import clean
 from ..core.errors import CcheckError, InvalidData
@@ -118,6 +118,8 @@ class ClaimState:
         self.usage_by_stage = add_usage(self.usage_by_stage, stage, used)
 
     def result(self, run: Run) -> Result:
+        if self.verdict is not None and self.verdict.label is None:
+            self.verdict = replace(self.verdict, reason="not_judged")
         return Result(
             self.claim,
             self.evidence if self.error is None else (),

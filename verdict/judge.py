@@ -28,7 +28,7 @@ from typing import Protocol
 
 from ..core.analysis import MADE_FOR, foreign_language
 from ..core.errors import CcheckError
-from ..core.types import Claim, Document, Evidence, Label, Sentence, Stance, Usage, Verdict, document_text
+from ..core.types import Claim, Document, Evidence, Label, Reason, Sentence, Stance, Usage, Verdict, document_text
 from .labels import STANCES
 from .roles import with_roles
 
@@ -214,7 +214,8 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
-    return _counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
+    reason = _reason(label, supports, refutes)
+    return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
 def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
@@ -230,7 +231,18 @@ def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
         else "nothing was found for the claim" + (f": {empty}" if empty else "")
     )
     # If nothing was found, nothing was read that a confidence could rest on.
-    return Verdict("NOT_ENOUGH_INFO", round(1 - relevance, 6) if found else None, reason, "relevance")
+    confidence = round(1 - relevance, 6) if found else None
+    return Verdict("NOT_ENOUGH_INFO", confidence, reason, "relevance", reason="nothing_bears")
+
+
+def _reason(label: Label, supports: float, refutes: float) -> Reason | None:
+    """Why a verdict takes no side, from the probabilities of both sides, guesses included."""
+    if label in _VERBS:
+        return None
+    weaker, stronger = sorted((supports, refutes))
+    if stronger == 0:
+        return "left_open"
+    return "leaning" if label != "CONFLICTING" and 2 * weaker < stronger else "disagreement"
 
 
 def _counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:

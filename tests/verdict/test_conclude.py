@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccheck.core.types import Document, Evidence, Hit, Stance
+from ccheck.core.types import Document, Evidence, Hit, Label, Stance
 from ccheck.verdict.judge import (
     ASSUMED_CONFIDENCE,
     DECISIVE,
@@ -38,6 +38,21 @@ def evidence(*stances: Stance | None, title: str = "On {}", published: str | Non
 
 def said(*stances: Stance) -> str | None:
     return conclude(evidence(*stances), "test").label
+
+
+@pytest.mark.parametrize(
+    ("stances", "reason"),
+    [
+        ([(N, 0.9), (N, 0.6)], "left_open"),
+        ([(S, 0.6), (N, 0.9)], "leaning"),
+        ([(R, 0.6), (S, 0.2)], "leaning"),
+        ([(S, 0.6), (R, 0.6)], "disagreement"),
+        ([(S, 0.9), (R, 0.9)], "disagreement"),
+        ([(S, 0.9), (R, 0.4)], None),
+    ],
+)
+def test_what_is_open_says_why(stances: list[tuple[Label, float]], reason: str | None) -> None:
+    assert conclude(evidence(*(Stance(*one) for one in stances)), "test").reason == reason
 
 
 FAILED = Stance(None, error="the server answered 500")
