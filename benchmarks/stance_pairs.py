@@ -1,30 +1,42 @@
-"""Pairs of claim and evidence that the packaged stance model's adapter learns from: the second half of
-`benchmarks/packaged_stance.py`'s data.
+"""The pairs that the packaged stance model's reader learns from. `packaged_stance.py` calls it.
 
-Before any judged claim, the adapter reads `first_pairs`: FEVER's pairs and variants of them, and pairs made from
-abstracts of trials. Then come `judged_pairs` of SciFact and Climate-FEVER. Everything is drawn with fixed seeds.
+First come `base_pairs`: FEVER's pairs and variants of them, and pairs made from abstracts of trials that none of the
+other data sets has. Then come `judged_pairs` of the data sets. Everything is drawn with fixed seeds.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
+from stance_data import (
+    BACKGROUND,
+    FEVER_HELD,
+    OPEN,
+    REFUTES,
+    SUPPORTS,
+    Pair,
+    Part,
+    abstracts_of_trials,
+    evidence_of,
+    fever_rows,
+    questions_of_trials,
+)
 from stance_findings import findings, variants
+from stance_swaps import Swaps
+from stance_trials import DOWN, SAME, UP, claim_that, claims, other_outcomes
 
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
-from ccheck.ingest.rows import read_records
-from ccheck.lab.measure.rows import StanceRow, read_rows
+from ccheck.lab.measure.rows import StanceRow
 from ccheck.verdict.features import BOTH_WAYS, sentences_of
 from ccheck.verdict.labels import STANCES
 
-SUPPORTS, REFUTES, OPEN = range(len(STANCES))
 _AUXILIARY = re.compile(r"\b(?:is|are|was|were|has|have|had|did|can|could|will)\b(?! not\b)")
 _DENIAL = re.compile(r"\b(?:do|does|did) not |\bnot |\bnever ")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -50,88 +62,63 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 _FACTORS = (0.1, 0.3, 0.5, 2.0, 3.0, 10.0)
 
 
-class Pair(NamedTuple):
-    """A claim, what is read of its evidence, the label's place in STANCES, and how much the pair counts."""
-
-    claim: str
-    evidence: str
-    label: int
-    weight: float = 1.0
+# -- first: FEVER, and abstracts of trials
 
 
-class FirstPairs(NamedTuple):
-    fever: list[Pair]
-    abstracts: list[Pair]
-    findings: list[Pair]
-    held: list[Pair]
-    """Pairs of FEVER that are not learned from."""
-    counts: dict[str, int]
-    """How many of the pairs of FEVER are its own, reversed and open."""
-
-
-def first_pairs(folder: Path) -> FirstPairs:
+def base_pairs(folder: Path, swaps: Swaps) -> list[Pair]:
     draw = random.Random(1)
-    rows = list(read_rows(folder / "fever/pairs.jsonl.gz").rows)
-    random.Random(0).shuffle(rows)
-    held, rows = rows[:400], rows[400:]
-    made = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in rows]
-    reversed_, open_ = _denied(rows, draw), _open(rows[6000:8600], rows, draw)
-    counts = {"fever_own": len(made), "fever_reversed": len(reversed_), "fever_made_open": len(open_)}
-    made += reversed_ + open_
-    pool = _pool(folder)
-    abstracts = _of_abstracts(pool, draw)
-    kept = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in held]
-    return FirstPairs(made, abstracts, _of_findings(pool, random.Random(5)), kept, counts)
+    rows = fever_rows(folder)[FEVER_HELD:]
+    own = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in rows]
+    made = own[:4600] + draw.sample(_denied(rows, draw), 1200) + _open(rows[6000:7900], rows, draw)
+    abstracts = outside(folder)
+    pool = [(clean(one["title"]).strip(), [said for _, said in sentences_by_role(one)]) for one in abstracts]
+    concluded, aims = [], []
+    for one in abstracts:
+        by_role: dict[str, list[str]] = {}
+        for role, said in sentences_by_role(one):
+            by_role.setdefault(role, []).append(said)
+        for said in by_role.get("conclusion", [])[:2]:
+            text = _LEAD.sub("", said)
+            text = text[:1].upper() + text[1:]
+            if not 6 <= len(text.split()) <= 34 or not _VERB.search(text):
+                continue
+            concluded.append((text, said, by_role.get("results", [])))
+            # What a paper asked says nothing of what it found.
+            front = by_role.get("objective", []) + by_role.get("background", [])[-2:] + by_role.get("methods", [])[:2]
+            if front:
+                aims.append(Pair(text, _nearest(text, front, 2), OPEN))
+    made += _of_abstracts(pool, draw)[:2400]
+    draw.shuffle(aims)
+    made += aims[:1300] + _of_findings(pool, random.Random(5))[:1700]
+    for pair in [pair for pair in own[4600:] if pair.label == SUPPORTS][:1000]:
+        if exchanged := swaps.of(pair.claim, pair.evidence, draw):
+            made += [pair, *exchanged]
+    for text, said, results in draw.sample(concluded, min(700, len(concluded))):
+        evidence = (f"{_nearest(text, results, 1)} " if results and draw.random() < 0.6 else "") + said
+        made += [Pair(text, evidence, SUPPORTS), *swaps.of(text, evidence, draw)]
+        false = contradicted(text, draw)
+        made += [Pair(false, evidence, REFUTES)] if false and false != text else []
+    draw.shuffle(made)
+    return made
 
 
-def contradicted(text: str, draw: random.Random) -> str | None:
-    """The statement made false: a word turned into its opposite, a denial put in or taken out, or another number.
-
-    None if the text offers nothing of that kind.
-    """
-    turned = [match for match in _WORD.finditer(text) if match.group().lower() in BOTH_WAYS]
-    auxiliaries = list(_ANY_AUXILIARY.finditer(text))
-    denials = list(_DENIAL.finditer(text))
-    numbers = list(_NUMBER.finditer(text))
-    ways = [found for found in (turned, auxiliaries, denials, numbers) if found]
-    if not ways:
-        return None
-    way = draw.choice(ways)
-    match = draw.choice(way)
-    word = match.group()
-    if way is turned:
-        new = BOTH_WAYS[word.lower()]
-        new = new.capitalize() if word[0].isupper() else new
-    elif way is auxiliaries:
-        new = f"{word} not"
-    elif way is denials:
-        new = ""
-    else:
-        new = _other_number(word, draw)
-    return f"{text[: match.start()]}{new}{text[match.end() :]}"
+def outside(folder: Path) -> list[dict[str, Any]]:
+    """Abstracts of trials about which nobody is asked here."""
+    asked = {question["article"] for question in questions_of_trials(folder)}
+    return [one for one in abstracts_of_trials(folder) if one["article"] not in asked]
 
 
-def _other_number(word: str, draw: random.Random) -> str:
-    places = len(word.partition(".")[2])
-    new = f"{float(word) * draw.choice(_FACTORS):.{places}f}"
-    return new if new != word else f"{float(word) + 7:.{places}f}"
+def texts_of_words(folder: Path) -> list[str]:
+    """The texts whose words can be exchanged for each other."""
+    said = [said for one in outside(folder) for _, said in sentences_by_role(one)]
+    return [row.text for row in fever_rows(folder)[FEVER_HELD : FEVER_HELD + 6000]] + said
 
 
-def _nearest(claim: str, sentences: Sequence[str], most: int) -> str:
-    """The sentences that share most words with the claim, for their length, in their order."""
-    wanted = set(terms(claim))
-
-    def score(place: int) -> tuple[float, int]:
-        given = set(terms(sentences[place]))
-        return -len(wanted & given) / (8 + len(given)), place
-
-    return " ".join(sentences[place] for place in sorted(sorted(range(len(sentences)), key=score)[:most]))
-
-
-def _short(claim: str, text: str) -> str:
-    if len(text.split()) <= 45:
-        return text
-    return _nearest(claim, [text[start:end] for start, end in sentence_spans(text)], 2)
+def sentences_by_role(abstract: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for section in abstract["sections"]:
+        text = clean(section["text"]).strip()
+        if section["role"] != "registration":
+            yield from ((section["role"], text[start:end]) for start, end in sentence_spans(text))
 
 
 def _denied(rows: Sequence[StanceRow], draw: random.Random) -> list[Pair]:
@@ -181,17 +168,6 @@ def nearest_others(
         ]
         if others:
             yield row, others[:8]
-
-
-def _pool(folder: Path) -> list[tuple[str, list[str]]]:
-    """Titles and sentences of abstracts to make claims from. SciFact's are left out: which of them its other claims
-    cite is not known here."""
-    made = []
-    for record in read_records(folder / "clinical/abstract-roles.jsonl", frozenset()):
-        texts = [clean(section["text"]).strip() for section in record.data["sections"]]
-        sentences = [text[start:end] for text in texts for start, end in sentence_spans(text)]
-        made.append((clean(record.data["title"]).strip(), sentences))
-    return made
 
 
 def _of_findings(abstracts: Sequence[tuple[str, list[str]]], draw: random.Random) -> list[Pair]:
@@ -264,48 +240,146 @@ def _opposite(claim: str, draw: random.Random, share: float = 1.0) -> str | None
     return claim[: found.start()] + (other.capitalize() if found.group()[0].isupper() else other) + claim[found.end() :]
 
 
-class Judged(NamedTuple):
-    """A judged pair of a data set: what is read of the document, and the text of its deciding sentences, if named."""
-
-    claim: str
-    evidence: str
-    label: int
-    deciding: str = ""
+# -- then: judged pairs
 
 
-def judged_rows(rows: Sequence[StanceRow], near: Sequence[Sequence[str]]) -> list[Judged]:
-    """`near` are the sentences that the model will read of each row's document."""
-    made = []
-    for row, some in zip(rows, near, strict=True):
-        sentences = sentences_of(Document(row.doc_id, row.title, row.text))
-        deciding = " ".join(sentences[place] for place in sorted(row.sentences) if place < len(sentences))
-        made.append(Judged(clean(row.claim), " ".join(some), STANCES.index(row.label), deciding))
+def judged_pairs(
+    folder: Path, parts: Mapping[str, Part], swaps: Swaps, first: Sequence[Pair], held: Set[str] = frozenset()
+) -> list[Pair]:
+    """From some pairs of each data set that is there, with variants of them, and some of the first pairs, so that these
+    are not forgotten; `held` are trials that are not learned from."""
+    draw = random.Random(17)
+    made: list[Pair] = []
+    if "SciFact" in parts:
+        made += _of_scifact(parts["SciFact"], swaps, draw)
+    if "Climate-FEVER" in parts:
+        made += _sampled(parts["Climate-FEVER"], (520, 400, 700), draw)
+        for pair in draw.sample([pair for pair in parts["Climate-FEVER"].pairs() if pair.label == SUPPORTS], 150):
+            made += swaps.of(pair.claim, pair.evidence, draw)[:2]
+            false = _reversed(pair.claim, SUPPORTS, draw)
+            made += [Pair(false, pair.evidence, REFUTES)] if false and false != pair.claim else []
+    if "findings of trials" in parts:
+        questions = [question for question in questions_of_trials(folder) if question["article"] not in held]
+        made += _of_trials(folder, questions, draw)
+    if "CliniFact" in parts:
+        made += _sampled(parts["CliniFact"], (420, 330, 350), draw)
+    if "PubMedQA" in parts:
+        made += parts["PubMedQA"].pairs()
+        made += draw.sample(parts["PubMedQA, no conclusion"].pairs(), 150)
+    made += draw.sample(first, 900)
+    draw.shuffle(made)
     return made
 
 
-def judged_pairs(scifact: Sequence[Judged], climate: Sequence[Judged], first: FirstPairs, seed: int = 17) -> list[Pair]:
-    """What is learned from some of the judged pairs. Rare labels count more. Reversed claims are added, and some of the
-    first pairs, so that they are not forgotten."""
-    draw = random.Random(seed)
+def _sampled(part: Part, most: tuple[int, int, int], draw: random.Random) -> list[Pair]:
+    """Of each label so many."""
     made: list[Pair] = []
-    for rows, abstracts in ((scifact, True), (climate, False)):
-        labels = np.array([row.label for row in rows], np.int64)
-        frequent = np.maximum(1, np.bincount(labels, minlength=len(STANCES)))
-        counts = (len(rows) / len(STANCES) / frequent) ** 0.5
-        for row in rows:
-            made.append(Pair(row.claim, row.evidence, row.label, counts[row.label]))
-            if row.label == OPEN:
-                continue
-            if abstracts and row.deciding and row.deciding != row.evidence:
-                made.append(Pair(row.claim, row.deciding, row.label, 0.7 * counts[row.label]))
-            if not abstracts and row.label == SUPPORTS and draw.random() >= 0.3:
-                continue
-            claim = _reversed(row.claim, row.label, draw)
-            if claim and claim != row.claim:
-                weight = 0.5 * counts[1 - row.label] if abstracts else 0.4
-                made.append(Pair(claim, row.deciding or row.evidence, 1 - row.label, weight))
-    again = draw.sample(first.fever, 500) + draw.sample(first.abstracts[:4500], 250) + draw.sample(first.findings, 600)
-    return made + [pair._replace(weight=0.5) for pair in again]
+    for label, count in enumerate(most):
+        some = [pair for pair in part.pairs() if pair.label == label]
+        made += draw.sample(some, min(count, len(some)))
+    return made
+
+
+def _of_scifact(part: Part, swaps: Swaps, draw: random.Random) -> list[Pair]:
+    made: list[Pair] = []
+    for row, pair in zip(part.rows, part.pairs(), strict=True):
+        made.append(pair)
+        if pair.label == OPEN:
+            continue
+        sentences = sentences_of(Document(row.doc_id, row.title, row.text))
+        deciding = " ".join(sentences[place] for place in sorted(row.sentences) if place < len(sentences))
+        said = deciding or pair.evidence
+        if said != pair.evidence:
+            made.append(Pair(pair.claim, said, pair.label))
+        if pair.label == SUPPORTS and draw.random() < 0.4:
+            made += swaps.of(pair.claim, said, draw)[:2]
+        other = _reversed(pair.claim, pair.label, draw) if draw.random() < 0.5 else None
+        if other and other != pair.claim:
+            made.append(Pair(other, said, 1 - pair.label))
+        rest = [sentence for place, sentence in enumerate(sentences) if place not in row.sentences]
+        if rest and draw.random() < 0.25:
+            made.append(Pair(pair.claim, _nearest(pair.claim, rest[: max(2, len(rest) // 2)], 2), OPEN))
+    return made
+
+
+def opens_of_trials(folder: Path) -> list[Pair]:
+    """Claims with what the same trial says of another outcome."""
+    return [Pair(text, said, OPEN) for text, said in other_outcomes(questions_of_trials(folder), random.Random(6))]
+
+
+def _of_trials(folder: Path, questions: Sequence[dict[str, Any]], draw: random.Random) -> list[Pair]:
+    """Claims with what the trial found, with what it says of another outcome, and with what it asked and did."""
+    found = [
+        Pair(text, evidence_of(question), SUPPORTS if supported else REFUTES)
+        for question in questions
+        for text, supported in claims(question, draw)
+    ]
+    made = draw.sample(found, min(1700, len(found)))
+    others = other_outcomes(questions, draw)
+    made += [Pair(text, said, OPEN) for text, said in draw.sample(others, min(280, len(others)))]
+    abstracts = {one["article"]: one for one in abstracts_of_trials(folder)}
+    asked = []
+    for question in questions:
+        if question["article"] not in abstracts:
+            continue
+        front = [said for role, said in sentences_by_role(abstracts[question["article"]]) if role in BACKGROUND]
+        if front:
+            text = claim_that(question, draw.choice((UP, DOWN, SAME)), draw)
+            asked.append(Pair(text, _nearest(text, front, 2), OPEN))
+    return made + draw.sample(asked, min(280, len(asked)))
+
+
+# -- claims made false
+
+
+def contradicted(text: str, draw: random.Random) -> str | None:
+    """The statement made false: a word turned into its opposite, a denial put in or taken out, or another number.
+
+    None if the text offers nothing of that kind.
+    """
+    turned = [match for match in _WORD.finditer(text) if match.group().lower() in BOTH_WAYS]
+    auxiliaries = list(_ANY_AUXILIARY.finditer(text))
+    denials = list(_DENIAL.finditer(text))
+    numbers = list(_NUMBER.finditer(text))
+    ways = [found for found in (turned, auxiliaries, denials, numbers) if found]
+    if not ways:
+        return None
+    way = draw.choice(ways)
+    match = draw.choice(way)
+    word = match.group()
+    if way is turned:
+        new = BOTH_WAYS[word.lower()]
+        new = new.capitalize() if word[0].isupper() else new
+    elif way is auxiliaries:
+        new = f"{word} not"
+    elif way is denials:
+        new = ""
+    else:
+        new = _other_number(word, draw)
+    return f"{text[: match.start()]}{new}{text[match.end() :]}"
+
+
+def _other_number(word: str, draw: random.Random) -> str:
+    places = len(word.partition(".")[2])
+    new = f"{float(word) * draw.choice(_FACTORS):.{places}f}"
+    return new if new != word else f"{float(word) + 7:.{places}f}"
+
+
+def _nearest(claim: str, sentences: Sequence[str], most: int) -> str:
+    """The sentences that share most words with the claim, for their length, in their order."""
+    wanted = set(terms(claim))
+
+    def score(place: int) -> tuple[float, int]:
+        given = set(terms(sentences[place]))
+        return -len(wanted & given) / (8 + len(given)), place
+
+    return " ".join(sentences[place] for place in sorted(sorted(range(len(sentences)), key=score)[:most]))
+
+
+def _short(claim: str, text: str) -> str:
+    if len(text.split()) <= 45:
+        return text
+    return _nearest(claim, [text[start:end] for start, end in sentence_spans(text)], 2)
 
 
 def _reversed(claim: str, label: int, draw: random.Random) -> str | None:

@@ -112,7 +112,7 @@ def learn(
     *,
     most: int,
     rate: float,
-    epochs: int = 1,
+    stop: int | None = None,
     warm: int = 20,
     decay: float = 0.01,
     smoothing: float = 0.0,
@@ -122,7 +122,7 @@ def learn(
     """Learn from the pairs, reading at most `most` tokens of each, and return what is trained. `work` is the
     checkpoint: a training that was stopped goes on from there.
 
-    `rate` rises over `warm` steps, then falls linearly.
+    `rate` rises over `warm` steps, then falls linearly. At most `stop` steps are made.
     """
     torch.set_num_threads(1)
     model = Reader(folder, start).train()
@@ -130,7 +130,7 @@ def learn(
     labels = torch.tensor([pair.label for pair in pairs])
     weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float)
     draw = random.Random(seed)
-    steps = [rows for _ in range(epochs) for rows in _steps([len(ids) for ids, _ in encoded], draw)]
+    steps = list(_steps([len(ids) for ids, _ in encoded], draw))[:stop]
     trained = [values for values in model.parameters() if values.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=decay, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(

@@ -66,7 +66,7 @@ Claimed = tuple[str, bool]
 """A claim, and whether the trial supports it."""
 
 
-def claim(question: Mapping[str, Any], way: str, draw: random.Random, *, swap: float = 0.0) -> str:
+def claim_that(question: Mapping[str, Any], way: str, draw: random.Random, *, swap: float = 0.0) -> str:
     """A claim that the outcome rose, fell or did not differ; with a probability `swap` told of the comparator."""
     first, second = question["intervention"], question["comparator"]
     words = _CLAIMS[way]
@@ -80,9 +80,12 @@ def claims(question: Mapping[str, Any], draw: random.Random) -> list[Claimed]:
     way = question["label"]
     others = [other for other in _CLAIMS if other != way]
     draw.shuffle(others)
-    made = [(claim(question, way, draw, swap=0.15), True), (claim(question, others[0], draw, swap=0.15), False)]
+    made = [
+        (claim_that(question, way, draw, swap=0.15), True),
+        (claim_that(question, others[0], draw, swap=0.15), False),
+    ]
     if draw.random() < 0.4:
-        made.append((claim(question, others[1], draw, swap=0.15), False))
+        made.append((claim_that(question, others[1], draw, swap=0.15), False))
     if draw.random() < 0.5:
         text, denied = draw.choice(list(_DENIED.items()))
         first, second = question["intervention"], question["comparator"]
@@ -101,7 +104,7 @@ def other_outcomes(questions: Sequence[Mapping[str, Any]], draw: random.Random) 
         for other in draw.sample(by_article[question["article"]], len(by_article[question["article"]])):
             said = " ".join(other["evidence"])
             if wanted and len(wanted & set(terms(said))) <= 0.34 * len(wanted):
-                made.append((claim(question, draw.choice((UP, DOWN, SAME)), draw), said))
+                made.append((claim_that(question, draw.choice((UP, DOWN, SAME)), draw), said))
                 break
     return made
 

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIMITS = {"rooms": 40_000, "lab": 9_000, "tests": 34_000, "documents": 30_000}
 GENERATED = {"verdict/packaged/README.md"}
-"""benchmarks/packaged_stance.py writes the card."""
+"""benchmarks/stance_card.py writes the card."""
 APART = {"tests", "benchmarks", "scripts", "docs"}
 
 

@@ -87,6 +87,8 @@ def counts_and_nearest(
                 float(vectors[place_of[title]] @ u) if title else 0.0,
             ]
         )
+        if len(some) > NEAR and len(some) - 1 not in nearest:
+            nearest[-1] = len(some) - 1
         near.append([some[place] for place in sorted(nearest)])
     return np.array(rows, dtype=np.float32).reshape(-1, COUNTS), near
 

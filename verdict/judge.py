@@ -38,8 +38,7 @@ NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
 DECISIVE = 0.7
-"""The least confidence with which a document can make a side strong, if its judge has no threshold of its own
-(`benchmarks/verdict_rule.py`)."""
+"""The least confidence with which a document can make a side strong, if its judge has no threshold of its own."""
 ASSUMED_CONFIDENCE = 0.8
 """The confidence of a stance whose method gives none."""
 UNREAD = 0.07

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData
-from ...core.types import Stance, Usage
-from ...verdict import StanceMethod
+from ...core.types import Document, Stance, Usage
+from ...verdict import StanceMethod, choose_sentences
 from ...verdict.judge import decides
 from ...verdict.labels import STANCES
 from .metrics import RESAMPLES
@@ -87,14 +87,15 @@ class PairsMeasured:
 
 def answers(pairs: Sequence[StanceRow], measured: PairsMeasured) -> Iterator[dict[str, Any]]:
     """For each pair, in order, what was said of it: the objects that `ccheck evaluate --pairs --out` writes."""
-    for row, stance in zip(pairs, measured.stances, strict=True):
+    cases = [(row.claim, (Document(row.doc_id, row.title, row.text),)) for row in pairs]
+    for row, stance, (sentences,) in zip(pairs, measured.stances, choose_sentences(cases, 1), strict=True):
         yield {
             "claim": row.claim,
             "label": row.label,
             "answer": stance.label,
             "confidence": stance.confidence,
             "decides": decides(stance),
-            "role": None,
+            "role": sentences[0].role if sentences else None,
         }
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from ccheck.core.errors import InvalidData, MissingExtra, NotFound
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
-from ccheck.core.types import Claim, Document, Evidence, Hit
+from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
+from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.features import COUNTS, ONE_SENTENCE
@@ -23,6 +25,8 @@ from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     FOLDER,
     PackagedStances,
+    covers,
+    decides,
     design,
     is_packaged,
     probabilities,
@@ -112,14 +116,58 @@ def test_a_broken_file_is_named(tmp_path):
 def test_the_card_tells_the_figures_of_the_file():
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     figures = json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
-    del figures["made"]
-    assert read_weights().weighted_f1 == round(figures["held out"]["SciFact"]["weighted_f1"], 2)
-    everything = [one for kind in figures.values() for one in kind.values()]
-    assert read_weights().lowest_f1 == round(min(one["weighted_f1"] for one in everything), 2)
-    for one in everything:
-        assert f"{one['weighted_f1']:.3f}" in card and f"{one['calibration_error']:.3f}" in card
+    weights = read_weights()
+    assert figures["made"]["decisive"] == weights.decisive and figures["made"]["right"] == weights.right
+    for kind in ("left out", "in field", "measured only"):
+        for one in figures[kind].values():
+            assert f"{one['weighted_f1']:.3f}" in card and f"{one['calibration_error']:.3f}" in card
+            assert f"{one['decided_right']} of {one['decided']}" in card
     for licence in ("CC BY 4.0", "CC BY-SA 3.0"):
         assert licence in card
+
+
+def test_what_decides_is_right_on_data_that_was_left_out():
+    figures = json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
+    for name, one in figures["left out"].items():
+        assert one["refuted_decided_supported"] <= 0.03 * one["refuted"], name
+        assert one["decided_right"] >= 0.85 * one["decided"] or one["decided"] < 12, name
+
+
+def test_a_claim_with_a_word_that_was_not_read_is_not_decided_as_supported():
+    weights = read_weights().model_copy(update={"decisive": {"SUPPORTS": 0.6, "REFUTES": 0.8}})
+    assert covers("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
+    assert not covers("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
+    supported = Stance("SUPPORTS", 0.7)
+    assert decides(supported, True, weights) and not decides(supported, False, weights)
+    assert decides(Stance("REFUTES", 0.8), False, weights) and not decides(Stance("REFUTES", 0.79), True, weights)
+    assert not decides(Stance("NOT_ENOUGH_INFO", 1.0), True, weights)
+
+
+@pytest.mark.slow
+def test_no_false_claim_about_other_subjects_is_decided_as_supported():
+    """Thirty claims about subjects that the model was not made from, each with a passage."""
+    lines = Path(__file__).with_name("other-subjects.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    stances = PackagedStances(Runtime()).read([(row["claim"], Document("d", "", row["text"])) for row in rows])
+    wrong = [
+        row["claim"]
+        for row, stance in zip(rows, stances, strict=True)
+        if stance.decides and stance.label != row["label"]
+    ]
+    assert len(rows) == 30 and not wrong
+
+
+@pytest.mark.slow
+def test_no_false_claim_of_the_demo_is_supported():
+    papers = {row["_id"]: row for row in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
+    claims = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    for claim in claims:
+        pairs = [
+            (claim["text"], Document(one["doc_id"], papers[one["doc_id"]]["title"], papers[one["doc_id"]]["text"]))
+            for one in claim["evidence"]
+        ]
+        for one, stance in zip(claim["evidence"], PackagedStances(Runtime()).read(pairs), strict=True):
+            assert not stance.decides or stance.label == one["label"] or one["label"] == "NOT_ENOUGH_INFO", claim
 
 
 @pytest.mark.slow
