@@ -86,7 +86,7 @@ def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
         *("warnings", "timings_ms", "usage", "usage_by_stage"),
     ]
     assert data["claim"] == {"id": "t1", "text": "tea and weight"}
-    assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error", "judged", "failed"}
+    assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error", "reason", "judged", "failed"}
     piece = data["evidence"][0]
     assert set(piece["scores"]) <= set(data["scored_by"])
     assert data["scored_by"] == {"bm25": "retriever", "dense": "retriever", "rrf": "fusion", "late": "reranker"}
