@@ -28,6 +28,7 @@ STANCES = {
 }
 """A document's stance on the claim, in words."""
 OPEN = {
+    "no_claim": "this is no claim",
     "nothing_bears": "nothing here bears on it",
     "left_open": "papers bear on it and leave it open",
     "leaning": "papers lean to one side, too weakly to say",

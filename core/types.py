@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
 Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion", "outlook"]
 """What a sentence does in its paper."""
-Reason: TypeAlias = Literal["nothing_bears", "left_open", "leaning", "disagreement", "not_judged"]
+Reason: TypeAlias = Literal["no_claim", "nothing_bears", "left_open", "leaning", "disagreement", "not_judged"]
 """Why a verdict takes no side."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 Scalar: TypeAlias = str | int | float | bool | None

@@ -14,6 +14,7 @@ from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
 from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..verdict import is_packaged
+from ..verdict.wording import YES_NO, wording_of
 from .plan import Plan
 from .relevance import HITS as RELEVANCE_HITS
 
@@ -83,9 +84,11 @@ class Run:
 
     def states(self, claims: Iterable[Claim]) -> list[ClaimState]:
         """The claims before anything was done; those that can't be checked have their error."""
-        return [
-            ClaimState(claim, clean(claim.text), list(self.plan.warnings), error=_problem(claim)) for claim in claims
-        ]
+        return [ClaimState(claim, clean(claim.text), self._warnings(claim), error=_problem(claim)) for claim in claims]
+
+    def _warnings(self, claim: Claim) -> list[str]:
+        asks = self.recipe.verdict.method != "none" and wording_of(claim.text) == "yes_no_question"
+        return [*self.plan.warnings, *([YES_NO] if asks else [])]
 
 
 @dataclass(slots=True)

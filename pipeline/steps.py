@@ -35,6 +35,7 @@ from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
 from ..search.answering import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
+from ..verdict.wording import no_claim, wording_of
 from .plan import Plan
 from .relevance import relevance, retrieval_is_weak
 from .run import ClaimState, Run, going
@@ -338,6 +339,8 @@ def why_not_judged(run: Run, state: ClaimState) -> str | None:
         return str(state.error)
     if not state.evidence:
         return state.empty or "nothing was found for the claim"
+    if wording_of(state.text) == "open_question":
+        return no_claim().rationale
     if irrelevant(run, state):
         return (
             f"the probability that anything found bears on the claim is below {run.least_relevance:g} "
@@ -372,6 +375,8 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
             if not state.hits and (language := foreign_language(state.text)) is not None:
                 why = f"the claim seems to be in {language}: retrieval may not have been made for it"
                 state.verdict = Verdict(None, error=f"nothing was found, and {why}")
+            elif wording_of(state.text) == "open_question":
+                state.verdict = no_claim()
             elif irrelevant(run, state):
                 state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
             elif method is None:
