@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..core.analysis import clean
+from ..core.analysis import clean, wording_of
 from ..core.errors import CcheckError, InvalidData
 from ..core.memory import Memory
 from ..core.recipe import Recipe
@@ -14,11 +14,11 @@ from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
 from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..verdict import is_packaged
-from ..verdict.wording import YES_NO, wording_of
 from .plan import Plan
 from .relevance import HITS as RELEVANCE_HITS
 
 MAX_CLAIM_CHARS = 100_000
+YES_NO = "the claim is a question: SUPPORTS means that the answer is yes, REFUTES that it is no"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
-from ..core.analysis import foreign_language
+from ..core.analysis import foreign_language, wording_of
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
 from ..core.memory import Memory, memory_key, recall
@@ -34,8 +34,7 @@ from ..rerank.apply import Place, rerank_many
 from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
 from ..search.answering import searched_units
-from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
-from ..verdict.wording import no_claim, wording_of
+from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
 from .plan import Plan
 from .relevance import relevance, retrieval_is_weak
 from .run import ClaimState, Run, going

@@ -11,6 +11,8 @@ from ..core.stages import Fusion, LateStage, RerankerStage
 from ..core.types import Hit, Ranking, Usage
 from .types import BatchReranker, Request, Reranker, Scores
 
+_MINMAX = Fusion(method="minmax")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -79,7 +81,7 @@ def _of_retrievers(head: Sequence[Hit], weights: Mapping[str, float]) -> list[fl
     found = {
         name: [(place, hit.scores[name]) for place, hit in enumerate(head) if name in hit.scores] for name in weights
     }
-    total = dict(fuse(found, weights, Fusion(method="minmax")))
+    total = dict(fuse(found, weights, _MINMAX))
     return [total.get(place, 0.0) for place in range(len(head))] if total else []
 
 

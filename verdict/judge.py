@@ -217,6 +217,12 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
+def no_claim() -> Verdict:
+    """The verdict on a question that yes or no does not answer."""
+    why = "this question is not answered by yes or no, so there is nothing to support or refute. Write a claim instead"
+    return Verdict("NOT_ENOUGH_INFO", None, why, "wording", reason="no_claim")
+
+
 def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
     """The verdict on a claim that nothing in the collection bears on, as far as can be told from what was found.
 

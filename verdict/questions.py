@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from ..core.analysis import clean
+from ..core.analysis import clean, is_yes_no
 from ..core.stages import QuestionsStage
 from ..core.text import shortened
 from ..core.types import NO_ANSWER, Document, Hit, Label, QuestionAnswer, Verdict
@@ -50,11 +50,6 @@ QUESTION_CHARS = 1_000
 QUERY_CHARS = 1_000
 ANSWER_CHARS = 10_000
 _MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}", "\N{GREEK QUESTION MARK}")
-_YES_NO = re.compile(
-    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n['’]t)?\b",
-    re.IGNORECASE,
-)
-_ALTERNATIVES = re.compile(r"\bor\b", re.IGNORECASE)
 _BEGINS_SO = re.compile(r"(?:yes|no)\b", re.IGNORECASE)
 SOURCE_CHARS = 80
 _ARCHIVES = ("web.archive.org", "archive.org", "perma.cc", "archive.ph", "archive.is")
@@ -130,11 +125,6 @@ def check_queries(reply: Queries) -> None:
         raise ValueError("it has no query")
     if any(len(query) > QUERY_CHARS for query in queries):
         raise ValueError(f"a query has more than {QUERY_CHARS:,} characters")
-
-
-def is_yes_no(question: str) -> bool:
-    """Whether an English question wants yes or no; one that offers alternatives does not."""
-    return _YES_NO.match(question) is not None and _ALTERNATIVES.search(question) is None
 
 
 def check_answer(question: str, passages: int) -> Callable[[PassageAnswer], None]:

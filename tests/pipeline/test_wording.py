@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import ccheck
-from ccheck.verdict.wording import YES_NO, wording_of
+from ccheck.core.analysis import wording_of
+from ccheck.pipeline.run import YES_NO
 
 
 @pytest.mark.parametrize(
