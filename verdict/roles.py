@@ -78,7 +78,7 @@ _SAID = re.compile(
 """What others say, or nobody knows."""
 _OUTLOOK = re.compile(
     r"\b(?:further|future|more|additional|larger|long-term)(?: \w+){0,4} (?:stud(?:y|ies)|research|trials?|work"
-    r"|investigations?|evaluation)\b.*\b(?:need|requir|warrant|should|necessary|will|must|recommend)"
+    r"|investigations?|evaluation)\b.{0,300}\b(?:need|requir|warrant|should|necessary|will|must|recommend)"
     r"|\b(?:needs?|warrants?|requires?|deserves?) (?:to be )?(?:further|future|additional|more|confirm\w*)\b",
     re.IGNORECASE,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ccheck.core.analysis import sentence_spans
@@ -71,6 +73,12 @@ def test_a_quote_has_the_role_of_its_sentence() -> None:
         [Sentence("no significant difference", "text", start, start + 25, 1.0), Sentence("A", "title", 0, 1, 1.0)], text
     )
     assert quote.role == "result" and title.role is None
+
+
+def test_a_sentence_without_end_takes_time_in_proportion() -> None:
+    started = time.process_time()
+    assert roles("further work " * 4_000) == [None]
+    assert time.process_time() - started < 5
 
 
 def test_a_long_text_and_an_empty_one() -> None:
