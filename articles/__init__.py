@@ -1,4 +1,4 @@
-"""Full texts: articles with their sections, figures, tables and supplements, read from JATS, TEI and JSON."""
+"""Full texts: articles with their sections, figures and tables, read from JATS, TEI and JSON."""
 
 from .types import Article, Element, Mention, Section
 

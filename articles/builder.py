@@ -18,7 +18,8 @@ TABLE_CHARS = 20_000
 """How much of a table's cells is read."""
 _SPACE = re.compile(r"\s+")
 _STATED = re.compile(
-    r"((?:(?:extended data|supplementary)\s)?(?:fig(?:ure)?|tab(?:le)?|scheme)\.?\s?[A-Z]?\d{1,3})\s?[.:|]\s?(?!\d)",
+    r"((?:(?:extended data|supplementary|supporting|additional)\s)?"
+    r"(?:fig(?:ure)?|tab(?:le)?|scheme)\.?\s?[A-Z]?\d{1,3})\s?[.:|]\s?(?!\d)",
     re.IGNORECASE,
 )
 """A label that the file has at the beginning of the caption."""

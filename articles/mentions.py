@@ -24,8 +24,12 @@ _NUMBER = r"(?:S\.?\s?|[A-Z])?\d{1,3}(?:\.\d{1,2})?(?!\d)(?!\.\d)|[IVX]{1,5}(?![
 _FAMILIES = "|".join(sorted(_WORDS, key=len, reverse=True))
 _HEAD = re.compile(rf"\b({_FAMILIES})\b\.?\s{{0,3}}(?=[A-Z]?\d|S\.?\s?\d|[IVX]{{1,5}}\b)", re.IGNORECASE)
 """The word before the numbers."""
-_SERIES = re.compile(r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix)\s$", re.IGNORECASE)
+_SERIES = re.compile(
+    r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix|(?-i:Supporting|Additional))\s$", re.IGNORECASE
+)
 """The words that name a series: "Extended Data Fig. 1" and "Supplementary Table 2" are not Fig. 1 and Table 2."""
+_NUMBERED = re.compile(r"\bS\d{1,3}\s$")
+"""PLOS's order of a supplement: after "S4 Fig." a number begins the next sentence."""
 _ITEM = re.compile(rf"({_NUMBER})")
 _LETTER = r"(\()?([A-Za-z])(?![A-Za-z0-9])(?(1)\))"
 _PANEL = re.compile(rf"\s?{_LETTER}")
@@ -54,6 +58,8 @@ def find_citations(text: str) -> list[Citation]:
     """The citations of a text in their order; a range names all that lie in it."""
     found: list[Citation] = []
     for head in _HEAD.finditer(text):
+        if _NUMBERED.search(text, max(0, head.start() - 5), head.start()):
+            continue
         series, start = _series(text, head.start())
         cited = [
             one if not series or one.number[0].isalpha() else replace(one, number=f"{series}{one.number}")

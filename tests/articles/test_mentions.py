@@ -29,6 +29,8 @@ from ccheck.articles.types import Element, Mention
         ("Extended Data Fig. 1a and Fig. 2", ["figure ED1:A", "figure 2"]),
         ("Supplementary Figs 1 to 3, Table 3", ["figure S1", "figure S2", "figure S3", "table 3"]),
         ("Supplementary Table S1; Additional file 2", ["table S1"]),
+        ("Supporting Figure 2, Additional Table 1", ["figure S2", "table S1"]),
+        ("as in S4 Fig. 12 mice were fed", []),
         ("evidence supporting Figure 3", ["figure 3"]),
     ],
 )
