@@ -125,6 +125,7 @@ _MORE: Mapping[str, Callable[[Data], Plain]] = {
     "Europe PMC articles": _europe_pmc,
     "Crossref works": _crossref,
     "CSL items": _crossref,
+    "CORD-19 rows": lambda data: {"url": _text(data, "url").split(";")[0].strip()},
     "arXiv papers": _arxiv,
 }
 """What has to be computed, and does not just stand somewhere."""

@@ -16,6 +16,7 @@ from ccheck.ingest import Fields, IngestOptions, Record, Reject, full_texts, ing
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.lines import read_lines
 from ccheck.ingest.references import read_references
+from ccheck.ingest.shapes import recognise
 from ccheck.ingest.sources import Source
 
 JATS = (
@@ -156,3 +157,8 @@ def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: p
     documents = [make_document(good.data).document, make_document(forged("Sea level rose.")).document]
     articles, unread = stored.articles_of(documents)
     assert [one.id for one in articles] == ["good"] and "forged" in unread[0]
+
+
+def test_a_row_of_cord_19_is_cited_with_its_first_address() -> None:
+    found = recognise({"cord_uid": "a", "title": "T", "abstract": "x", "url": "https://a.org/1; https://b.org/2"})
+    assert found is not None and found[1]["url"] == "https://a.org/1"
