@@ -86,7 +86,8 @@ def full_texts(path: str | os.PathLike[str], only: frozenset[str] | None = None)
     sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
     if not sources:
         raise NotFound(f"{os.fspath(path)} has no articles. {_ARTICLES_SAID}")
-    wanted = [one for one in sources if only is None or one.format == "zip" or wants(one.name)]
+    # The name of a file that is known by how it begins need not tell its id.
+    wanted = [one for one in sources if one.format == "zip" or not _OF_ARTICLES.search(one.name) or wants(one.name)]
     for record in papers(read_sources(wanted, wants=wants), Fields()):
         if isinstance(record, Reject):
             yield record
