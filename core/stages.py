@@ -283,7 +283,7 @@ class ModelStage(Stage):
     prompt: str | None = Field(default=None, description="for other decoders: the text after claim and document")
     yes_token: str | None = Field(default=None, description="for other decoders: the token whose logit is the score")
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        default=None, description="default: bfloat16 on a GPU that has it, else float32"
+        default=None, description="default: bfloat16 on a GPU that has it, float16 on others, float32 on a processor"
     )
     trust_remote_code: bool = Field(
         default=False,

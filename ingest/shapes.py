@@ -33,8 +33,8 @@ _WORDS = 100_000
 def recognise(data: Data) -> tuple[str, Plain] | None:
     """The kind of a service's record, in the plural, and the plain record; None for a record of another kind."""
     names = data.keys()
-    kinds = (kind for kind, ways in known_by() if any(way <= names for way in ways) and _IF.get(kind, bool)(data))
-    kind = next(kinds, None)
+    kinds = (kind for kind, ways in known_by() if any(way <= names for way in ways))
+    kind = next((kind for kind in kinds if kind not in _IF or _IF[kind](data)), None)
     if kind is None:
         return None
     more = _MORE.get(kind)

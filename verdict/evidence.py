@@ -1,4 +1,4 @@
-"""Which sentences of a document bear on a claim, what the document found before what it says for background."""
+"""Which sentences of a document bear on a claim: its results and conclusions before its background and methods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MATCH_SHARE = 0.6
 """The weight of the comparison of tokens, beside that of words. `benchmarks/evidence.py` has the comparison."""
 
 NOT_FOUND = 0.4
-"""What the score of a sentence is multiplied by that states no result or conclusion."""
+"""The factor for the score of a sentence that states no result or conclusion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def choose_sentences(
 
     The score is the weighted mean of two: the share of the claim's terms that a sentence has, each weighted by its
     rarity among the sentences of all the claim's documents (inverse document frequency), and what `match` says, which
-    compares the tokens of claim and sentence; without `match` it is the first alone. What is no result or conclusion
-    counts `NOT_FOUND`: background, aim and method repeat a claim's words and do not settle it. Sentences that score 0
-    are left out. Raises InvalidData where `match` gives no scores.
+    compares the tokens of claim and sentence; without `match` it is the first alone. Background, aim and method repeat
+    a claim's words and do not settle it, so what is no result or conclusion gets `NOT_FOUND` of its score, graded by
+    the probability of its role. Sentences that score 0 are left out. Raises InvalidData where `match` gives no scores.
     """
     if count == 0:
         return [[() for _ in documents] for _, documents in cases]
