@@ -32,8 +32,7 @@ def as_files(given: Iterable[Any]) -> Iterator[list[str]]:
             file = Path(folder, RECORDS)
             with file.open("w", encoding="utf-8") as stream:
                 for record in records:
-                    held = {str(name): value for name, value in record.items()}
-                    stream.write(json.dumps(held, default=_plain) + "\n")
+                    stream.write(json.dumps(_named(record), default=_plain) + "\n")
             paths.append(str(file))
         yield paths
 
@@ -50,6 +49,13 @@ def _records(one: Any) -> list[Mapping[str, Any]]:
         if all(isinstance(record, Mapping) for record in found):
             return found
     raise UsageError(f"can't ingest {type(one).__name__}: give paths, dicts, a list of dicts or a data frame")
+
+
+def _named(value: Any) -> Any:
+    """The same value with text for all keys, as JSON wants them."""
+    if isinstance(value, Mapping):
+        return {str(name): _named(inner) for name, inner in value.items()}
+    return [_named(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,8 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
             "year": [1990, 2015],
         }
     )
-    record = {"_id": "1", "text": "Ice <melts>.", "date": datetime.date(2020, 1, 2), "note": float("nan")}
+    day = datetime.date(2020, 1, 2)
+    record = {"_id": "1", "text": "Ice <melts>.", "date": day, "note": float("nan"), "read": {day: 3}}
     settings = ccheck.open(tmp_path / "store", rerank="none").settings
     with ccheck.Checker(settings) as checker:
         assert checker.ingest(record, frame, dense=False).added == 3
