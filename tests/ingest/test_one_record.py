@@ -162,3 +162,8 @@ def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: p
 def test_a_row_of_cord_19_is_cited_with_its_first_address() -> None:
     found = recognise({"cord_uid": "a", "title": "T", "abstract": "x", "url": "https://a.org/1; https://b.org/2"})
     assert found is not None and found[1]["url"] == "https://a.org/1"
+
+
+def test_a_work_of_openalex_is_known_by_few_of_its_fields() -> None:
+    found = recognise({"id": "https://openalex.org/W1", "display_name": "T", "publication_year": 2020})
+    assert found is not None and (found[0], found[1]["title"]) == ("OpenAlex works", "T")
