@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from .errors import InvalidData
 from .table import Table
+
+_NOTHING_ELSE = ConfigDict(extra="forbid")
+"""For the parts of a layout: a key that this version does not know may change how documents are made."""
 
 
 class Analysis(Table):
@@ -41,6 +44,8 @@ class Embedding:
     `fingerprint` identifies the weights wherever they are; `model` is the name that a person would use.
     """
 
+    __pydantic_config__ = _NOTHING_ELSE
+
     model: str
     dimensions: int
     fingerprint: str
@@ -54,6 +59,8 @@ class Chunking:
     A document of more than `longer_than` tokens is cut into passages of whole sentences of at most `max_tokens`, each
     repeating up to `overlap` tokens of the one before it; others are one passage, and the model reads its start.
     """
+
+    __pydantic_config__ = _NOTHING_ELSE
 
     longer_than: int
     max_tokens: int
@@ -79,6 +86,8 @@ MAIN_VECTORS = "passages"
 class DenseField:
     """A field of vectors: one model's, of documents cut in one way."""
 
+    __pydantic_config__ = _NOTHING_ELSE
+
     embedding: Embedding
     chunking: Chunking
 
@@ -100,6 +109,8 @@ class UnitField:
     model of their vectors; without, BM25 only.
     """
 
+    __pydantic_config__ = _NOTHING_ELSE
+
     cut: Literal["sentence", "paragraph", "window", "chunk"]
     tokens: int = 0
     overlap: int = 0
@@ -117,6 +128,8 @@ def analysis_key(analysis: Analysis) -> str:
 class SparseField:
     """The model of a store's sparse vectors, one for each document, over a vocabulary of that size."""
 
+    __pydantic_config__ = _NOTHING_ELSE
+
     model: str
     vocabulary: int
     fingerprint: str
@@ -126,6 +139,8 @@ class SparseField:
 @dataclass(frozen=True, slots=True)
 class AdditionalTexts:
     """Which texts a language model wrote for each document. `prompts` identifies what it was asked."""
+
+    __pydantic_config__ = _NOTHING_ELSE
 
     model: str
     summary: bool
