@@ -10,7 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -35,6 +35,7 @@ LEASE_SECONDS = 5.0
 """For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
 """Makes the operations that write some documents to the other index."""
+_OPTIONS = {one.name for one in fields(mappings.IndexOptions)}
 _NUMBERED = re.compile(r"(.+)-(\d{6,})")
 
 
@@ -72,12 +73,14 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             found.append(Numbered(name, bound.found(name, one), index, in_use))
             move = meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:
+                # Another version of ccheck may have made the copy, with options of its own.
+                wanted = {key: value for key, value in move.get("wanted", {}).items() if key in _OPTIONS}
                 found[-1] = replace(
                     found[-1],
                     filled_from=str(move["from"]),
                     copied={str(key): int(at) for key, at in move["copied"].items()},
                     left=bool(move.get("left")),
-                    wanted=mappings.IndexOptions(**move.get("wanted", {})),
+                    wanted=mappings.IndexOptions(**wanted),
                 )
     return found
 

@@ -1,4 +1,4 @@
-"""`ccheck index migrate` and `alias`: while a store is searched and written to, when it is interrupted, and back."""
+"""`ccheck index migrate` and `revert`: while a store is searched and written to, when it is interrupted, and back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cli_runs import ccheck, jsonl
 from elastic_busy import PAUSE, Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
+from elastic_stub import Stub, mapping
 from filling import fill
 from searching import answer_all
 
@@ -207,6 +208,16 @@ def test_rankings_that_differ_leave_the_alias() -> None:
     assert "50% in common" in _compared({"1": ["a", "b"]}, {"1": ["b", "c"]}, 0.5)
     with pytest.raises(InvalidData, match=r"0% in common, less than 50%.*the alias stays where it is"):
         _compared({"1": ["a"]}, {"1": ["b"]}, 0.5)
+
+
+def test_options_that_only_another_version_has_are_ignored(stub: Stub) -> None:
+    wanted = {"index_type": "flat", "shards": None, "replicas": None}
+    move = {"alias": "papers", "from": "papers-000000", "copied": {}, "wanted": wanted}
+    meta = {"ccheck": {"format": 1, "layout": {}}, moving.MOVE: move}
+    stub.answers["GET", "/papers-*,papers"] = [(200, mapping(meta))]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        (one,) = moving.numbered(store.client, "papers")
+    assert one.wanted == IndexOptions("flat")
 
 
 def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:
