@@ -41,7 +41,7 @@ Known: TypeAlias = tuple[float, Index, Mapping[str, Any]]
 
 FIRST = "-000001"  # of the index behind an alias
 READING = "reading"
-"""Where `_meta` has what the last ingest reads, unless it has ended."""
+"""Where `_meta` has what ingests read that have not ended."""
 COMPANION = "companion"
 """Where a companion's `_meta` says whose it is, and up to which writes it has everything."""
 MOST_SAID = 20
@@ -216,8 +216,8 @@ class ElasticStore(Closing):
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
             meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
-        if reading:
-            meta = {**meta, READING: list(dict.fromkeys([*meta.get(READING, ()), *reading]))}
+        if noted := list(dict.fromkeys([*index.meta.get(READING, ()), *reading])):
+            meta = {**meta, READING: noted}
         if meta != index.meta or fields:
             writer.remember(meta, fields)
             writer.index(fresh=True)

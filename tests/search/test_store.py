@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from store_documents import (
 
 from ccheck.core.analysis import matches
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.core.layout import Chunking, Embedding, Layout
+from ccheck.core.layout import Analysis, Chunking, Embedding, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Query, Ranking
 from ccheck.search import Store, parse_filter
@@ -69,14 +70,14 @@ def test_an_ingest_that_did_not_end_is_told(store: Store, make_store: Callable[[
     info = again.info(figures=False)
     assert info is not None and len(info.notices) == 1
     assert "did not finish" in info.notices[0] and "ccheck ingest 'my papers.jsonl' --store" in info.notices[0]
-    again.prepare(LAYOUT, ["other.jsonl"])
+    again.prepare(replace(LAYOUT, analyses=(Analysis(),)), ["other.jsonl"])
     again.mark_ingested(["other.jsonl"])
     info = again.info(figures=False)
     assert info is not None and "ccheck ingest 'my papers.jsonl' --store" in info.notices[0]
     again.mark_ingested(["my papers.jsonl"])
     info = again.info(figures=False)
     assert info is not None and info.notices == ()
-    again.prepare(LAYOUT, list("abcd"))
+    again.prepare(replace(LAYOUT, analyses=(Analysis(),)), list("abcd"))
     info = again.info(figures=False)
     assert info is not None and "ccheck ingest FILE... --store" in info.notices[0]
 
