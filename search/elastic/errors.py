@@ -37,6 +37,7 @@ WHOLE = {"allow_partial_search_results": False}
 """Makes a search fail unless all shards answer."""
 _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
 """The status of errors that come without one in a part of an answer; all others are the server's fault."""
+_FIELDS_LIMIT = "index.mapping.total_fields.limit"
 _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
@@ -54,6 +55,10 @@ class Busy(Exception):
     def __init__(self, status: int, body: Any, others: bool = False) -> None:
         super().__init__(f"{status}: {reason_of(body)[1]}")
         self.status, self.body, self.others = status, body, others
+
+
+class TooManyClauses(InvalidData):
+    """The claim's words became more clauses than the server accepts in a query."""
 
 
 class Denied(ServerError):
@@ -131,7 +136,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             f"{where} refuses a request of this size: raise http.max_content_length, or the proxy's limit"
         )
     if too_many_clauses(body):
-        return InvalidData(
+        return TooManyClauses(
             f"the claim has too many words for {where} ({reason}): shorten it, search fewer fields, or give the server "
             "more memory"
         )
@@ -140,6 +145,8 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
     refusal = f"{where} refuses the request ({status} {kind}): {reason}"
+    if "total fields" in reason:  # Elasticsearch has no type of its own for this
+        refusal += f'. Raise the limit: PUT {index or "INDEX"}/_settings {{"{_FIELDS_LIMIT}": 2000}}'
     return AlreadyExists(refusal) if kind == "resource_already_exists_exception" else InvalidData(refusal)
 
 

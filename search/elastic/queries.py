@@ -28,7 +28,8 @@ CLAUSES = 1024
 EXPANSIONS = 50
 """The most similar words that a fuzzy word stands for: Elasticsearch's default."""
 FUZZY_CLAUSES = 8_192
-"""What the fuzzy words of a claim may become: a server with half a gigabyte of memory accepts as many."""
+"""What the fuzzy words of a claim may become. A server with little memory for each processor accepts fewer clauses:
+then they may become `CLAUSES`."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -52,10 +53,13 @@ def check(index: Index, retriever: Retriever) -> None:
             )
 
 
-def retriever_body(index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body]) -> Body | None:
+def retriever_body(
+    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int = FUZZY_CLAUSES
+) -> Body | None:
     """The retriever of that name as the search API takes it; None if the query gives it nothing to search for.
 
-    Raises what `check` does, and InvalidData for a vector of other dimensions.
+    `clauses`: what its fuzzy words may become. Raises what `check` does, and InvalidData for a vector of other
+    dimensions.
     """
     words: Body | None
     if isinstance(retriever, Dense) and index.fields[field := _vectors(index, retriever)].type == SEMANTIC:
@@ -70,15 +74,17 @@ def retriever_body(index: Index, name: str, query: Query, retriever: Retriever, 
         weights = query.weights(name)
         words = None if weights is None else sparse(weights)
     else:
-        words = bm25(index, query.words(name), retriever)
+        words = bm25(index, query.words(name), retriever, clauses)
     order = {"sort": _ORDER} if index.made_here else {}
     return words and {"standard": {"query": words} | order | _filter(filters)}
 
 
-def search_part(index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body]) -> Body | None:
+def search_part(
+    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int = FUZZY_CLAUSES
+) -> Body | None:
     """The body of a search that runs that retriever alone. See `retriever_body`."""
     if retriever.units is None:
-        body = retriever_body(index, name, query, retriever, filters)
+        body = retriever_body(index, name, query, retriever, filters, clauses)
         return body and {"retriever": body}
     assert isinstance(retriever, Bm25 | Dense)
     inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
@@ -96,7 +102,7 @@ def search_part(index: Index, name: str, query: Query, retriever: Retriever, fil
     return {"query": {"bool": {"must": [{"nested": matched | inner}]} | _filter(filters)}, "sort": _ORDER}
 
 
-def bm25(index: Index, text: str, retriever: Bm25) -> Body | None:
+def bm25(index: Index, text: str, retriever: Bm25, clauses: int = FUZZY_CLAUSES) -> Body | None:
     if retriever.analysis is not None:
         boosts = {f"{TERMS}.{analysis_key(retriever.analysis)}": retriever.fields["content"]}
         found = query_terms(text, retriever.analysis)
@@ -108,7 +114,7 @@ def bm25(index: Index, text: str, retriever: Bm25) -> Body | None:
     if not found or not boosts:
         return None
     match: Body = {"query": text}
-    expansions = min(EXPANSIONS, FUZZY_CLAUSES // (len(set(found)) * len(boosts)))
+    expansions = min(EXPANSIONS, clauses // (len(set(found)) * len(boosts)))
     if retriever.fuzziness and expansions > 1:
         match |= {"fuzziness": str(retriever.fuzziness).upper(), "max_expansions": expansions}
     matches = [

@@ -12,13 +12,14 @@ from elastic_transport import ApiError, TransportError
 from more_itertools import constrained_batches
 
 from ...core.errors import CcheckError, InvalidData, ServerError
-from ...core.stages import Retriever
+from ...core.stages import Bm25, Retriever
 from ...core.types import Document, Query
 from ..store import Ranks, Search
 from .client import Client, path_of
 from .errors import (
     WHOLE,
     Busy,
+    TooManyClauses,
     busy_part,
     is_licence,
     part_error,
@@ -28,7 +29,17 @@ from .errors import (
 from .fields import Index, document
 from .mappings import ID
 from .papers import by_paper
-from .queries import MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
+from .queries import (
+    CLAUSES,
+    FUZZY_CLAUSES,
+    MAX_CANDIDATES,
+    Body,
+    filter_bodies,
+    fits_rrf,
+    rrf,
+    score_reader,
+    search_part,
+)
 from .reading import Key, key_of, public_id, shared_ids
 from .units import EXPECTED, INNER_HITS
 from .units import ranked as ranked_units
@@ -99,7 +110,8 @@ class Found:
 class Searcher:
     """One call of `ElasticStore.rank`.
 
-    `within`: queries that all documents match, too. `stored_ids`: read ids from where documents are stored.
+    `within`: queries that all documents match, too. `stored_ids`: read ids from where documents are stored. `clauses`:
+    what fuzzy words may become.
     """
 
     client: Client
@@ -109,6 +121,7 @@ class Searcher:
     within: Sequence[Body] = ()
     native: bool = False
     stored_ids: bool = False
+    clauses: int = FUZZY_CLAUSES
 
     def run(self) -> list[Ranks | CcheckError]:
         """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
@@ -123,7 +136,7 @@ class Searcher:
         bodies: dict[str, Body] = {}
         for name, retriever in self.search.retrievers.items():
             asked = retriever.model_copy(update={"depth": self._depth(retriever)})
-            body = search_part(self.index, name, query, asked, filters)
+            body = search_part(self.index, name, query, asked, filters, self.clauses)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
@@ -180,7 +193,7 @@ class Searcher:
 
     def _answer(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         try:
-            return self._ask(plans)
+            answers = self._ask(plans)
         except WithoutId:
             if self.stored_ids:
                 raise ServerError(f"{self.client.connection.name} returned documents without ids") from None
@@ -189,6 +202,15 @@ class Searcher:
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
+        return [self._with_fewer(plan, one) for plan, one in zip(plans, answers, strict=True)]
+
+    def _with_fewer(self, plan: Searches, answer: Found | CcheckError) -> Found | CcheckError:
+        """The answer, or if its fuzzy words became too many, that to a search in which they become fewer."""
+        fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in self.search.retrievers.values())
+        if not isinstance(answer, TooManyClauses) or not fuzzy or self.clauses == CLAUSES:
+            return answer
+        fewer = replace(self, clauses=CLAUSES)
+        return fewer._answer([fewer._plan(plan.query)])[0]
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""

@@ -227,6 +227,25 @@ def test_one_query_that_fails_is_an_error_in_its_place(stub: Stub, store: Elasti
     assert isinstance(bad, InvalidData) and "too many clauses" in str(bad)
 
 
+def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: ElasticStore) -> None:
+    cause = {"type": "too_many_clauses", "reason": "maxClauseCount is set to 1024"}
+    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": cause}}
+
+    def answer(body: bytes) -> Answer:
+        refuses = b'"max_expansions": 40' in body or b"fuzziness" not in body
+        return 200, {"responses": [failed if refuses else {"status": 200}]}
+
+    stub.answers["POST", "/papers/_msearch"] = [answer]
+    claim = [Query(" ".join(f"word{number}" for number in range(200)))]
+    assert rank_all(store, claim, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}]
+    bodies = [searched(body)[1] for body in stub.bodies("/papers/_msearch")]
+    matches = [body["retriever"]["standard"]["query"]["match"]["content"] for body in bodies]
+    assert [match["max_expansions"] for match in matches] == [40, 5]
+    (error,) = rank_all(store, claim, {"bm25": Bm25()})
+    assert isinstance(error, InvalidData) and "too many words" in str(error)
+    assert len(stub.bodies("/papers/_msearch")) == 3  # without fuzzy words there are none to spare
+
+
 def test_one_query_that_can_not_be_read_does_not_take_the_others_along(stub: Stub, store: ElasticStore) -> None:
     def read(body: bytes) -> Answer:
         if b"unreadable" in body:

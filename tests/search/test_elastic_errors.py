@@ -70,6 +70,12 @@ def test_without_an_index_the_server_is_named() -> None:
     assert str(from_response(500, body("x"), HERE, None)).startswith("http://host:9200 failed (500 x)")
 
 
+def test_an_index_full_of_fields_says_what_lifts_the_limit() -> None:
+    full = body("illegal_argument_exception", "Limit of total fields [1000] has been exceeded")
+    said = str(from_response(400, full, HERE, "papers-000001"))
+    assert 'PUT papers-000001/_settings {"index.mapping.total_fields.limit": 2000}' in said
+
+
 def failed_shard(cause: dict[str, str]) -> dict[str, Any]:
     """How a server says why a search failed."""
     shard = {"reason": {"type": "query_shard_exception", "reason": "failed to create query", "caused_by": cause}}

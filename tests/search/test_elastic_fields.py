@@ -256,7 +256,7 @@ def test_ten_thousand_candidates(store: ElasticStore) -> None:
 
 
 def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> None:
-    """Each of the words is near to 50 others: 400 become 20,000 clauses, of 900 it searches for themselves."""
+    """Each of the words is near to 50 others, so that of a long claim each stands for fewer of them."""
     random = np.random.default_rng(0)
     words = ["".join(random.choice(list("abcd"), 6)) for _ in range(2_700)]
     store.prepare(LAYOUT)
