@@ -17,9 +17,9 @@ class Table(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        unknown = data.keys() - cls.model_fields.keys() if isinstance(data, dict) else ()
-        for key in sorted(map(str, unknown)):
+        unknown = sorted(str(key) for key in data if key not in cls.model_fields) if isinstance(data, dict) else []
+        if unknown:
             known = sorted(cls.model_fields)
-            hint = did_you_mean(key, known, f"known: {', '.join(known)}", cutoff=0.4)
-            raise ValueError(f"unknown key {key}: {hint}")
+            hint = did_you_mean(unknown[0], known, f"known: {', '.join(known)}", cutoff=0.4)
+            raise ValueError(f"unknown key {unknown[0]}: {hint}")
         return data

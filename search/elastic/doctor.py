@@ -42,7 +42,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
             try:
                 yield _version(client.request("GET", "/", patient=False), connection)
             except Denied:  # a key that may only search is fine
-                yield "elasticsearch", True, f"{connection.name}: this key or user may not see its version"
+                yield "elasticsearch", True, f"{connection.name}: this key or user can't see its version"
             for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
                 try:
                     yield part, *read(client.request("GET", path, patient=False))

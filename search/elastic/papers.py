@@ -20,7 +20,7 @@ WHOLE_VALUES: Final = ("keyword", "constant_keyword", *NUMBERS)
 LARGEST = 1_000
 """A field that nobody named groups chunks only if no group has more."""
 FEWEST, MOST = 3, 50
-"""How many chunks are asked for in place of each paper, at the least and at first at the most."""
+"""How many chunks are asked for in place of each paper, at the least and at the most."""
 _VAGUE = ("parent", "source")
 """They can also name a publisher or a data set; then their values do not look like a file, an address or an id."""
 _ID = re.compile(r"[/\\.:#\d]")
