@@ -115,8 +115,7 @@ class ElasticStore(Closing):
             without_id = {"bool": {"must_not": [{"exists": {"field": mappings.ID}}]}}
             if strangers := self.client.count(self.index, without_id):
                 details["not written by ccheck"] = counted(strangers, "document")
-        read = index.meta.get(READING)
-        notices = (*index.notices, *unfinished(self.name, list(map(str, read)) if isinstance(read, list) else []))
+        notices = (*index.notices, *unfinished(self.name, _noted(index)))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
@@ -216,7 +215,7 @@ class ElasticStore(Closing):
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
             meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
-        if noted := list(dict.fromkeys([*index.meta.get(READING, ()), *reading])):
+        if noted := list(dict.fromkeys([*_noted(index), *reading])):
             meta = {**meta, READING: noted}
         if meta != index.meta or fields:
             writer.remember(meta, fields)
@@ -246,10 +245,10 @@ class ElasticStore(Closing):
         self._writer.request("POST", "_refresh", slow=True)
 
     def mark_ingested(self, reading: Sequence[str] = ()) -> None:
-        meta = self._writer.index(fresh=True).meta
-        left = [one for one in meta.get(READING, ()) if one not in reading]
-        if left != meta.get(READING, []):
-            self._writer.remember({**meta, READING: left})
+        index = self._writer.index(fresh=True)
+        left = [one for one in _noted(index) if one not in reading]
+        if left != _noted(index):
+            self._writer.remember({**index.meta, READING: left})
         self._writer = Writer(self)
 
     def removal(self) -> str:
@@ -397,6 +396,12 @@ class ElasticStore(Closing):
 
     def close(self) -> None:
         self.client.close()
+
+
+def _noted(index: Index) -> list[str]:
+    """What ingests read that have not ended. Others can write there what they like."""
+    read = index.meta.get(READING)
+    return list(map(str, read)) if isinstance(read, list) else []
 
 
 def _searched(index: Index, name: str) -> str:
