@@ -155,8 +155,9 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
     """Do the work of a request within its limits. Whatever goes wrong is said in the caller's dialect."""
     started = time.perf_counter()
     path = request.url.path
+    parts = request.stream()
     try:
-        response = await _within_limits(service, request, work)
+        response = await _within_limits(service, request, parts, work)
     except Refusal as refusal:
         response = _refused(dialect, refusal)
     except ClientDisconnect:
@@ -166,14 +167,14 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
         response = _refused(dialect, Refusal(500, "a bug in the server; its log has the details"))
     if response.status_code == HUNG_UP:
         service.metrics.gone.inc()
-    elif response.status_code == TOO_SLOW or not await _drained(request):
+    elif response.status_code == TOO_SLOW or not await _drained(parts):
         response.headers["Connection"] = "close"
     service.metrics.requests.labels(path, str(response.status_code)).inc()
     service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
     return response
 
 
-async def _within_limits(service: Service, request: Request, work: Work) -> Response:
+async def _within_limits(service: Service, request: Request, parts: AsyncIterator[bytes], work: Work) -> Response:
     _authorise(service, request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refusal(415, "the body must be JSON, with the header Content-Type: application/json")
@@ -184,7 +185,7 @@ async def _within_limits(service: Service, request: Request, work: Work) -> Resp
     with service.bytes.some() as add:
         try:
             async with asyncio.timeout_at(ends):
-                body = await _read(request, service.limits.body, add)
+                body = await _read(parts, service.limits.body, add)
         except TimeoutError as error:
             raise Refusal(TOO_SLOW, f"the request did not arrive within {seconds:g} s") from error
         # Only now: a slow sender takes nobody's place.
@@ -211,31 +212,28 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
         await asyncio.wait({working, gone})
 
 
-async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes:
+async def _read(parts: AsyncIterator[bytes], most: int, add: Callable[[int], None]) -> bytes:
     """The body. Raises ClientDisconnect if the caller hung up."""
-    parts: list[bytes] = []
+    read: list[bytes] = []
     size = 0
-    async for part in request.stream():
+    async for part in parts:
         size += len(part)
         if size > most:
             raise Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
         add(len(part))
-        parts.append(part)
-    request.state.whole = True
-    return b"".join(parts)
+        read.append(part)
+    return b"".join(read)
 
 
-async def _drained(request: Request) -> bool:
+async def _drained(parts: AsyncIterator[bytes]) -> bool:
     """Whether the whole body has arrived. The rest of one that is refused is thrown away, within limits.
 
     Otherwise the caller, still sending, would find the connection reset and not read why.
     """
-    if getattr(request.state, "whole", False):
-        return True
     rest = DRAIN_BYTES
     with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(DRAIN_SECONDS):
-            async for part in request.stream():
+            async for part in parts:
                 rest -= len(part)
                 if rest < 0:
                     return False
