@@ -236,8 +236,8 @@ def load_late_encoder(
     `documents`: their tokens by a packaged table, or in context. `max_tokens`: how many tokens of a document are read,
     by default all (static), or as many as the model was made for.
 
-    Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
-    that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
+    Raises NotFound if there is no such model or table or it has no safetensors, MissingExtra for one that needs torch
+    where that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
     """
     found = runtime.find(name)
     if not any(found.path.rglob("*.safetensors")):
@@ -247,9 +247,12 @@ def load_late_encoder(
     if folder is None and not trained:
         raise UsageError(f"{found.name} is neither a BERT-type embedding model nor one trained for late interaction")
     if documents == "static":
-        table = None if folder is None else packaged_table(folder.path / "model.safetensors")
-        if folder is None or table is None:
-            raise UsageError(f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"')
+        contextual = f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"'
+        if folder is None:
+            raise UsageError(contextual)
+        table = packaged_table(folder.path / "model.safetensors")
+        if table is None:
+            raise NotFound(contextual)  # an optional reranker is left out
         return StaticEncoder(load_bert(folder), table, max_tokens)
     if folder is not None:
         most = read_settings(folder.path / "config.json", dict)["max_position_embeddings"]

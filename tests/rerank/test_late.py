@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -176,6 +177,19 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
     (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT"}')
     with pytest.raises(InvalidData, match="can't be loaded"):
         load_late_encoder(str(tmp_path), on_cpu(), documents="contextual")
+
+
+def test_a_model_without_a_table_is_an_optional_part_that_is_missing(tmp_path, embedded, minilm):
+    """So the recipe's reranker, which is not required, is left out, with a warning."""
+    other = shutil.copytree(find_model(MODEL).path, tmp_path / "other")
+    with (other / "model.safetensors").open("r+b") as weights:
+        weights.seek(-4, 2)
+        weights.write(bytes(4))
+    with pytest.raises(NotFound, match=r'no table of the tokens .*documents = "contextual"'):
+        load_late_encoder(str(other), on_cpu())
+    replace = f"sentence-transformers/{MODEL}={other}"
+    ran = ccheck("query", CLAIM, "--store", embedded, "--replace", replace, "--verdict", "none", "--json")
+    assert ran.code == 0 and "not reranked: ccheck has no table" in ran.objects[0]["warnings"][-1], ran.err
 
 
 def test_a_memory_keeps_scores_by_all_that_they_depend_on():
