@@ -71,7 +71,7 @@ class Served:
     )
     max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
-    max_chars: int = opt.option("Longest text, in characters.", least=1, default=200_000)
+    max_chars: int = opt.option("Longest query, in characters. Longer texts are cut.", least=1, default=200_000)
     trust_remote_code: bool = opt.option(
         "Run the Python code that comes with a model's weights. Use it only if you trust the author."
     )
@@ -84,7 +84,7 @@ class Served:
 
 @opt.command(env="CCHECK_SERVE")
 def rerank(asked: Served) -> None:
-    """Serve rerankers over HTTP.
+    """Serve a reranker over HTTP.
 
     \b
     ccheck serve rerank --model BAAI/bge-reranker-v2-gemma --device cuda

@@ -47,6 +47,7 @@ from .types import Scores, refuse_equal
 
 MOST_TEXTS = 1000
 """Texts in a request to a server that names no limit: Cohere's advice, and what ccheck's own takes."""
+FEWER = "choose a smaller depth (--rerank-depth, or depth in the recipe)"
 ASKED_SECONDS = 5.0
 MOST_BYTES = 64 << 20
 """Largest answer."""
@@ -235,7 +236,7 @@ class RemoteReranker:
         """The error for a request without an answer: MayPass where it may be made again."""
         if isinstance(error, TimeoutError | httpx.TimeoutException) and not isinstance(error, _LOST):
             return ServerError(
-                f"{self.name} did not answer within {timeout:g} s: choose a smaller depth, or allow more time with "
+                f"{self.name} did not answer within {timeout:g} s: {FEWER}, or allow more time with "
                 "CCHECK_RERANK_TIMEOUT"
             )
         said = f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
@@ -246,7 +247,8 @@ class RemoteReranker:
             401: ": set the key in CCHECK_RERANK_API_KEY",
             403: ": does the key in CCHECK_RERANK_API_KEY allow this?",
             404: ": check the URL and the model's name (?model=NAME at its end)",
-            413: ": choose a smaller depth",
+            413: f": {FEWER}",
+            422: f": if these were too many texts at once, {FEWER}",
             429: ": it is busy, try again later",
         }.get(answer.status, "")
         if answer.status in (401, 403) and self.notice is not None:
