@@ -107,7 +107,10 @@ def evaluate(asked: Evaluate) -> None:
     if asked.averitec is not None:
         from .evaluate_averitec import evaluate_averitec
 
-        evaluate_averitec(asked, settings_from(**settings))
+        named = tuple(name for name in asked.recipes if not name.endswith(".json"))
+        files = [name for name in asked.recipes if name not in named]
+        chosen = settings_from(**settings)
+        evaluate_averitec(asked, with_ablations(named, asked.ablation) if named else [], files, chosen)
         return
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 

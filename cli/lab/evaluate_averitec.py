@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import Changes, resolved
 from ...core.errors import Incomplete, UsageError
+from ...core.files import check_outputs
 from ..common import counted, inform, print_json, replacements, stdout, usage_said
 from ..progress import checker, progress_bar, runtime
 from .tables import figure, print_table, table
@@ -20,19 +21,20 @@ if TYPE_CHECKING:
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
 
 
-def evaluate_averitec(asked: Evaluate, settings: Settings) -> None:
-    """Print the measures of each recipe, and of each file of predictions. Raises Incomplete if claims failed."""
+def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str], settings: Settings) -> None:
+    """Print the measures of the recipes with these names, and of these files of predictions.
+
+    Raises Incomplete if claims failed.
+    """
     from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
     from ...lab.measure.meteor import open_meteor
     from ...lab.measure.session import load_recipes
     from ...pipeline.claims import read_claims
-    from .evaluate import with_ablations
 
-    files = [name for name in asked.recipes if name.endswith(".json")]
-    named = tuple(name for name in asked.recipes if name not in files)
-    recipes = load_recipes(with_ablations(named, asked.ablation), replacements(asked.replace)) if named else {}
+    recipes = load_recipes(names, replacements(asked.replace)) if names else {}
     if asked.out is not None and len(recipes) != 1:
         raise UsageError("--out writes the predictions of one recipe. Name only one")
+    check_outputs([(asked.out, "the predictions")], (asked.averitec, *names, *files))
     gold = read_gold(asked.averitec or "")
     changes = Changes(llm=asked.llm, stance=asked.stance)
     meteor = open_meteor()  # what is missing says so at once
