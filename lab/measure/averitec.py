@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData, UsageError, require
 from ...core.files import writing
 from ...core.types import NO_ANSWER, Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
@@ -147,6 +147,7 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
 
     Raises InvalidData if there are no claims, two predictions have one id, or none is of a claim.
     """
+    require("measuring predictions", "evaluation", "sklearn", "scipy")
     from sklearn.metrics import f1_score
 
     if not gold:
