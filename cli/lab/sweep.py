@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.adjust import in_place_of_rerankers
 from ...core.errors import Incomplete
 from .. import opt
-from ..common import inform, notice_new, print_json, replacements, settings_from, stdout
+from ..common import counted, inform, notice_new, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
@@ -67,6 +68,8 @@ def sweep(asked: Sweep) -> None:
         # The settings of this machine change the recipe, then each point does.
         points = points_of(session.prepare(base, data), axes)
         grid = [point for point, _ in points]
+        if left := math.prod(map(len, axes.values())) - len(points):
+            inform(f"{counted(left, 'combination')} left out, because no retriever is left")
         recipes = {
             f"{number}/{len(points)} {describe(point)}": recipe for number, (point, recipe) in enumerate(points, 1)
         }

@@ -58,6 +58,13 @@ def test_what_does_not_change_is_not_run_again(papers, files, two, monkeypatch):
     assert len(asked) == 3  # nothing is computed twice
 
 
+def test_combinations_without_a_retriever_are_counted(papers, files):
+    grid = ("--grid", "retrievers.bm25=true,false", "--json")
+    ran = ccheck("sweep", "bm25", *files.options, "--store", papers, *grid)
+    assert ran.code == 0 and "1 combination left out, because no retriever is left" in ran.err
+    assert ran.objects[-1]["points"] == 1
+
+
 def test_the_best_is_told(papers, files, two, tmp_path):
     ran = ccheck("sweep", two, *files.options, "--store", papers, "--grid", "retrievers.title.weight=0.001,5")
     assert ran.code == 0, ran.err
