@@ -116,7 +116,7 @@ def list_(
     if rows and not as_json:
         print_fields(stdout(), rows)
     if not rows and not as_json:
-        notice(f"no stores in {data_dir} yet. Make one with ccheck ingest FILE")
+        inform(f"no stores in {data_dir} yet. Make one with ccheck ingest FILE")
 
 
 @opt.command

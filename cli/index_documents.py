@@ -52,7 +52,7 @@ def fields(*, store: str | None = opt.store, as_json: bool = opt.as_json) -> Non
     elif kinds:
         print_fields(stdout(), {name: f"{kinds[name]:<10} {', '.join(values)}" for name, values in examples.items()})
     if not kinds and not as_json:
-        notice("the documents have no metadata to filter on")
+        inform("the documents have no metadata to filter on")
 
 
 @opt.command

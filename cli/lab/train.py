@@ -13,7 +13,7 @@ import click
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import counted, notice, print_answer, replacements, settings_from
+from ..common import counted, inform, notice, print_answer, replacements, settings_from
 
 if TYPE_CHECKING:
     from ...core.runtime import Runtime
@@ -190,7 +190,7 @@ def stance(asked: StanceTraining) -> None:
     }
     print_answer(asked.as_json, facts, {"output": str(made.folder), "base": chosen.base} | figures)
     if not asked.as_json:
-        notice(*made.notes)
+        inform(*made.notes)
 
 
 T = TypeVar("T", bound="TrainingOptions")
@@ -246,10 +246,12 @@ def _running(asked: Training, **settings: Any) -> Runtime:
     from ...core.runtime import Runtime, silent
     from ..progress import progress_bar
 
-    def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
-        return progress_bar(name, unit=unit)
+    shown = not opt.is_quiet()  # asked here: other threads know of no command
 
-    return Runtime(settings_from(device=asked.device, **settings), silent if opt.is_quiet() else notice, bar)
+    def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
+        return progress_bar(name, unit=unit, shown=shown)
+
+    return Runtime(settings_from(device=asked.device, **settings), notice if shown else silent, bar)
 
 
 def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:
@@ -272,7 +274,7 @@ def _print(report: Report, as_json: bool) -> None:
     }
     print_answer(as_json, report.to_dict(), {"output": str(report.output), "base": report.base} | figures)
     if not as_json:
-        notice(*report.notes)
+        inform(*report.notes)
 
 
 def _with_interval(figures: Classified) -> str:

@@ -76,6 +76,16 @@ def test_an_embedder_is_trained(files, tmp_path):
     assert ran.objects[0]["kind"] == "embedder" and (tmp_path / "embedder" / "modules.json").is_file()
 
 
+def test_notes_are_notices(files, tmp_path, monkeypatch):
+    from ccheck.lab.train.figures import Report
+
+    made = Report("embedder", tmp_path / "out", "base", (), (), ("no epoch improved it",))
+    monkeypatch.setattr("ccheck.lab.train.embedder.train_embedder", lambda *given: made)
+    arguments = ("train", "embedder", *data(files), "-o", tmp_path / "out")
+    assert "no epoch improved it" in ccheck(*arguments).err
+    assert ccheck(*arguments, "--quiet").err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
