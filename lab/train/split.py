@@ -85,7 +85,7 @@ def split_by_document(
     if len(dev) + len(dropped) == len(by_id):
         raise InvalidData(
             f"no claims are left to train on, because all {len(by_id)} share documents. Use --dev-claims, or split by "
-            "claim with --split claim"
+            "claim with --set split=claim"
         )
     return Split(
         tuple(claim for claim in judged if claim.id not in dev and claim.id not in dropped),
