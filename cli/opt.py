@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import inspect
 import logging
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
@@ -20,6 +21,8 @@ import click
 LOG = "ccheck"
 """The logger above those of all modules."""
 QUIET = "ccheck.quiet"
+PATHS = frozenset({"FILE", "FOLDER", "ARTICLE", "RUN", "PAIRS", "ANSWERS", "RECIPE"})
+"""What metavars call files and folders."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ def _parameter(name: str, hint: Any, declared: _Declared) -> click.Parameter:
         how |= {"type": click.IntRange(declared.least, declared.most), "metavar": how["metavar"] or "N"}  # type: ignore[arg-type]
     elif kind is float:
         how |= {"type": click.FloatRange(declared.least, declared.most), "metavar": how["metavar"] or "X"}
-    elif str(how["metavar"]).lstrip("[").startswith(("FILE", "RUN", "PAIRS", "ANSWERS")):
+    elif not PATHS.isdisjoint(re.findall("[A-Z]+", how["metavar"] or "")):
         how["type"] = click.Path(readable=False)  # so that shells complete names of files
     if declared.kind is click.Argument:
         return click.Argument([name], nargs=-1 if several else 1, **how)

@@ -10,6 +10,7 @@ import click
 import pytest
 from cli_commands import ALL
 from cli_runs import ccheck
+from click.shell_completion import BashComplete
 
 from ccheck.cli import COMMANDS, SYNONYMS, cli
 
@@ -93,3 +94,21 @@ def test_the_exit_codes_are_those_of_the_errors():
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, errors.CcheckError):
             assert f" {error.exit_code} " in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query --claims",
+        "query --recipe",
+        "ingest",
+        "figures",
+        "report",
+        "calibrate",
+        "compare a.run",
+        "train stance -o",
+    ],
+)
+def test_shells_complete_the_names_of_files(words):
+    shell = BashComplete(cli, {}, "ccheck", "_CCHECK_COMPLETE")
+    assert [(one.type, one.value) for one in shell.get_completions(words.split(), "my")] == [("file", "my")]
