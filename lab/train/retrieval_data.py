@@ -182,7 +182,7 @@ class _MinedRow(BaseModel):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     claim_id: str
-    positive_id: str = ""
+    positive_id: str | None = None
     negatives: list[_Negative]
 
 
@@ -206,10 +206,11 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, d
         if unknown := [one.id for one in row.negatives if one.id not in documents]:
             raise InvalidData(f"the corpus has no document {unknown[0]!r}. Mine negatives from this corpus")
         ordered = sorted(row.negatives, key=lambda one: -(one.score or 0.0))
-        before = found.setdefault(row.claim_id, {}).get(row.positive_id, MinedNegatives())
+        positive = row.positive_id or ""
+        before = found.setdefault(row.claim_id, {}).get(positive, MinedNegatives())
         hard = [one.id for one in ordered if one.kind == "hard"]
         others = [one.id for one in row.negatives if one.kind == "random"]
-        found[row.claim_id][row.positive_id] = MinedNegatives(
+        found[row.claim_id][positive] = MinedNegatives(
             tuple(dict.fromkeys([*before.hard, *hard])), tuple(dict.fromkeys([*before.random, *others]))
         )
 
