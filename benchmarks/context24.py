@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from ccheck.articles import Article
-from ccheck.articles.builder import ArticleBuilder, Float
+from ccheck.articles.builder import ArticleBuilder, Line
 from ccheck.articles.figures import FigureRanker
+from ccheck.articles.types import Element
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
@@ -96,10 +97,10 @@ def made(paragraphs: int, figures: int, seed: int = 0) -> Article:
         sentences = [" ".join(draw.choices(words, k=20)).capitalize() + "." for _ in range(5)]
         if figures and number % max(1, paragraphs // figures) == 0:
             sentences[2] = f"{sentences[2][:-1]} (Fig. {number // max(1, paragraphs // figures) + 1})."
-        builder.paragraph(" ".join(sentences))
+        builder.paragraph(Line.of(" ".join(sentences)))
     for number in range(1, figures + 1):
         caption = " ".join(draw.choices(words, k=60))
-        builder.element(Float(f"f{number}", "figure", f"Figure {number}", caption), floating=True)
+        builder.element(Element(f"f{number}", "figure", f"Figure {number}", caption), floating=True)
     return builder.article(f"made-{seed}", "Made")
 
 

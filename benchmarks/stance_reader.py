@@ -1,5 +1,5 @@
 """Training of the packaged stance model's adapter: low-rank changes of the packaged embedding model, which then reads
-claim and evidence together (`ccheck/encode/numpy_bert.py`).
+claim and evidence together (`encode/numpy_bert.py`).
 
 The embedding model's own weights are not trained. A training that was stopped goes on from its last checkpoint.
 """
