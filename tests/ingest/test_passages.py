@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import pytest
 from tiny_embedder import TinyEmbedder
 
+from ccheck.core.errors import UsageError
 from ccheck.core.layout import Chunking
 from ccheck.core.types import Document
+from ccheck.ingest.encoders import Encoders, encoders_of, with_passages
 from ccheck.ingest.passages import cut_passages
 
 CHUNKING = Chunking(longer_than=20, max_tokens=20, overlap=6)
@@ -117,3 +119,10 @@ def test_nothing_is_lost_and_nothing_is_too_long(seed: int) -> None:
         for before, after in itertools.pairwise(spans):
             if after.start < before.end:
                 assert count_tokens([text[after.start : before.end]])[0] <= chunking.overlap
+
+
+def test_longest_passages_that_make_no_sense() -> None:
+    with pytest.raises(UsageError, match="--passage-tokens needs embeddings"):
+        with_passages(Encoders(), 100)
+    with pytest.raises(UsageError, match=r"5000 is too many: .* reads at most"):
+        with_passages(encoders_of(TinyEmbedder()), 5000)
