@@ -60,8 +60,7 @@ class Evaluate:
         heading="Judges and questions",
     )
     out: str | None = opt.option(
-        "Also write what was said: with --pairs of each pair, as JSON Lines; with --averitec as the task's prediction "
-        "file.",
+        "Also write the answers: with --pairs as JSON Lines, with --averitec as the task's prediction file.",
         "FILE",
     )
     averitec: str | None = opt.option(
