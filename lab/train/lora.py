@@ -31,6 +31,8 @@ def add_lora(model: Any, wanted: Lora) -> Any:
     layers = model.config.get_text_config().num_hidden_layers
     if wanted.last_layers is not None and wanted.last_layers > layers:
         raise UsageError(f"lora: the model has {layers} layers, not {wanted.last_layers}")
+    # Names are like `encoder.layer.11.attention.self.query`. peft's own setting of layers misses those that begin with
+    # the list of layers: `layers.11.self_attn.q_proj`.
     numbers = "|".join(map(str, range(layers - (wanted.last_layers or layers), layers)))
     config = peft.LoraConfig(
         r=wanted.r,
