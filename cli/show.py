@@ -230,5 +230,5 @@ def _verdict(verdict: Verdict) -> Text:
     if verdict.confidence is not None:
         line.append(f" ({verdict.confidence:.2f}, {_in_words(verdict.confidence)} confidence)", "default")
     if verdict.reason is not None:
-        line.append(f"  {OPEN[verdict.reason]}:", "bold")
+        line.append(f"  {OPEN[verdict.reason]}{':' if verdict.rationale else ''}", "bold")
     return line.append(f"  {printable(verdict.rationale)}" if verdict.rationale else "", "default")

@@ -105,10 +105,10 @@ def test_evaluations_say_which_setting_takes_the_rerankers_place(seen, measured,
 @pytest.mark.parametrize(
     ("stages", "said"),
     [
-        ('[rerankers.bm25]\nmodel = "m"', r"both called 'bm25'.*Rename the table \[rerankers.bm25\]"),
-        ('[rerankers.rrf]\nmodel = "m"', r"Rename the table \[rerankers.rrf\]"),
-        ('[rerankers.minmax]\nmodel = "m"', r"Rename the table \[rerankers.minmax\]"),
-        ('[retrievers.rrf]\nkind = "bm25"', r"Rename the table \[retrievers.rrf\]"),
+        ('[rerankers.bm25]\nmodel = "m"', r"Rename \[rerankers.bm25\]: 'bm25' is taken"),
+        ('[rerankers.rrf]\nmodel = "m"', r"Rename \[rerankers.rrf\]"),
+        ('[rerankers.minmax]\nmodel = "m"', r"Rename \[rerankers.minmax\]"),
+        ('[retrievers.rrf]\nkind = "bm25"', r"Rename \[retrievers.rrf\]"),
     ],
 )
 def test_two_stages_of_one_name_are_refused(stages, said, tmp_path):
@@ -121,11 +121,11 @@ def test_two_stages_of_one_name_are_refused(stages, said, tmp_path):
 def test_by_whatever_way_a_stage_comes(tmp_path):
     (tmp_path / "mine.toml").write_text('[retrievers.late]\nkind = "bm25"\n[retrievers.rerank]\nkind = "bm25"\n')
     recipe = load_recipe("mine.toml")
-    with pytest.raises(UsageError, match=r"Rename the table \[rerankers.late\]"):
+    with pytest.raises(UsageError, match=r"Rename \[rerankers.late\]"):
         resolved(resolve({"rerank": "late"}).settings, recipe=recipe)
-    with pytest.raises(UsageError, match=r"Rename the table \[rerankers.rerank\]"):
+    with pytest.raises(UsageError, match=r"Rename \[rerankers.rerank\]"):
         resolved(resolve({"rerank": "some/model"}).settings, recipe=recipe)
-    with pytest.raises(UsageError, match=r"Rename the table \[rerankers.late\]"):
+    with pytest.raises(UsageError, match=r"Rename \[rerankers.late\]"):
         changed(recipe, {"rerankers.late": {"kind": "late"}})
 
 

@@ -27,7 +27,7 @@ PACKAGES = {
     for name in PROJECT["tool"]["setuptools"]["packages"]
 }
 """The folder of each package."""
-KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".safetensors")
+KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".jinja", ".safetensors")
 FACE = ("__init__.py", "__main__.py", "py.typed")
 """What lies in the repository itself, which is the package."""
 DATA = ("prompts", "presets", "published", "packaged", "token_tables", "roles")
