@@ -25,7 +25,9 @@ The two answers are added: logarithms of the counts' probabilities times `{toget
 outputs times `{together[reader]}`. A side with a probability below `{threshold}` is not named.
 
 An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, and only if the
-sentences that were read have every word of the claim; REFUTES `{decisive[REFUTES]}`.
+sentences that were read have every word of the claim; REFUTES `{decisive[REFUTES]}`. Of these
+sentences, those that say what was asked or done, or what others said, do not count. The figures below are without this
+last rule, which only takes decisions for SUPPORTS away.
 
 ## How it was made
 

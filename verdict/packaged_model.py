@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..core.analysis import clean, terms
+from ..core.analysis import clean, sentence_spans, terms
 from ..core.errors import InvalidData
 from ..core.models import require_models
 from ..core.runtime import Runtime
@@ -26,6 +26,7 @@ from ..core.types import Document, Label, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
+from .roles import roles_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,9 +119,10 @@ class PackagedStances(PairStances):
 
     def _said(self, pairs: Sequence[tuple[str, Document]]) -> Iterator[Stance]:
         values, near = self._probabilities(pairs)
-        for row, some, (claim, _) in zip(values, near, pairs, strict=True):
+        for row, some, (claim, document) in zip(values, near, pairs, strict=True):
             stance = likeliest(row, self._weights.threshold)
-            yield replace(stance, decides=decides(stance, covers(claim, some), self._weights))
+            covered = stance.label == "SUPPORTS" and covers(claim, what_was_found(document, some))
+            yield replace(stance, decides=decides(stance, covered, self._weights))
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> tuple[NDArray[np.float64], list[list[str]]]:
         """The probabilities of `STANCES`, shape [pairs, 3], and the sentences that were read."""
@@ -194,6 +196,15 @@ def put_together(
     import numpy as np
 
     return softmax(weights.counts * np.log(np.clip(counted, 1e-6, None)) + weights.reader * read)
+
+
+def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
+    """Those of a document's sentences that say what was found: not what others said, or what was asked or done."""
+    text = clean(document.text).strip()
+    spans = sentence_spans(text)
+    found = zip(spans, roles_in(text, spans).found, strict=True)
+    told = {text[start:end] for (start, end), chance in found if chance >= 0.5}
+    return [one for one in sentences if one in told or not spans]
 
 
 def covers(claim: str, sentences: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict import open as opening
-from ccheck.verdict.features import COUNTS, ONE_SENTENCE
+from ccheck.verdict.features import COUNTS, ONE_SENTENCE, sentences_of
 from ccheck.verdict.judge import Case, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -31,6 +31,7 @@ from ccheck.verdict.packaged_model import (
     is_packaged,
     probabilities,
     read_weights,
+    what_was_found,
 )
 
 SEA = Document("sea", "", "Global mean sea level rose by 20 cm between 1900 and 2018.")
@@ -141,6 +142,18 @@ def test_a_claim_with_a_word_that_was_not_read_is_not_decided_as_supported():
     assert decides(supported, True, weights) and not decides(supported, False, weights)
     assert decides(Stance("REFUTES", 0.8), False, weights) and not decides(Stance("REFUTES", 0.79), True, weights)
     assert not decides(Stance("NOT_ENOUGH_INFO", 1.0), True, weights)
+
+
+def test_what_a_paper_asked_supports_nothing():
+    """Only the sentence that says what others claimed has every word of the claim."""
+    rows = map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())
+    (paper,) = (Document(row["_id"], row["title"], row["text"]) for row in rows if row["_id"] == "madsen-2002")
+    asked = next(one for one in sentences_of(paper) if "might cause autism" in one)
+    assert what_was_found(paper, [asked]) == []
+    claims = ["measles vaccine causes autism", "combined measles vaccine might cause autism", "vaccines cause autism"]
+    assert not any(stance.decides for stance in PackagedStances(Runtime()).read([(claim, paper) for claim in claims]))
+    short = Document("d", "", "The sea rose.")
+    assert what_was_found(short, ["The sea rose."]) == ["The sea rose."]
 
 
 @pytest.mark.slow
