@@ -121,7 +121,9 @@ class PackagedStances(PairStances):
         values, near = self._probabilities(pairs)
         for row, some, (claim, document) in zip(values, near, pairs, strict=True):
             stance = likeliest(row, self._weights.threshold)
-            covered = stance.label == "SUPPORTS" and covers(claim, what_was_found(document, some))
+            # Roles are read only of the few documents whose stance is sure.
+            sure = decides(stance, True, self._weights)
+            covered = sure and covers(claim, what_was_found(document, some))
             yield replace(stance, decides=decides(stance, covered, self._weights))
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> tuple[NDArray[np.float64], list[list[str]]]:
