@@ -169,7 +169,7 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
 
 
 def _unpacked(data: dict[str, Any], asked: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The records of a page, or the record itself: what has a field that the user named is no page."""
+    """The records of a page, or the record itself. A record that has a field which the user named is not a page."""
     own = (data.get(key_of(data, name.partition(".")[0]) or "") for name in asked)
     if any(not isinstance(one, list | None) for one in own) or (found := page_of(data)) is None:
         yield data

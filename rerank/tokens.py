@@ -24,7 +24,7 @@ def tokeniser(tokenizer: Any) -> Tokenise:
 
     It adds no special tokens, and finds none in the texts. A tokenizer of transformers changes its own state
     (truncation, padding) when it is called, and fails under a second thread ("Already borrowed"); the copy that is used
-    here is never changed. Raises InvalidData for a tokenizer in Python, of which transformers has few left.
+    here is never changed. Raises InvalidData for a tokenizer that is written in Python.
     """
     copy = _unlimited(tokenizer)
     words_only(copy)

@@ -35,7 +35,7 @@ FILE = Path(__file__).parent / "packaged" / "roles.safetensors"
 BUCKETS = 1 << 14
 """The rows of the model's table; a word has the row of its checksum."""
 FEWEST, MOST = 3, 60
-"""A text with fewer or more sentences is no abstract: places and order mean nothing in it."""
+"""Only in texts of so many sentences do place and order say something, as in abstracts."""
 
 _SECTIONS: tuple[tuple[frozenset[Role], str], ...] = (
     (frozenset(("background", "aim")), "background introduction context importance rationale motivation"),

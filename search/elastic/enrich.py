@@ -399,6 +399,6 @@ def _update(entry: Entry, written: Written) -> bulk.Operation:
     if written.routing is not None:
         action["routing"] = written.routing
     passages = entry.passages.get(MAIN_VECTORS, ())
-    # Without a text there is no vector: an old one goes.
+    # A document whose text is gone loses its vector.
     vector = passages[0].vector if passages else None
     return bulk.operation(written.id, {"update": action}, {"doc": {OBJECT: {"digest": entry.digest, "vector": vector}}})
