@@ -11,7 +11,7 @@ from .common import notice
 
 if TYPE_CHECKING:
     from ..core.types import Result
-    from .report import About
+    from ..web.report import About
 
 RUN, REPORT = "the run", "the report"
 """The names of the files in messages."""
@@ -38,7 +38,7 @@ def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> 
             stream = stack.enter_context(writing(run, RUN))
             writers.append(lambda result: stream.writelines(result_lines(result)))
         if report is not None:
-            from .report import writing_report
+            from ..web.report import writing_report
 
             writers.append(stack.enter_context(writing_report(report, about())))
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..pipeline.checker import Checker
     from ..pipeline.claims import ClaimRecord
     from ..search import Filter
-    from .report import About
+    from ..web.report import About
 
 MOST_WARNINGS = 5
 """How many different warnings of a file's claims are said."""
@@ -299,7 +299,7 @@ def _refuse_own_output(file: str) -> None:
 
 def _about(resolved: Resolved, checked: Checker) -> About:
     """The facts about the run that a report shows."""
-    from .report import about_run
+    from ..web.report import about_run
 
     plan = checked.plan()
     models = [

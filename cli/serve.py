@@ -99,12 +99,14 @@ def rerank(asked: Served) -> None:
     from ..core.runtime import Runtime, silent
     from ..core.settings import Settings
     from ..core.stages import ModelStage
-    from ..rerank.server.run import listen, named_model, public, require_server, run_server
+    from ..rerank.server.run import named_model, require_server
 
     keep_secret(os.environ.get(KEY))
     require_server()
     require_models("the reranking server")
     name, where = named_model(asked.model)
+    from ..core.serving import listen, public, run_server
+
     listening = listen(asked.host, asked.port)
     with listening:
         from ..core.models import best_device
@@ -114,14 +116,14 @@ def rerank(asked: Served) -> None:
 
         say = silent if opt.is_quiet() else notice  # also in other threads, which know of no command
         limits = Limits(
-            asked.max_body,
-            asked.max_texts,
-            asked.max_chars,
-            asked.queue,
-            asked.timeout,
-            asked.connections,
-            asked.head_timeout,
-            asked.batch_tokens or batch_tokens_for(asked.device or best_device()),
+            body=asked.max_body,
+            texts=asked.max_texts,
+            characters=asked.max_chars,
+            requests=asked.queue,
+            timeout=asked.timeout,
+            connections=asked.connections,
+            head=asked.head_timeout,
+            batch_tokens=asked.batch_tokens or batch_tokens_for(asked.device or best_device()),
         )
         key = os.environ.get(KEY) or None
         app = load_app(

@@ -10,6 +10,7 @@ from rich.text import Text
 from ..core.analysis import matches
 from ..core.citation import citation_of
 from ..core.stages import LEAST_RELEVANCE
+from ..core.words import OPEN, STANCES, sure
 from .common import print_hanging, printable
 
 if TYPE_CHECKING:
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
     from ..search import Filter
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
-STANCES = {
-    "SUPPORTS": "supports",
-    "REFUTES": "refutes",
-    "CONFLICTING": "supports and refutes",
-    "NOT_ENOUGH_INFO": "leaves it open",
-}
-"""A document's stance on the claim, in words."""
-OPEN = {
-    "no_claim": "this is no claim",
-    "nothing_bears": "nothing here bears on it",
-    "left_open": "papers bear on it and leave it open",
-    "leaning": "papers lean to one side, too weakly to say",
-    "disagreement": "papers disagree",
-    "not_judged": "nobody could judge it",
-}
-"""Why a verdict takes no side, in words."""
 INDENT = 5
 CLAIM_CHARS = 500
 """Characters of a claim that are shown."""
@@ -170,10 +155,8 @@ def _stance(stance: Stance, said: set[str]) -> Text:
 
 
 def _reason(stance: Stance) -> str:
-    sure = (
-        f"confidence {stance.confidence:.2f}, {_in_words(stance.confidence)}" if stance.confidence is not None else ""
-    )
-    return " · ".join(part for part in (sure, printable(stance.rationale or "").strip()) if part)
+    how = f"confidence {stance.confidence:.2f}, {sure(stance.confidence)}" if stance.confidence is not None else ""
+    return " · ".join(part for part in (how, printable(stance.rationale or "").strip()) if part)
 
 
 def _marked(sentence: str, claim: str) -> Text:
@@ -216,19 +199,12 @@ def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:
     return " + ".join(f"{weight:g}/({recipe.fusion.k} + {ranks[name]})" for name, weight in found.items()) + " = "
 
 
-def _in_words(confidence: float) -> str:
-    """About how often a calibrated judge is right: nearly always, mostly, or about as often as not. The word is that of
-    the two digits that are printed beside it."""
-    shown = float(f"{confidence:.2f}")
-    return "high" if shown >= 0.85 else "moderate" if shown >= 0.65 else "low"
-
-
 def _verdict(verdict: Verdict) -> Text:
     if verdict.label is None:
         return Text(printable(f"none: {verdict.error}"), "yellow")
     line = Text(verdict.label, STYLES[verdict.label])
     if verdict.confidence is not None:
-        line.append(f" ({verdict.confidence:.2f}, {_in_words(verdict.confidence)} confidence)", "default")
+        line.append(f" ({verdict.confidence:.2f}, {sure(verdict.confidence)} confidence)", "default")
     if verdict.reason is not None:
         line.append(f"  {OPEN[verdict.reason]}{':' if verdict.rationale else ''}", "bold")
     return line.append(f"  {printable(verdict.rationale)}" if verdict.rationale else "", "default")

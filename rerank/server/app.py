@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from ... import __version__
 from ...core.runtime import Runtime
+from ...core.serving import HostCheck
 from ...core.stages import ModelStage
 from ..types import Scorer
 from .canary import Canary, check_scorer
@@ -36,7 +37,7 @@ from .dialects import (
     listed,
     tei_ranking,
 )
-from .guard import Access, HostCheck, Limits
+from .guard import KEY, Access, Limits
 from .service import Service
 
 HUNG_UP, TOO_SLOW = 499, 408
@@ -76,7 +77,7 @@ def create_app(
     app.state.service = service
     app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
     if access.key is None:
-        app.add_middleware(HostCheck, names=access.hosts)
+        app.add_middleware(HostCheck, names=access.hosts, key=KEY)
     _add_reranking(app, service)
     _add_state(app, service)
     return app

@@ -1,37 +1,21 @@
-"""A server's limits, who may ask, and what holds before a request is read: connections, time for headers, hosts."""
+"""The reranking server's limits, and who may ask."""
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
-from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from ...core import serving
 
-MOST_OF_A_HEAD = 32 << 10
-"""Bytes of a request's line and headers."""
+KEY = "CCHECK_SERVE_API_KEY"
+"""The environment variable with the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`timeout` in seconds, from a request's arrival to its answer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(serving.Limits):
+    """`batch_tokens`: ids that a model reads at once."""
 
-    `head`: the seconds that a connection may stay open while no request of it is answered. `connections`: open at once.
-    `batch_tokens`: ids that a model reads at once.
-    """
-
-    body: int = 16 << 20
     texts: int = 1000
     characters: int = 200_000
-    requests: int = 256
-    timeout: float = 60
-    connections: int = 512
-    head: float = 10
     batch_tokens: int = 4096
 
     @property
@@ -49,97 +33,3 @@ class Access:
 
     key: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
-
-
-def protocol(limits: Limits) -> type[H11Protocol]:
-    """uvicorn's HTTP with a limit of open connections, and of the time in which none of a connection's is answered.
-
-    uvicorn's own timeouts begin with the first answer, and end with each byte: without these, whoever sends nothing, or
-    a byte now and then, holds a connection for ever.
-    """
-
-    class Guarded(H11Protocol):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self._too_long: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            if len(self.connections) > limits.connections:
-                self._close(b"503 Service Unavailable\r\nretry-after: 1", f"more than {limits.connections} connections")
-            else:
-                self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_watching()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            if not self.transport.is_closing():
-                super().data_received(data)
-                self._watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._watch()
-
-        def _watch(self) -> None:
-            """The time runs while no request is answered, whatever bytes come."""
-            if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
-                self._stop_watching()
-            elif self._too_long is None:
-                self._too_long = self.loop.call_later(limits.head, self._late)
-
-        def _stop_watching(self) -> None:
-            if self._too_long is not None:
-                self._too_long.cancel()
-                self._too_long = None
-
-        def _late(self) -> None:
-            self._too_long = None
-            if self.transport.get_write_buffer_size():
-                self.transport.abort()  # what was answered is not read
-            else:
-                self._close(b"408 Request Timeout", f"no complete request headers within {limits.head:g} s")
-
-        def _close(self, status: bytes, why: str) -> None:
-            body = f"{why}\n".encode()
-            head = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n"
-            self.transport.write(head % (status, len(body)) + body)
-            self.transport.close()
-
-    return Guarded
-
-
-class HostCheck:
-    """Refuses requests for another host than this server: 421.
-
-    A page of another site can let its own name lead to this machine (DNS rebinding); a browser then lets it ask this
-    server and read the answers. Such a request names that site as its host. An address can't be made to lead elsewhere.
-    """
-
-    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
-        self.app, self.names = app, names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not known_host(Headers(scope=scope).getlist("host"), self.names):
-            said = "unknown host: start the server with --allow-host NAME, or with a key in CCHECK_SERVE_API_KEY\n"
-            await PlainTextResponse(said, 421)(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
-
-
-def known_host(given: Collection[str], names: Collection[str]) -> bool:
-    """Whether the headers `Host` name an address, this machine, or one of the names. No browser sends none."""
-    if len(given) != 1:
-        return not given
-    (host,) = given
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    name = name.lower().removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost") or name in {one.lower() for one in names}:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

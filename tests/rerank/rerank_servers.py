@@ -86,7 +86,7 @@ def running(app: Any) -> Iterator[str]:
     """The URL of an application on a real port of this machine."""
     import uvicorn
 
-    from ccheck.rerank.server.run import configuration, listen
+    from ccheck.core.serving import configuration, listen
 
     listening = listen("127.0.0.1", 0)
     config = configuration(app, app.state.service.limits)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from report_results import MANY, ROSE, piece, result
 
-from ccheck.cli.report import write_report
+from ccheck.web.report import write_report
 
 
 @pytest.fixture(scope="module")

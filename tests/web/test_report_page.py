@@ -1,4 +1,4 @@
-"""The report page, as a file. `cli/test_report_browser.py` looks at it in a browser."""
+"""The report page, as a file. `test_report_browser.py` looks at it in a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from cli_runs import BM25, ccheck, jsonl
 from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
-from ccheck.cli.report import (
+from ccheck.core.errors import InvalidData
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import ModelStage
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
+from ccheck.web.report import (
     MAX_TEXT,
     Piece,
     about_run,
@@ -26,11 +31,6 @@ from ccheck.cli.report import (
     write_report,
     writing_report,
 )
-from ccheck.core.errors import InvalidData
-from ccheck.core.recipe import load_recipe
-from ccheck.core.settings import resolve
-from ccheck.core.stages import ModelStage
-from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
 

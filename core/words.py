@@ -1,0 +1,36 @@
+"""Labels and reasons in words, as the terminal, the report and the pages of the service show them."""
+
+from __future__ import annotations
+
+STANCES = {
+    "SUPPORTS": "supports",
+    "REFUTES": "refutes",
+    "CONFLICTING": "supports and refutes",
+    "NOT_ENOUGH_INFO": "leaves it open",
+}
+"""A document's stance on the claim."""
+OPEN = {
+    "no_claim": "this is no claim",
+    "nothing_bears": "nothing here bears on it",
+    "left_open": "papers bear on it and leave it open",
+    "leaning": "papers lean to one side, too weakly to say",
+    "disagreement": "papers disagree",
+    "not_judged": "nobody could judge it",
+}
+"""Why a verdict takes no side."""
+VERDICTS = {
+    "SUPPORTS": ("✓", "Supported"),
+    "REFUTES": ("✗", "Refuted"),
+    "CONFLICTING": ("⇄", "Conflicting evidence"),
+    "NOT_ENOUGH_INFO": ("○", "Not enough information"),
+    "NONE": ("–", "No verdict"),
+    "ERROR": ("!", "Not checked"),
+}
+"""The symbol and the words of each outcome, in the order in which they are counted."""
+
+
+def sure(confidence: float) -> str:
+    """About how often a calibrated judge is right: nearly always, mostly, or about as often as not. The word is that of
+    the two digits that are shown beside it."""
+    shown = float(f"{confidence:.2f}")
+    return "high" if shown >= 0.85 else "moderate" if shown >= 0.65 else "low"

@@ -1,0 +1,1 @@
+"""HTTP and HTML: the report page, and the service as pages, REST and MCP."""
