@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +15,7 @@ from ...core.adjust import Changes, in_place_of_rerankers
 from ...core.errors import Incomplete, UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
-from ..common import inform, notice, notice_new, print_json, replacements, settings_from, stdout
+from ..common import counted, inform, notice, notice_new, print_json, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
@@ -31,6 +32,7 @@ from .tables import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...core.recipe import Recipe
     from ...lab.measure.evaluate import Evaluation, EvaluationData
     from ...lab.measure.types import Comparison
     from ...lab.papers.published import Published
@@ -49,6 +51,11 @@ class Evaluate:
         "Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck recipes "
         "show prints them.",
         "A,B",
+    )
+    grid: tuple[str, ...] = opt.option(
+        "Also measure the recipe with each of these values of a setting: fusion.k=10,20,60. A stage can be true or "
+        "false: retrievers.dense=true,false. Repeatable, for all combinations.",
+        "KEY=V,V",
     )
     run: str | None = opt.option("Also write the rankings as TREC runs; for several recipes, to FOLDER.", "FILE|FOLDER")
     as_json: bool = opt.as_json
@@ -83,6 +90,7 @@ def evaluate(asked: Evaluate) -> None:
     ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
     ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --run mine.run
     ccheck evaluate climatecheck-hybrid --ablation all --claims C --qrels Q
+    ccheck evaluate default --grid fusion.k=10,20,60 --claims C --qrels Q
     ccheck evaluate --pairs pairs.jsonl --llm gpt-4.1-mini --json
     ccheck evaluate averitec-questions --averitec dev.jsonl --out p.json
 
@@ -111,6 +119,7 @@ def evaluate(asked: Evaluate) -> None:
         chosen = settings_from(**settings)
         evaluate_averitec(asked, with_ablations(named, asked.ablation) if named else [], files, chosen)
         return
+    from ...lab.measure.grid import parse_grid
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
     if asked.out is not None or asked.ev2r is not None:
@@ -119,6 +128,9 @@ def evaluate(asked: Evaluate) -> None:
         missing = "--claims" if asked.claims is None else "--qrels"
         raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")
     found = load_recipes(with_ablations(asked.recipes, asked.ablation), replacements(asked.replace))
+    axes = parse_grid(asked.grid)
+    if axes and (len(found) > 1 or asked.run is not None):
+        raise UsageError("--grid changes one recipe, and its rankings are not written: leave out the others and --run")
     chosen = settings_from(**settings)
     if message := in_place_of_rerankers(chosen):
         inform(message)
@@ -131,11 +143,13 @@ def evaluate(asked: Evaluate) -> None:
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
     changes = Changes(llm=asked.llm, stance=asked.stance)
+    changed = asked.ablation is not None or bool(axes)
     with runtime(chosen) as opened, open_session(opened, changes) as session:
         if session.memory.notice:
             inform(session.memory.notice)
         try:
             prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
+            settings_of = _with_points(prepared, axes)
             for name, one in session.evaluate_all(prepared, data):
                 done[name] = one
                 if name in runs:
@@ -143,19 +157,38 @@ def evaluate(asked: Evaluate) -> None:
 
                     write_run(runs[name], one.run, name)
                 if asked.as_json:
-                    against = _against(done, data) if asked.ablation is not None else None
-                    print_json(one.to_dict() | {"recipe": name} | differences_json(against, name))
+                    against = _against(done, data) if changed else None
+                    about = {"recipe": name} | ({"settings": settings_of[name]} if name in settings_of else {})
+                    print_json(one.to_dict() | about | differences_json(against, name))
                 notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
             if done and not asked.as_json:
-                _show(stdout(), done, data, _against(done, data) if asked.ablation is not None else None)
+                _show(stdout(), done, data, _against(done, data) if changed else None)
             if done and not opt.is_quiet():
                 from ...lab.measure.metrics import coverage
 
                 first = next(iter(done.values()))
                 notice(*coverage(data.claims, first.run, data.qrels, session.known))
+    if axes:
+        inform(
+            "the best of several settings looks better than it is on the claims that chose it. Measure it once on "
+            "other claims"
+        )
     if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
         raise Incomplete("; ".join(failed))
+
+
+def _with_points(prepared: dict[str, Recipe], axes: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """Add the only recipe's combinations of a grid to it. Returns the settings of each by its name."""
+    if not axes:
+        return {}
+    from ...lab.measure.grid import points_of
+
+    points = points_of(next(iter(prepared.values())), axes)
+    if left := math.prod(map(len, axes.values())) - len(points):
+        inform(f"{counted(left, 'combination')} left out, because no retriever is left")
+    prepared |= {recipe.name: recipe for _, recipe in points}
+    return {recipe.name: settings for settings, recipe in points}
 
 
 def _check_pairs_options(asked: Evaluate) -> None:
@@ -165,7 +198,7 @@ def _check_pairs_options(asked: Evaluate) -> None:
     if asked.out is not None and asked.ablation is not None:
         raise UsageError("--out writes the answers of one judge. Leave out --ablation")
     check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
-    useless = ("claims", "qrels", "verdicts", "metrics", "run")
+    useless = ("claims", "qrels", "verdicts", "metrics", "run", "grid")
     if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)
         raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")

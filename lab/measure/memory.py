@@ -1,4 +1,4 @@
-"""Keeps what stages computed on disk, so that an interrupted sweep or evaluation runs nothing twice."""
+"""Keeps what stages computed on disk, so that an interrupted evaluation runs nothing twice."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Session:
         recipes: Mapping[str, Recipe],
         data: EvaluationData,
     ) -> Iterator[tuple[str, Evaluation]]:
-        """Measure prepared recipes by name, each as it is asked for: what `ccheck evaluate` and `ccheck sweep` do.
+        """Measure prepared recipes by name, each as it is asked for: what `ccheck evaluate` does.
 
         All of them are checked before the first one runs. Raises what `check` and `evaluate` raise.
         """

@@ -105,6 +105,41 @@ def test_nothing_is_computed_twice(papers, files, monkeypatch):
     assert asked == [12] and fewer.objects[0]["claims"] == 3
 
 
+def test_a_grid_measures_every_combination_and_nothing_twice(papers, files, tmp_path, monkeypatch):
+    asked: list[tuple[str, int, int]] = []
+    rank = LocalStore.rank
+
+    def counted(self, search):
+        asked.extend((name, stage.depth, len(search.queries)) for name, stage in search.retrievers.items())
+        return rank(self, search)
+
+    monkeypatch.setattr(LocalStore, "rank", counted)
+    two = tmp_path / "two.toml"
+    two.write_text(
+        'name = "two"\n[retrievers.whole]\nkind = "bm25"\n'
+        '[retrievers.title]\nkind = "bm25"\ndepth = 50\nfields = {title = 1.0}\n'
+    )
+    arguments = ("evaluate", two, *files.options, "--store", papers, "--metric", "R@5", "--grid", "fusion.k=10,60")
+    grid = ("--grid", "retrievers.title.depth=3,50", "--grid", "retrievers.whole=true,false")
+    ran = ccheck(*arguments, *grid, "--json")
+    assert ran.code == 0 and "the claims that chose it" in ran.err, ran.err
+    assert sorted(asked) == [("title", 3, 12), ("title", 50, 12), ("whole", 100, 12)]  # nine points, three rankings
+    base, *points = ran.objects
+    assert base["recipe"] == "two" and "settings" not in base and "differences" not in base
+    assert [list(point["settings"].values()) for point in points] == [
+        [k, depth, whole] for k in (10, 60) for depth in (3, 50) for whole in (True, False)
+    ]
+    assert points[0]["recipe"] == "fusion.k=10 retrievers.title.depth=3 retrievers.whole=true"
+    assert all(point["baseline"] == "two" and "p_holm" in point["differences"]["R@5"] for point in points)
+    best = tmp_path / "best.toml"
+    best.write_text(f'extends = "{two}"\nfusion.k = 10\nretrievers.title.depth = 3\n')
+    assert ccheck("evaluate", best, *arguments[2:-2], "--json").objects[0]["metrics"] == points[0]["metrics"]
+    shown = ccheck(*arguments)
+    assert "fusion.k=60" in shown.out and "against two" in shown.out
+    ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--grid", "retrievers.bm25=true,false")
+    assert ran.code == 0 and "1 combination left out, because no retriever is left" in ran.err
+
+
 def test_claims_that_fail_are_named_and_the_exit_code_says_so(papers, files):
     with files.claims.open("a") as more:
         more.write(json.dumps({"_id": "long", "text": "x " * 60_000}) + "\n")
@@ -140,6 +175,10 @@ def test_ids_that_do_not_match_are_said(papers, files):
         (["bm25", "--run", "no/where.run"], 2, "can't be written"),
         (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
         (["bm25", "dense"], 4, "has no vectors"),
+        (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
+        (["default", "--grid", "fusion.k"], 2, "is not KEY=VALUE"),
+        (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
+        (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -164,7 +164,7 @@ def test_a_reranking_server_that_says_what_it_was_sent(papers, files, tmp_path):
                 ({}, ("query", CLAIM, "--recipe", mine, *common, "--json", "--report", out / "c.html")),
                 ({}, ("evaluate", mine, *measured, "--run", out / "d.run", "--json")),
                 ({}, ("evaluate", mine, *measured)),
-                ({}, ("sweep", mine, *measured, "--grid", "rerankers.rerank.depth=2,3")),
+                ({}, ("evaluate", mine, *measured, "--grid", "rerankers.rerank.depth=2,3")),
                 ({"CCHECK_RERANK_URL": url}, ("doctor", "--store", papers)),
                 ({"CCHECK_RERANK": url}, ("doctor", "--store", papers, "--json")),
                 ({"CCHECK_RERANK": url, "CCHECK_RERANK_URL": url}, ("config",)),

@@ -64,7 +64,7 @@ def test_code_beside_weights_runs_by_no_file_alone(evil, papers):
     measured = ("--claims", claims, "--qrels", "qrels.tsv", "--store", papers)
     for command in (
         ("evaluate", "code.toml", *measured),
-        ("sweep", "code.toml", *measured, "--grid", "rerankers.rerank.depth=2,3"),
+        ("evaluate", "code.toml", *measured, "--grid", "rerankers.rerank.depth=2,3"),
         ("mine", *measured, "--recipe", "code.toml", "--rerank", "weights", "-o", "out.jsonl"),
     ):
         ran = ccheck(*command)

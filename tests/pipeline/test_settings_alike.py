@@ -57,20 +57,19 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
     for command in (
         ("query", CLAIM, "--store", papers),
         ("evaluate", recipe, *measured),
-        ("sweep", recipe, *measured, "--grid", "fusion.k=1,2"),
         ("mine", *measured, "-o", "mined.jsonl"),
     ):
         before = len(seen)
         ccheck(*command)
         assert len(seen) == before + 1, command
-    python, query, evaluate, sweep, mine = seen
+    python, query, evaluate, mine = seen
     named = [LateStage().model, rerank] if rerank == "auto" else [rerank]
     if wanted is not None:
         assert [stage.model_dump() for stage in python.rerankers.values()] == wanted
     else:
         assert [stage.model for stage in python.rerankers.values()] == named  # type: ignore[union-attr]
     assert query == python
-    assert evaluate.rerankers == sweep.rerankers == python.rerankers
+    assert evaluate.rerankers == python.rerankers
     assert [stage.model_dump(exclude={"depth"}) for stage in mine.rerankers.values()] == [
         stage.model_dump(exclude={"depth"}) for stage in python.rerankers.values()
     ]

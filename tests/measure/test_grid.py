@@ -1,17 +1,12 @@
-"""A grid of settings, the best of it, and what that choice is worth."""
+"""A recipe over a grid of settings."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from evaluation_data import ScriptedChecker
 
-from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.errors import UsageError
 from ccheck.core.recipe import changed, load_recipe
-from ccheck.core.types import Claim
-from ccheck.lab.measure.evaluate import Evaluation, EvaluationData, evaluate
-from ccheck.lab.measure.sweep import MAX_POINTS, best, describe, hold_out, parse_grid, points_of
+from ccheck.lab.measure.grid import MAX_POINTS, parse_grid, points_of
 
 DEFAULT = load_recipe("default")
 
@@ -56,9 +51,7 @@ def test_all_combinations_the_last_key_fastest():
         assert recipe.retrievers["dense"] == DEFAULT.retrievers["dense"] and recipe.verdict == DEFAULT.verdict
     with pytest.raises(UsageError, match="At most"):
         points_of(DEFAULT, {"fusion.k": range(1, MAX_POINTS + 2)})
-    assert describe(points[0][0]) == "fusion.k=10 retrievers.bm25.depth=50"
-    with pytest.raises(UsageError, match="empty"):
-        points_of(DEFAULT, {})
+    assert points[0][1].name == "fusion.k=10 retrievers.bm25.depth=50"
 
 
 def test_a_stage_can_be_left_out():
@@ -86,16 +79,6 @@ def test_a_setting_that_the_recipe_does_not_take_says_why(settings, said):
         changed(DEFAULT, settings)
 
 
-CLAIMS = [Claim(f"claim {n}", str(n)) for n in range(8)]
-QRELS = {str(n): {"right": 1} for n in range(8)}
-
-
-def point(right: set[int]) -> Evaluation:
-    """Recall 1 for the claims that are right."""
-    final = {str(n): ["right"] if n in right else ["wrong"] for n in range(8)}
-    return evaluate(ScriptedChecker(final), EvaluationData(CLAIMS, QRELS, metrics=["R@5"]))
-
-
 def test_a_point_without_a_retriever_is_left_out():
     axes = {"retrievers.bm25": [True, False], "retrievers.dense": [True, False]}
     points = points_of(DEFAULT, axes)
@@ -107,32 +90,3 @@ def test_a_point_without_a_retriever_is_left_out():
 def test_examples_can_be_turned_off():
     points = points_of(load_recipe("climatecheck-hybrid"), {"rerankers.listwise.examples": [False]})
     assert points[0][1].rerankers["listwise"].examples is None
-
-
-def test_the_best_is_the_first_of_those_with_the_highest_mean():
-    points = [point({1}), point({1, 2, 3}), point({5, 6, 7})]
-    assert best(points, "R@5") == 1 and best(points[::-1], "R@5") == 0
-
-
-def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
-    evens, odds = {0, 2, 4, 6}, {1, 3, 5, 7}
-    points = [point(evens), point(odds)]
-    assert best(points, "R@5") == 0
-    for seed in range(5):
-        held = hold_out(points, "R@5", folds=2, seed=seed)
-        # By hand: each half has the point that has more right on the other half.
-        dealt = [str(n) for n in range(8)]
-        random.Random(seed).shuffle(dealt)
-        halves = [dealt[0::2], dealt[1::2]]
-        right, chosen = 0, []
-        for mine, other in (halves, halves[::-1]):
-            counts = [sum(int(claim) % 2 == parity for claim in other) for parity in (0, 1)]
-            chosen.append(0 if counts[0] >= counts[1] else 1)
-            right += sum(int(claim) % 2 == chosen[-1] for claim in mine)
-        assert held.value == pytest.approx(right / 8) and held.chosen == tuple(chosen)
-        assert held.claims == 8 and held.folds == 2 and held.interval[0] <= held.value <= held.interval[1]
-    # One that is better everywhere is chosen everywhere, and its figure is no lower.
-    held = hold_out([*points, point(evens | odds)], "R@5", folds=4)
-    assert held.chosen == (2, 2, 2, 2) and held.value == 1
-    with pytest.raises(InvalidData, match="can't be split"):
-        hold_out(points, "R@5", folds=9)
