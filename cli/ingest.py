@@ -76,12 +76,12 @@ def ingest(asked: Asked) -> None:
     ccheck ingest 'dump-*.csv.gz' --id-field doi --text-field abstract --dry-run
     ccheck ingest corpus.jsonl --recipe mine.toml
 
-    Reads JSON, CSV, Excel and Parquet; RIS, BibTeX, EndNote's XML, PubMed's .nbib and XML; exports of Zotero, Scopus
-    and Web of Science; answers and dumps of OpenAlex, Crossref, Europe PMC and Semantic Scholar; JATS and TEI XML; PDF,
-    Word, HTML and text files; ZIP archives of these; plain or compressed with gzip or zstd. - is standard input. Fields
-    other than id, title and text become metadata that you can filter on. A paper without an abstract is stored by its
-    title. If a run is interrupted, start it again and it continues. Records that can't be used are listed in a file
-    (--rejects) with the reason, and the exit code is 7.
+    Reads JSON, CSV, Excel and Parquet; RIS, BibTeX, PubMed's .nbib and XML; exports of Zotero and Scopus; answers
+    and dumps of OpenAlex, Crossref, Europe PMC and Semantic Scholar; JATS and TEI XML; PDF, Word, HTML and text files;
+    ZIP archives of these; plain or compressed with gzip or zstd. - is standard input. Fields other than id, title and
+    text become metadata that you can filter on. A paper without an abstract is stored by its title. If a run is
+    interrupted, start it again and it continues. Records that can't be used are listed in a file (--rejects) with the
+    reason, and the exit code is 7.
     """
     from ..ingest import IngestOptions
     from ..ingest import ingest as run

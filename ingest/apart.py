@@ -9,19 +9,24 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, require, why_unread
-from .lines import CHUNK, decompressed, read_lines
-from .office import DOCUMENTS, read_parquet
+from .kinds import Format
+from .lines import CHUNK, decompressed
+from .office import read_docx, read_parquet, read_xlsx
+from .pages import read_html
+from .pdf import read_pdf
 from .records import Record, Reject
+from .references import read_references
 from .sources import REJECTS_SUFFIX, Source, source_of
+from .xml_files import read_xml
 
 FUNCTION = "ccheck.ingest.apart:records"
 _NEEDS: dict[str, tuple[str, str, str]] = {
@@ -35,6 +40,20 @@ UNPACKED = 50
 """What is compressed may be so many times larger than the file, or `UNPACKED_BYTES`."""
 UNPACKED_BYTES = 1 << 30
 MEMBERS = 100_000
+Reader: TypeAlias = Callable[[Source, Callable[[int], None]], Iterator[Record | Reject]]
+"""Reads a file of one format, and says how many bytes it has read."""
+READERS: Mapping[Format, Reader] = {
+    "pdf": read_pdf,
+    "docx": read_docx,
+    "xlsx": read_xlsx,
+    "parquet": read_parquet,
+    "html": read_html,
+    "xml": read_xml,
+    "ris": read_references,
+    "bibtex": read_references,
+    "nbib": read_references,
+}
+"""How the other process reads the files that this one does not."""
 
 
 def read_apart(
@@ -115,31 +134,14 @@ def records(*, file: str, **given: Any) -> Iterator[dict[str, Any]]:
         read += size
 
     try:
-        for one in _parsed(source, count):
+        assert source.format is not None
+        for one in READERS[source.format](source, count):
             line = one.line
             yield {name: getattr(one, name) for name in one.__slots__} | {"read": read}
             read = 0
     except Exception as error:  # noqa: BLE001 - the libraries raise all kinds for files that are damaged
         rest = ". The rest of the file was skipped" if line else ""
         yield asdict(Reject(source.name, line + 1, f"the file can't be read ({why_unread(error)}){rest}")) | {"read": 0}
-
-
-def _parsed(source: Source, count: Callable[[int], None]) -> Iterator[Record | Reject]:
-    from .pages import read_html
-    from .references import read_references
-    from .xml_files import read_xml
-
-    if source.format in DOCUMENTS:
-        assert source.path is not None
-        yield from DOCUMENTS[source.format](source, source.path.read_bytes())
-    elif source.format == "parquet":
-        yield from read_parquet(source, count)
-    elif source.format == "html":
-        yield from read_html(source, count)
-    elif source.format == "xml":
-        yield from read_xml(source, count)
-    else:
-        yield from read_references(source, read_lines(source, count))
 
 
 def members(source: Source, file: Path, wants: Callable[[str], bool]) -> Iterator[Source | Reject]:

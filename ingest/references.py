@@ -1,4 +1,4 @@
-"""Exports of reference managers and databases: RIS, BibTeX, MEDLINE (PubMed's .nbib) and Web of Science's tagged text.
+"""Exports of reference managers and databases: RIS, BibTeX and MEDLINE (PubMed's .nbib).
 
 Each entry is read by itself, so a bad one costs itself only. What comes out are plain records, see `plain.py`.
 """
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from ..core.citation import normal_doi
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS, whole_number
-from .lines import Line
+from .lines import Line, read_lines
 from .plain import Plain, iso_date, plain, plain_record, year_of
 from .records import NOT_UTF8, Record, Reject, excerpt
 from .sources import Source
@@ -22,10 +22,10 @@ ENTRY_CHARS = TEXT_CHARS
 """An entry that does not end within this many characters is a reject."""
 
 
-def read_references(source: Source, lines: Iterable[Line]) -> Iterator[Record | Reject]:
+def read_references(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The entries of a file of one of these formats."""
     split, convert, kind = _READ[str(source.format)]
-    for entry in split(lines):
+    for entry in split(read_lines(source, on_bytes)):
         problem = next((line.problem for line in entry if line.problem), None)
         raw = b"\n".join(line.data for line in entry)
         if problem is None and len(raw) > ENTRY_CHARS:
@@ -51,31 +51,13 @@ def _tagged_entries(lines: Iterable[Line], *, first: bytes, last: bytes = b"\n")
         if line.data.startswith(first) and any(one.data.startswith(first) for one in entry):
             yield entry
             entry = []
-        if entry or (line.data.strip() and not _AROUND.match(line.data)):
+        if entry or line.data.strip():
             entry.append(line)
         if line.data.startswith(last):
             yield entry
             entry = []
     if entry:
         yield entry
-
-
-_AROUND = re.compile(rb"(?:FN|VR) |EF\s*$")
-"""The first lines of a file of Web of Science, and its last."""
-
-
-def _tagged(text: str, line: re.Pattern[str]) -> dict[str, list[list[str]]]:
-    """The values of each tag, in order, as the lines that each is on."""
-    tags: dict[str, list[list[str]]] = {}
-    value: list[str] = []
-    for row in text.splitlines():
-        match = line.match(row)
-        if match:
-            value = []
-            tags.setdefault(match[1], []).append(value)
-        if said := (match[2] or "" if match else row).strip():
-            value.append(said)
-    return tags
 
 
 # -- RIS
@@ -178,11 +160,20 @@ def _from_latex(text: str) -> str:
     return plain(LatexNodes2Text(math_mode="text").latex_to_text(re.sub(r"(?<!\\)%", r"\\%", text)).strip())
 
 
-# -- MEDLINE and Web of Science
+# -- MEDLINE
+
+_TAG = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)")
 
 
 def _medline(text: str) -> Plain:
-    tags = _tagged(text, re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)"))
+    tags: dict[str, list[list[str]]] = {}
+    value: list[str] = []
+    for row in text.splitlines():
+        if match := _TAG.match(row):
+            value = []
+            tags.setdefault(match[1], []).append(value)
+        if said := (match[2] if match else row).strip():
+            value.append(said)
     if "PMID" not in tags:
         raise InvalidData('not a PubMed citation: it has no line "PMID- "')
 
@@ -202,22 +193,9 @@ def _medline(text: str) -> Plain:
     return {**made, **({"retracted": True} if "RIN" in tags else {})}
 
 
-def _wos(text: str) -> Plain:
-    tags = _tagged(text, re.compile(r"([A-Z][A-Z0-9])(?: (.*)|\s*$)"))
-    if "PT" not in tags:
-        raise InvalidData('not a Web of Science record: it has no line "PT "')
-
-    def at(place: str) -> list[Any]:
-        lines = [line for value in tags.get(place, ()) for line in value]
-        return lines if place in ("AF", "AU") else [" ".join(lines)]  # authors stand on a line each
-
-    return plain_record("Web of Science records", at, date=iso_date(*at("PY"), *at("PD")[0].split()))
-
-
 _Split: TypeAlias = Callable[[Iterable[Line]], Iterator[list[Line]]]
 _READ: Mapping[str, tuple[_Split, Callable[[str], Plain | None], str]] = {
     "ris": (partial(_tagged_entries, first=b"TY  -", last=b"ER  -"), _ris, "RIS references"),
     "bibtex": (_bibtex_entries, _bibtex, "BibTeX entries"),
     "nbib": (partial(_tagged_entries, first=b"PMID-"), _medline, "PubMed citations"),
-    "wos": (partial(_tagged_entries, first=b"PT ", last=b"ER"), _wos, "Web of Science records"),
 }

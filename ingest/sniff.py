@@ -27,7 +27,6 @@ _NAMES = {
 _TAGGED: tuple[tuple[re.Pattern[str], Format], ...] = (
     (re.compile(r"^TY  - ?\w*", re.MULTILINE), "ris"),
     (re.compile(r"^PMID- ?\d", re.MULTILINE), "nbib"),
-    (re.compile(r"\A(?:FN (?:Clarivate|Thomson|ISI)|PT [JSBP]\r?$)", re.MULTILINE), "wos"),
     (re.compile(r"^\s*@\s*[A-Za-z]+\s*[{(]", re.MULTILINE), "bibtex"),
 )
 

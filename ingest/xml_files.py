@@ -1,13 +1,13 @@
-"""XML by its root element: full texts (JATS, TEI), and PubMed's and EndNote's references, one by one.
+"""XML by its root element: full texts (JATS, TEI), and PubMed's references, one by one.
 
 Only the other process of `apart.py` reads it. See https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/ for PubMed's
-elements (efetch and the yearly baseline). EndNote documents none for its export.
+elements (efetch and the yearly baseline).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
@@ -23,13 +23,13 @@ from .sources import Source
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-_PUBMED, _ENDNOTE = "PubMed articles", "EndNote records"
+_PUBMED = "PubMed articles"
 _HEAD = 1 << 14
 _ROOT = re.compile(r"<\s*(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
 _BEFORE_ROOT = re.compile(r"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
 _OF_PUBMED = ("PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation", "PubmedBookArticleSet")
+_ARTICLES = ("PubmedArticle", "MedlineCitation")
 _OF_FULL_TEXTS = ("article", "pmc-articleset", "OAI-PMH", "TEI", "teiCorpus")
-_OF_ENDNOTE = re.compile(r"<xml>\s*<records>")
 
 
 def read_xml(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
@@ -43,8 +43,6 @@ def read_xml(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         root = match[1] if match else ""
         if root in _OF_PUBMED:
             yield from read_pubmed(source, stream, on_bytes)
-        elif _OF_ENDNOTE.search(head):
-            yield from _read(source, stream, on_bytes, {"record": _endnote})
         elif root in _OF_FULL_TEXTS:
             try:
                 article = parse_article(stream.read(FILE_BYTES + 1), source.name)
@@ -53,33 +51,25 @@ def read_xml(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
                 yield Reject(source.name, 1, str(error))
         else:
             what = f"its root is <{root}>" if root else "it has no root element"
-            why = f"ccheck does not read this kind of XML ({what}). It reads PubMed's, EndNote's, JATS and GROBID's TEI"
+            why = f"ccheck does not read this kind of XML ({what}). It reads PubMed's, JATS and GROBID's TEI"
             yield Reject(source.name, 1, why)
 
 
 def read_pubmed(
     source: Source, stream: IO[bytes], on_bytes: Callable[[int], None] = lambda size: None
 ) -> Iterator[Record | Reject]:
-    """The articles as records; `line` is the number of the article. Entities are refused, nothing is fetched."""
-    return _read(source, stream, on_bytes, {"PubmedArticle": _article, "MedlineCitation": _article})
+    """The articles as records, each forgotten before the next is read; `line` is the number of the article.
 
-
-def _read(
-    source: Source,
-    stream: IO[bytes],
-    on_bytes: Callable[[int], None],
-    converts: Mapping[str, Callable[[Element], Plain]],
-) -> Iterator[Record | Reject]:
-    """The outermost elements with these names, each forgotten before the next is read."""
+    Entities are refused, nothing is fetched.
+    """
     from defusedxml.ElementTree import iterparse
 
     number = told = 0
     outer: Element | None = None
-    kind = _ENDNOTE if "record" in converts else _PUBMED
     try:
         for event, element in iterparse(stream, events=("start", "end"), forbid_entities=True):
             if event == "start":
-                outer = element if outer is None and element.tag in converts else outer
+                outer = element if outer is None and element.tag in _ARTICLES else outer
                 continue
             if outer is None or element is not outer:
                 continue
@@ -87,7 +77,7 @@ def _read(
             on_bytes(stream.tell() - told)
             told = stream.tell()
             try:
-                yield Record(source.name, number, converts[element.tag](element), kind=kind)
+                yield Record(source.name, number, _article(element), kind=_PUBMED)
             except Exception as error:  # noqa: BLE001 - whatever one article does, the others are read
                 yield Reject(source.name, number, f"the article can't be read: {why_unread(error)}")
             element.clear()
@@ -123,11 +113,6 @@ def _article(element: Element) -> Plain:
     if citation.find("CommentsCorrectionsList/CommentsCorrections[@RefType='RetractionIn']") is not None:
         made["retracted"] = True
     return {name: value for name, value in made.items() if value}
-
-
-def _endnote(element: Element) -> Plain:
-    kind = element.find("ref-type")
-    return plain_record(_ENDNOTE, _inside(element), type=[kind.get("name")] if kind is not None else None)
 
 
 def _text(element: Element | None) -> str:

@@ -14,7 +14,6 @@ from read_files import parts
 from ccheck.articles.s2orc import read_s2orc
 from ccheck.ingest import Fields, IngestOptions, Record, Reject, full_texts, ingest, read
 from ccheck.ingest.documents import make_document
-from ccheck.ingest.lines import read_lines
 from ccheck.ingest.references import read_references
 from ccheck.ingest.shapes import recognise
 from ccheck.ingest.sources import Source
@@ -73,7 +72,7 @@ def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pyt
         file = tmp_path / "a.bib"
         file.write_text("".join(f"@article{{{key},\n title = {{Seas}}\n}}\n" for key in ("one", "bad", "two")))
         source = Source("a.bib", file, "bibtex")
-        found = list(read_references(source, read_lines(source, lambda size: None, 1_000)))
+        found = list(read_references(source, lambda size: None))
         assert [(type(one), one.line) for one in found] == [(Record, 1), (Reject, 4), (Record, 7)]
 
 

@@ -1,4 +1,4 @@
-"""What a file says of its paper arrives: EndNote, UTF-16, publishers' pages, sheets, PDFs of many pages, duplicates."""
+"""What a file says of its paper arrives: UTF-16, publishers' pages, sheets, PDFs of many pages, duplicates."""
 
 from __future__ import annotations
 
@@ -14,32 +14,12 @@ from read_files import documents
 from ccheck.core.errors import ServerError
 from ccheck.ingest import IngestOptions, Reject, ingest, read
 from ccheck.ingest.fetch import Client, fetch
-from ccheck.ingest.office import without_running
+from ccheck.ingest.pdf import without_running
 
-ENDNOTE = """<?xml version="1.0" encoding="UTF-8"?><xml><records><record><database name="My.enl">My</database>
-<rec-number>7</rec-number><ref-type name="Journal Article">17</ref-type><contributors><authors>
-<author><style face="normal">Church, John A.</style></author><author>World Health Organization</author></authors>
-</contributors><titles><title><style face="normal">Sea level</style><style face="italic"> rise</style></title>
-<secondary-title>Surveys</secondary-title></titles><pages>585-602</pages><volume>32</volume><number>4</number>
-<keywords><keyword>tides</keyword></keywords><dates><year>2011</year></dates>
-<electronic-resource-num>10.1007/S10712-011-9119-1</electronic-resource-num><abstract>It rose by 20 cm.</abstract>
-</record><record><rec-number>8</rec-number><titles><title>Ice</title></titles><dates><year>²</year></dates></record>
-</records></xml>"""
 JATS = (
     '<?xml version="1.0" encoding="UTF-16"?><article><front><article-meta><title-group>'
     "<article-title>Zürich</article-title></title-group></article-meta></front><body><p>Seas rise.</p></body></article>"
 )
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_an_endnote_library(tmp_path: Path, encoding: str) -> None:
-    file = tmp_path / "my.xml"
-    file.write_bytes(ENDNOTE.replace("UTF-8", encoding).encode(encoding))
-    paper, other = documents(file)
-    assert (paper.title, paper.text, paper.published) == ("Sea level rise", "It rose by 20 cm.", "2011-12-31")
-    assert paper.metadata["doi"] == "10.1007/s10712-011-9119-1" and paper.metadata["journal"] == "Surveys"
-    assert paper.metadata["authors"] == ["Church, John A.", "World Health Organization"]
-    assert other.title == "Ice" and other.published is None
 
 
 @pytest.mark.parametrize(
