@@ -192,7 +192,7 @@ def _check(
 def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Callable[[Answered], None]:
     """What prints an answer: as citations, JSON, or for people to read."""
     if asked.format_ is not None:
-        from .citing import Citing
+        from ..web.citing import Citing
 
         citing = Citing(asked.format_)
         return lambda one: click.echo(citing.text(one.result), nl=False)

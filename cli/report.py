@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..core.answers import saved_answers
 from ..core.errors import InvalidData
-from ..core.page import inert
+from ..web.page import inert
 from ..web.report import writing_report
 from . import opt
 from .common import counted, inform

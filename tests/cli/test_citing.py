@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylatexenc.latex2text import LatexNodes2Text
 
-from ccheck.cli.citing import COLUMNS, Citing, _md
 from ccheck.core.citation import citation_of
 from ccheck.core.text import printable
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.web.citing import COLUMNS, Citing, _md
 
 HOSTILE = (
     *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"', "@article{a,", "@é{"),

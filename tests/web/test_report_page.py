@@ -15,22 +15,14 @@ from cli_runs import BM25, ccheck, jsonl
 from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
+from ccheck.core.citation import doi_url
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import ModelStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
-from ccheck.web.report import (
-    MAX_TEXT,
-    Piece,
-    about_run,
-    doi_url,
-    evidence_spans,
-    pieces,
-    placeless,
-    write_report,
-    writing_report,
-)
+from ccheck.web.report import about_run, placeless, write_report, writing_report
+from ccheck.web.views import MAX_TEXT, Piece, evidence_spans, pieces
 
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
 

@@ -1,0 +1,249 @@
+"""A result as templates are given it: outcome, counts, strongest papers, gaps, and documents with evidence marked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ..core.analysis import sentence_spans
+from ..core.citation import citation_of, doi_url
+from ..core.stages import Fusion
+from ..core.text import counted, seconds, shortened
+from ..core.words import STANCES, VERDICTS, sure
+
+if TYPE_CHECKING:
+    from ..core.types import Document, Evidence, Hit, Result, Role, Sentence
+
+MAX_TEXT = 20_000
+"""Characters of a document that a page holds in addition to its evidence."""
+CLAIM_CHARS = 500
+CONTEXT_CHARS = 600
+"""Characters shown of a sentence next to the evidence."""
+FOLDED_CHARS = 300
+"""Less than this is not worth folding away."""
+
+SAID = {label: (VERDICTS[label][0], said) for label, said in STANCES.items()}
+"""The symbol and the words of each stance."""
+SIDES = ("SUPPORTS", "REFUTES")
+STANCE_COUNTS = {
+    "SUPPORTS": "support it",
+    "REFUTES": "refute it",
+    "CONFLICTING": "support and refute it",
+    "NOT_ENOUGH_INFO": "leave it open",
+}
+FOUND_BY = {"bm25": "by its words", "dense": "by its meaning", "sparse": "by weighted words"}
+"""What a retriever compares, by its usual name."""
+
+FUSIONS = get_args(Fusion.model_fields["method"].annotation)
+"""Names of fusion methods, as in recipes and results."""
+
+Span = tuple[int, int]
+
+
+def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str, Any]:
+    """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
+    counts = Counter(one.stance.label for one in result.evidence if one.stance is not None and one.stance.label)
+    documents = [_document(evidence) for evidence in result.evidence]
+    return {
+        "number": number,
+        "outcome": outcome(result),
+        "reason": (result.verdict.reason if result.verdict else None) or "",
+        "result": result,
+        "claim": shortened(result.claim.text, CLAIM_CHARS),
+        "cut": len(result.claim.text) > CLAIM_CHARS,
+        "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
+        "documents": documents,
+        "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
+        "strongest": {side: strongest(documents, side) for side in SIDES} if counts else {},
+        "gaps": list(gaps(result, counts)),
+        "way": _way(result.evidence),
+        "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
+    }
+
+
+def outcome(result: Result) -> str:
+    """The key of `VERDICTS`."""
+    if result.error is not None:
+        return "ERROR"
+    return "NONE" if result.verdict is None or result.verdict.label is None else result.verdict.label
+
+
+def strongest(documents: Sequence[Mapping[str, Any]], side: str) -> Mapping[str, Any] | None:
+    """The document whose stance takes this side with the highest confidence; the higher ranked of equal ones."""
+    taken = [one for one in documents if one["evidence"].stance is not None and one["evidence"].stance.label == side]
+    return max(taken, key=lambda one: (one["evidence"].stance.confidence or 0, -one["evidence"].hit.rank), default=None)
+
+
+def gaps(result: Result, counts: Mapping[str, int]) -> Iterator[str]:
+    """What was not found or not judged, in sentences."""
+    judged = sum(counts.values())
+    if judged:
+        for side, said in zip(SIDES, ("supports", "refutes"), strict=True):
+            if not counts.get(side) and not counts.get("CONFLICTING"):
+                yield f"No paper that was read {said} the claim."
+    failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
+    for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):
+        yield f"{counted(many, 'paper')} could not be judged: {error}"
+    unread = sum(one.stance is None for one in result.evidence) if judged or failed else 0
+    if unread:
+        yield f"{counted(unread, 'further paper')} {'was' if unread == 1 else 'were'} found and not judged."
+    if result.evidence:
+        many = len(result.evidence)
+        shown = f"the {many:,} best matches in this collection are" if many > 1 else "one match in this collection is"
+        yield f"Only {shown} shown. A paper that is not in it, or that says this in other words, is missing here."
+
+
+def why_found(hit: Hit) -> str:
+    """How a document came to its place, in words: `Found by its words (rank 3) and by its meaning (rank 1).`"""
+    found = [
+        f"{FOUND_BY.get(name, f'by {name}')} (rank {rank})" for name, rank in hit.ranks.items() if name not in FUSIONS
+    ]
+    if not found:
+        return ""
+    said = f"Found {' and '.join(found)}."
+    before = next((hit.ranks[name] for name in FUSIONS if name in hit.ranks), None)
+    if before is not None and before != hit.rank:
+        said += f" Reading claim and paper together moved it from place {before} to {hit.rank}."
+    return said
+
+
+def _document(evidence: Evidence) -> dict[str, Any]:
+    document = evidence.document
+    metadata = document.metadata
+    cited = citation_of(document)
+    doi = metadata.get("doi") or metadata.get("DOI")
+    spans = evidence_spans(document, evidence.sentences, "text")
+    parts = pieces(document.text, spans, CONTEXT_CHARS)
+    roles = {one.start: one.role for one in evidence.sentences if one.field == "text"}
+    # A saved answer has the sentences of a text, and not the text.
+    alone = [one for one in evidence.sentences if one.field == "text" and not document.text]
+    far = sum(part.end - part.start for part in parts if part.kind == "far")
+    return {
+        "evidence": evidence,
+        "confidence": _confidence(evidence),
+        "id": document.id,
+        "title": _title(document, evidence),
+        "year": str(metadata.get("year") or cited.year or ""),
+        "why": why_found(evidence.hit),
+        "names": cited.names(),
+        "journal": cited.journal,
+        "retracted": cited.retracted,
+        "doi": doi,
+        "url": doi_url(doi),
+        "parts": list(_up_to(len(document.text), document.text, parts, roles)),
+        "folded": far > FOLDED_CHARS,
+        "whole": list(_up_to(MAX_TEXT, document.text, parts, roles)),
+        "characters": len(document.text),
+        "too_long": len(document.text) > MAX_TEXT,
+        "alone": alone,
+        "astray": [one for one in evidence.sentences if one not in alone and not in_place(one, document)],
+    }
+
+
+def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
+    """The title in pieces, each with whether it is evidence."""
+    spans = evidence_spans(document, evidence.sentences, "title")
+    cuts = sorted({0, len(document.title), *(offset for span in spans for offset in span)})
+    title = [((start, end) in spans, document.title[start:end]) for start, end in pairwise(cuts)]
+    return title or [(False, shortened(document.text, 80) or document.id)]
+
+
+def _up_to(
+    limit: int, text: str, parts: Iterable[Piece], roles: Mapping[int, Role | None]
+) -> Iterator[tuple[str, str, Role | None]]:
+    """The kind of each part, its text, and the role of the sentence that begins there, if it is evidence."""
+    for part in parts:
+        if part.start < limit:
+            role = roles.get(part.start) if part.kind == "evidence" else None
+            yield part.kind, text[part.start : min(part.end, limit)], role
+
+
+def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
+    """How the documents ranked: by name of each stage the cells of its column."""
+    hits = [one.hit for one in evidence]
+    names = dict.fromkeys(name for hit in hits for name in (*hit.ranks, *hit.scores))
+    # As a pipeline runs: retrievers, which have ranks of their own, the fusion, the rerankers.
+    order = sorted(names, key=lambda name: (all(name not in hit.ranks for hit in hits), name in FUSIONS))
+    return {
+        "names": order,
+        "rows": [
+            (one.hit, [(one.hit.ranks.get(name), one.hit.scores.get(name), name in one.hit.cut) for name in order])
+            for one in evidence
+        ],
+    }
+
+
+def _confidence(evidence: Evidence) -> str:
+    stance = evidence.stance
+    if stance is None or stance.label is None or stance.confidence is None:
+        return ""
+    return f"confidence {stance.confidence:.2f}, {sure(stance.confidence)}"
+
+
+# -- evidence with the text around it
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text, by its character offsets: `evidence`, `near` it, or `far` from it."""
+
+    start: int
+    end: int
+    kind: Literal["evidence", "near", "far"]
+
+
+def in_place(sentence: Sentence, document: Document) -> bool:
+    """Whether a sentence is in its document at its offsets."""
+    text = document.title if sentence.field == "title" else document.text
+    return 0 <= sentence.start < sentence.end <= len(text) and text[sentence.start : sentence.end] == sentence.text
+
+
+def evidence_spans(document: Document, sentences: Iterable[Sentence], field: Literal["title", "text"]) -> list[Span]:
+    """Where evidence stands in a field: in order, and those that overlap as one."""
+    found = sorted((one.start, one.end) for one in sentences if one.field == field and in_place(one, document))
+    spans: list[Span] = []
+    for start, end in found:
+        if spans and start < spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def pieces(text: str, evidence: Sequence[Span], room: int) -> list[Piece]:
+    """The whole text in pieces, in order and without gaps; `evidence` comes in order, and none overlaps another.
+
+    `near` is what the sentences before and after evidence have within `room` characters of it, and what evidence leaves
+    of the sentence that it is in. Without evidence, it is how the text begins.
+    """
+    near = list(_neighbours(text, evidence, room))
+    cuts = sorted({0, len(text), *(offset for span in (*evidence, *near) for offset in span)})
+    beginnings = {start for start, _ in evidence}
+    found: list[Piece] = []
+    for start, end in pairwise(cuts):
+        kind: Literal["evidence", "near", "far"] = "far"
+        if any(first <= start and end <= last for first, last in evidence):
+            kind = "evidence"
+        elif any(first <= start and end <= last for first, last in near) or text[start:end].isspace():
+            kind = "near"
+        # Sentences of evidence side by side stay apart; else what is alike is one piece.
+        if found and kind == found[-1].kind and start not in beginnings:
+            found[-1] = Piece(found[-1].start, end, kind)
+        else:
+            found.append(Piece(start, end, kind))
+    return found
+
+
+def _neighbours(text: str, evidence: Sequence[Span], room: int) -> Iterator[Span]:
+    sentences = sentence_spans(text)
+    if not evidence:
+        yield from ((start, min(end, start + 2 * room)) for start, end in sentences[:1])
+    for start, end in evidence:
+        touched = [i for i, (first, last) in enumerate(sentences) if first < end and start < last]
+        if touched:
+            before = sentences[max(0, touched[0] - 1)][0]
+            after = sentences[min(len(sentences) - 1, touched[-1] + 1)][1]
+            yield max(min(before, start), start - room), min(max(after, end), end + room)
