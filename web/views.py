@@ -45,7 +45,7 @@ Span = tuple[int, int]
 
 def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str, Any]:
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
-    counts = Counter(one.stance.label for one in result.evidence if one.stance is not None and one.stance.label)
+    counts: Counter[str] = Counter(one.stance.label for one in result.evidence if one.stance and one.stance.label)
     documents = [_document(evidence) for evidence in result.evidence]
     return {
         "number": number,
