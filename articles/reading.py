@@ -12,8 +12,8 @@ from .tei import is_tei, read_tei
 from .types import Article
 
 FILE_BYTES = 64 << 20
-FORMATS = "JATS XML, GROBID's TEI XML and S2ORC JSON"
-_ENDINGS = re.compile(r"(?:(?<=.)\.(?:gz|zst|xml|nxml|jats|json|tei))+$", re.IGNORECASE)
+FORMATS = "JATS XML and GROBID's TEI XML"
+_ENDINGS = re.compile(r"(?:(?<=.)\.(?:gz|zst|xml|nxml|jats|tei))+$", re.IGNORECASE)
 
 
 def parse_article(data: bytes, file: str) -> Article:

@@ -93,8 +93,8 @@ def figures(asked_for: Figures) -> None:
     ccheck figures papers.zip --claims claims.jsonl --json > figures.jsonl
     ccheck figures --store local:papers --article pone.0058242 "the slope fell"
 
-    ARTICLE is JATS XML (PubMed Central, PLOS), GROBID's TEI XML or S2ORC JSON. With a folder or a
-    ZIP archive, all its articles are searched. With --claims, each row names its article by file name without
+    ARTICLE is JATS XML (PubMed Central, PLOS) or GROBID's TEI XML. With a folder or a ZIP archive,
+    all its articles are searched. With --claims, each row names its article by file name without
     the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
     """
     from ..pipeline.grounding import figures_stage, open_figures

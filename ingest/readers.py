@@ -67,7 +67,7 @@ def read_sources(
             yield from _read_source(source, reading, on_bytes or (lambda size: None))
 
 
-_OF_ARTICLES = re.compile(r"\.(?:xml|nxml|jats|tei|json)(?:\.gz|\.zst)?$", re.IGNORECASE)
+_OF_ARTICLES = re.compile(r"\.(?:xml|nxml|jats|tei)(?:\.gz|\.zst)?$", re.IGNORECASE)
 _ARTICLES_SAID = f"ccheck reads {FORMATS}. Convert PDF files to TEI with GROBID (https://grobid.readthedocs.io)"
 
 
@@ -79,11 +79,9 @@ def full_texts(path: str | os.PathLike[str], only: frozenset[str] | None = None)
     """
 
     def wants(name: str) -> bool:
-        ending = _OF_ARTICLES.search(name)
-        # JSON can say another id.
-        return ending is not None and (only is None or "json" in ending[0].lower() or article_id(name) in only)
+        return _OF_ARTICLES.search(name) is not None and (only is None or article_id(name) in only)
 
-    sources = [one for one in find_sources(path) if one.format in ("xml", "json", "zip")]
+    sources = [one for one in find_sources(path) if one.format in ("xml", "zip")]
     if not sources:
         raise NotFound(f"{os.fspath(path)} has no articles. {_ARTICLES_SAID}")
     # The name of a file that is known by how it begins need not tell its id.

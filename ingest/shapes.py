@@ -13,16 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..articles.reading import article_id
-from ..articles.s2orc import is_s2orc, read_s2orc
-from ..articles.stored import record_of
 from ..core.citation import folded
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS
 from .fields import Fields, field_of, key_of
 from .pages import knowledge_row
 from .plain import Plain, inside, iso_date, known_by, places, plain, plain_record
-from .records import FULL_TEXTS, Record, Reject, reject_of
+from .records import Record, Reject, reject_of
 
 Data = Mapping[str, Any]
 
@@ -210,9 +207,6 @@ def _are_records(inner: list[Any]) -> bool:
 def _recognised(record: Record, asked: Sequence[str]) -> Record:
     if record.kind:
         return record
-    if is_s2orc(record.data):
-        identifier = record.data.get("paper_id") or record.data.get("corpusid") or article_id(record.file)
-        return replace(record, data=record_of(read_s2orc(record.data, str(identifier))), kind=FULL_TEXTS)
     if (page := knowledge_row(record.data)) is not None:
         return replace(record, data=page)
     if (found := recognise(record.data)) is None:

@@ -134,7 +134,7 @@ def ground(result: Result, recipe: Recipe, runtime: Runtime) -> Result:
     if result.error is not None or not result.evidence:
         return result
     if not papers:
-        said = "none of these papers is stored with its full text: ccheck ingest takes JATS and TEI XML, and S2ORC JSON"
+        said = "none of these papers is stored with its full text: ccheck ingest takes them as JATS or TEI XML"
         return replace(result, warnings=(*result.warnings, f"--deep shows nothing: {said}"))
     figures = figures_stage(recipe if recipe.figures is not None else load_recipe(FIGURES))
     passages = passages_stage(recipe if recipe.passages is not None else load_recipe(PASSAGES))

@@ -9,4 +9,3 @@ JATS = (FILES / "jats.xml").read_text(encoding="utf-8").rstrip()
 PMC = (FILES / "pmc.xml").read_text(encoding="utf-8")
 """As PubMed Central has the files of other publishers."""
 TEI = (FILES / "grobid.tei.xml").read_text(encoding="utf-8")
-S2ORC = (FILES / "s2orc.json").read_text(encoding="utf-8")

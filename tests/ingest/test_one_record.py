@@ -11,7 +11,6 @@ from cli_runs import jsonl
 from memory_store import MemoryStore
 from read_files import parts
 
-from ccheck.articles.s2orc import read_s2orc
 from ccheck.ingest import Fields, IngestOptions, Record, Reject, full_texts, ingest, read
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.references import read_references
@@ -34,8 +33,6 @@ def test_a_year_that_is_no_number_is_left_out(tmp_path: Path, year: str) -> None
     (tmp_path / "a.xml").write_text(JATS.replace("YEAR", year))
     records, rejects = parts(tmp_path / "a.xml")
     assert not rejects and "year" not in records[0].data
-    body = {"body_text": [{"text": "Seas rose."}], "year": year}
-    assert "year" not in read_s2orc(body, "a").metadata
 
 
 @pytest.mark.parametrize("day", ["²", "1" * 5_000])
@@ -79,7 +76,6 @@ def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pyt
 DEEP = 400
 HOSTILE = {
     "endless numbers": {"DOI": "10.1/x", "type": "a", "title": [], "issued": {"date-parts": [[float("inf")]]}},
-    "S2ORC of another shape": {"body_text": [{"text": "x", "ref_spans": 7}]},
     "forged elements": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
                         "article.elements": '["f1","figure","Fig 1",0,9e999,1,0,null,null,[]]'},
     "forged sections": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
@@ -132,16 +128,6 @@ def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int
     file.write_bytes(data)
     found = list(full_texts(file))
     assert [one.file if isinstance(one, Reject) else one.id for one in found] == ["a", f"{file}/b.xml", "c"]
-
-
-def test_a_file_of_another_kind_of_error_is_unread(tmp_path: Path) -> None:
-    for name, data in {"a.json": '{"body_text": [{"text": "x", "section": 7}]}',
-                       "b.json": '{"body_text": [{"text": "x", "ref_spans": [{"start": 1e999, "end": 1}]}]}',
-                       "c.json": '{"body_text": [{"text": "x"}], "ref_entries": 7}',
-                       "d.xml": JATS.replace("YEAR", "²")}.items():  # fmt: skip
-        (tmp_path / name).write_text(data)
-    found = list(full_texts(tmp_path))
-    assert [isinstance(one, Reject) for one in found][1:] == [True, True, False]
 
 
 def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
