@@ -99,12 +99,6 @@ def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     assert len(found("local:papers", "ice")) == 1 and "1 record without an id" in ran.err
 
 
-def test_rejects_go_where_they_are_sent(mixed, tmp_path):
-    ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "bad.jsonl")
-    assert ran.code == 7 and len((tmp_path / "bad.jsonl").read_text().splitlines()) == 4
-    assert not (tmp_path / "mixed.rejects.jsonl").exists()
-
-
 def test_rejects_that_cannot_be_written_stop_nothing(mixed, tmp_path):
     ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "no" / "such" / "folder")
     assert ran.code == 2 and "there is no folder" in ran.err and not list(tmp_path.glob("store*"))
@@ -328,21 +322,6 @@ def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
     assert ran.code == 0, ran.err
     scores = ran.objects[0]["evidence"][0]["scores"]
     assert {"bm25", "dense", "sparse"} <= set(scores) and "terms" not in scores
-
-
-def test_a_budget_that_is_spent_leaves_what_was_done(tmp_path, shape, monkeypatch, minilm):
-    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:3])
-    with scripted(writes) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "1")
-        monkeypatch.setenv("CCHECK_LLM_MAX_CALLS", "2")
-        ran = ccheck("ingest", few, *shape)
-        assert ran.code == 7 and "the limit of 2 calls" in ran.err and "Run the same command again" in ran.err
-        assert "language model: 2 calls, 200 + 40 tokens" in ran.err
-        assert ccheck("index", "info", "--json").objects[0]["documents"] == 1
-        monkeypatch.delenv("CCHECK_LLM_MAX_CALLS")
-        ran = ccheck("ingest", few, *shape)
-        assert ran.code == 0 and "2 added, 1 unchanged" in ran.err and len(server.requests) == 6
 
 
 def test_a_recipe_s_model_that_is_not_here_stops_before_anything_is_stored(tmp_path, shape):

@@ -15,7 +15,7 @@ import pytest
 from paths import FOLDERS
 from tiny_embedder import TinyEmbedder
 
-from ccheck.encode.cache import SLICE, EmbeddingCache, encode_once, text_key
+from ccheck.encode.cache import SLICE, EmbeddingCache, encode_once
 
 
 def embed(texts: list[str], embedder: TinyEmbedder, cache: EmbeddingCache, *on_done) -> np.ndarray:
@@ -60,39 +60,6 @@ def test_texts_of_like_length_go_together(tmp_path: Path) -> None:
     lengths = [len(text) for text in embedder.embedded]
     assert lengths == sorted(lengths, reverse=True)
     assert embedder.calls == 2
-
-
-def test_the_oldest_go_first(tmp_path: Path) -> None:
-    embedder = TinyEmbedder(dimensions=256)
-    limit = 1 << 20
-    with EmbeddingCache(embedder.spec, tmp_path, limit) as cache:
-        for n in range(0, 3000, 100):
-            keys = [text_key(text) for text in texts(3000)[n : n + 100]]
-            cache.put(keys, np.ones((100, 256), np.float32))
-        found = cache.get([text_key(text) for text in texts(3000)])
-        assert 400 < len(found) < 1000
-        assert set(found) == {text_key(text) for text in texts(3000)[-len(found) :]}
-    assert sum(file.stat().st_size for file in tmp_path.rglob("*.sqlite")) < 1.5 * limit
-
-
-def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
-    embedder = TinyEmbedder()
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
-        embed(texts(600), embedder, cache)
-    file = next(tmp_path.rglob("*.sqlite"))
-    whole = file.read_bytes()
-    for broken in (b"this is no database" * 100, whole[:4096] + os.urandom(8192) + whole[12288:], whole[:9000]):
-        file.write_bytes(broken)
-        for left in tmp_path.rglob("*.sqlite-*"):
-            left.unlink()
-        embedder = TinyEmbedder()
-        with EmbeddingCache(embedder.spec, tmp_path) as cache:
-            vectors = embed(texts(700), embedder, cache)
-            assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in texts(700)]))
-            assert np.array_equal(embed(texts(700), embedder, cache), vectors)
-            assert cache.notice is not None
-            assert str(file) in cache.notice
-            assert len(embedder.embedded) <= 700
 
 
 def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:

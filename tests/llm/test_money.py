@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 
 import pytest
 from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
@@ -62,30 +60,6 @@ def test_a_cached_answer_that_does_not_pass_the_check_any_more_is_asked_again(op
         model = open_model(server.url)
         model.ask(words(), Number)
         assert model.ask(words(), Number, check=check).value.number == 8
-
-
-def test_a_cache_that_is_broken_only_costs_money(open_model, tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "answers.sqlite").write_bytes(b"no database" * 1000)
-    with scripted([say(GOOD)]) as server:
-        model = open_model(server.url)
-        assert model.ask(words(), Number).value.number == 7
-    assert "answers.sqlite can't be used" in model.notice
-
-
-def test_a_cache_of_no_bytes_is_left_on_no_disk(open_model, tmp_path):
-    with scripted([say(GOOD)]) as server:
-        model = open_model(server.url, cache_bytes=0)
-        model.ask(words(), Number)
-        assert model.ask(words(), Number).cached and not open_model(server.url).is_cached(Question(words(), Number))
-    assert len(server.requests) == 1
-
-
-def test_the_cache_is_for_its_owner_only(open_model, tmp_path):
-    with scripted([say(GOOD)]) as server:
-        open_model(server.url).ask(words(), Number)
-    if os.name == "posix":
-        assert stat.S_IMODE((tmp_path / "cache" / "answers.sqlite").stat().st_mode) == 0o600
 
 
 def test_calls_stop_at_their_limit(open_model):
