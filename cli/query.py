@@ -170,7 +170,8 @@ def _check(
         _refuse_own_output(asked.resume)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
-        answers = check_batch(checked, claims, k=asked.k, filters=filters, key=key, earlier=earlier)
+        check_many = functools.partial(checked.check_many, k=asked.k, filters=filters)
+        answers = check_batch(check_many, claims, key=key, earlier=earlier)
         for one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
             if asked.claims is None and one.result.error is not None:
                 raise one.result.error

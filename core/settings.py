@@ -100,6 +100,12 @@ class Settings(Table):
     cache_bytes: Annotated[int, Here()] = Field(
         2 << 30, ge=0, description="largest size of the cached embeddings, in bytes; 0 keeps none"
     )
+    record: Annotated[bool, Here("false", lambda value: value is False)] = Field(
+        True, description="keep every check, with its claim, for ccheck history"
+    )
+    record_days: int | None = Field(
+        None, ge=1, description="forget checks that are older than this many days and have no corrections"
+    )
     elasticsearch_url: str | None = Field(None, description="the server for stores named elasticsearch:INDEX")
     elasticsearch_hosts: tuple[str, ...] | None = Field(
         None, description="further addresses of that server's cluster; separate several with commas"

@@ -1,7 +1,7 @@
 """Check a file of claims, or resume one: answers of an earlier run are kept, and only the other claims are checked.
 
 with ccheck.open("local:papers") as checker:
-    for result, answer in check_batch(checker, iter_claims("claims.jsonl")):
+    for result, answer, _ in check_batch(checker.check_many, iter_claims("claims.jsonl")):
         print(answer)  # the object that `ccheck query --claims` prints
 """
 
@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.answers import Saved, saved_answers
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
     from ..search import Filter
-    from .checker import Checker
     from .claims import ClaimRecord
 
 Key = tuple[str | None, str]
@@ -63,18 +62,16 @@ def settings_key(
 
 
 def check_batch(
-    checker: Checker,
+    check_many: Callable[[Iterable[Claim]], Iterator[Result]],
     claims: Iterable[ClaimRecord],
     *,
-    k: int = 10,
-    filters: Sequence[Filter] = (),
     key: str = "",
     earlier: Mapping[Key, Saved] | None = None,
 ) -> Iterator[Answered]:
     """Check claims in their order: what `ccheck query --claims` does.
 
-    A record with a problem is a result with that error. `key` is the `settings_key` that the answers get, and
-    `earlier` has the answers that are kept. Raises what `Checker.check_many` raises.
+    `check_many` is that of a `Checker`, and what it raises is raised. A record with a problem is a result with that
+    error. `key` is the `settings_key` that the answers get, and `earlier` has the answers that are kept.
     """
     kept = earlier or {}
     records, ahead = itertools.tee(claims)
@@ -84,7 +81,7 @@ def check_batch(
         for record in ahead
         if record.problem or _key(record.claim) not in kept
     )
-    results = checker.check_many(asked, k=k, filters=filters)
+    results = check_many(asked)
     for claim, problem in records:
         if problem is None and (saved := kept.get(_key(claim))) is not None:
             yield Answered(saved.result, saved.answer, kept=True)

@@ -81,7 +81,7 @@ class Checker(Closing):
         self.settings = settings = self.runtime.settings
         self.recipe = filled(recipe, settings) if recipe is not None else resolved(settings)
         self.store: Store = store or open_store(settings)
-        self._judge, self._strict, self._deep = judge, strict, deep
+        self.judge, self._strict, self._deep = judge, strict, deep
         self._plan: Plan | None = None
 
     @property
@@ -117,14 +117,14 @@ class Checker(Closing):
         recipe's depth, and chooses sentences only for the documents that are judged.
         """
         run = self._run(k, filters, details=details, trace=trace)
-        asked = _claims(claims)
+        asked = claims_of(claims)
         if run.plan.asking is not None:
             yield from self._questioned(run, run.plan.asking, asked)
             return
         for current, states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
             if self.recipe.verdict.method != "none":
-                judge = self._judge
+                judge = self.judge
                 done = judged(current, states) if judge is None else (judge_with(judge, state) for state in states)
             for result in (state.result(current) for state in done):
                 if self._deep:
@@ -177,12 +177,16 @@ class Checker(Closing):
         """
         if self._plan is None:
             info = self.store.info(figures=self.memory is not None)  # a memory asks whether the store is the same
-            judges = self._judge is None
+            judges = self.judge is None
             self._plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
             if compared and info is not None and info.layout.embedding is None:
                 self._plan = self._compared(self._plan)
         return self._plan
+
+    def forget_plan(self) -> None:
+        """Plan again for the next claim: the store may have changed."""
+        self._plan = None
 
     def _compared(self, plan: Plan) -> Plan:
         """The plan with a warning where another model may have made the vectors. Raises InvalidData where one did."""
@@ -209,7 +213,7 @@ class Checker(Closing):
         """The results of a recipe that checks with questions."""
         from .questioning import check_with_questions
 
-        if self._judge is not None:
+        if self.judge is not None:
             raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
         for state in check_with_questions(run, asking, iter(claims)):
             yield state.result(run)
@@ -255,7 +259,7 @@ class Checker(Closing):
 
     def _documents_to_read(self, plan: Plan) -> int:
         """How many documents of a claim somebody judges."""
-        nobody = self.recipe.verdict.method == "none" or (plan.method is None and self._judge is None)
+        nobody = self.recipe.verdict.method == "none" or (plan.method is None and self.judge is None)
         return 0 if nobody else self.recipe.verdict.documents
 
     # -- ingesting
@@ -298,7 +302,7 @@ class Checker(Closing):
             self.store.close()
 
 
-def _claims(given: Iterable[str | Claim]) -> Iterator[Claim]:
+def claims_of(given: Iterable[str | Claim]) -> Iterator[Claim]:
     """The claims. Raises UsageError for anything else, such as one text, whose letters would be claims."""
     if isinstance(given, str | bytes | Claim | Mapping) or not isinstance(given, Iterable):
         what = "one claim" if isinstance(given, str | Claim) else f"a {type(given).__name__}"

@@ -124,6 +124,10 @@ class Store(Protocol):
         """
         ...
 
+    def state(self) -> str | None:
+        """`StoreInfo.state`, which costs a request at most."""
+        ...
+
     def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         """Create the store, or raise InvalidData unless it accepts documents of this layout.
 

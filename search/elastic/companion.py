@@ -98,13 +98,12 @@ class Companion(ElasticStore):
                 f"the companion {ours.name} lacks {lacking:,} of {theirs.documents:,} documents, which only BM25 "
                 f"finds. Run ccheck index enrich --store {theirs.name}",
             )
-        states = theirs.state, ours.state
         return replace(
             theirs,
             passages=ours.passages,
             layout=ours.layout,
             dimensions=ours.dimensions or theirs.dimensions,
-            state=None if None in states else "+".join(map(str, states)),
+            state=_joined(theirs.state, ours.state),
             details={**theirs.details, "companion": said},
             semantic=() if ours.layout.dense else theirs.semantic,
             degraded=degraded,
@@ -245,12 +244,20 @@ class JoinedStore(ElasticStore):
             return replace(found, degraded=(*found.degraded, self._denied))
         return found if found is None or beside is None else beside.joined(found, figures=figures)
 
+    def state(self) -> str | None:
+        own, beside = super().state(), self.companion()
+        return own if beside is None else _joined(own, beside.state())
+
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()
         if beside is None or not _served(beside._index().layout, search.retrievers):
             return super().rank(search)
         searched_units(search.retrievers)  # they rank the same things, or this says so
         return beside.join_rankings(search)
+
+
+def _joined(*states: str | None) -> str | None:
+    return None if None in states else "+".join(map(str, states))
 
 
 def _ids(answers: Iterable[Mapping[str, Scored[str]] | CcheckError]) -> set[str]:

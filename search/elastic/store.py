@@ -136,6 +136,10 @@ class ElasticStore(Closing):
             profile=None if index.made_here else self._profile(index),
         )
 
+    def state(self) -> str | None:
+        sizes = reading.figures(self.client, self._index())
+        return sizes.state if sizes else None
+
     def _profile(self, index: Index) -> StoreProfile:
         return StoreProfile(
             title=index.title and _searched(index, index.title),

@@ -127,6 +127,9 @@ class LocalStore(Closing):
                     notices=unfinished(self.name, json.loads(database.meta("reading", "[]"))),
                 )
 
+    def state(self) -> str:
+        return self._reading(lambda database: database.state)
+
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         def read(database: Database) -> dict[str, tuple[Unit, ...]]:
             if granularity not in database.layout.units:

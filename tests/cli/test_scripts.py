@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,8 @@ def test_query_and_its_resume(papers, tmp_path):
     with Checker(settings(papers, recipe="bm25"), recipe=recipe) as checker:
         key = settings_key(checker.settings, recipe, checker.store.name, 2, (), strict=False)
         earlier = earlier_answers(str(tmp_path / "answers.jsonl"), key, {("1", "tea"), ("3", "sea level")})
-        made = [one.answer for one in check_batch(checker, iter_claims(file), k=2, key=key, earlier=earlier)]
+        check_many = partial(checker.check_many, k=2)
+        made = [one.answer for one in check_batch(check_many, iter_claims(file), key=key, earlier=earlier)]
     assert list(earlier) == [("1", "tea")]
     for told in (ran.objects, resumed.objects):
         assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]

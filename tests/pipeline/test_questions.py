@@ -320,7 +320,7 @@ def test_stages_that_would_not_run_are_refused(tmp_path: Path, more: str, said: 
 
 def test_another_judge_is_refused(folder: Path) -> None:
     with questioned() as llm, opened(folder, llm) as checker:
-        checker._judge = lambda claim, evidence: ([], None)  # type: ignore[assignment, return-value]
+        checker.judge = lambda claim, evidence: ([], None)  # type: ignore[assignment, return-value]
         with pytest.raises(CcheckError) as raised:
             checker.check(CLAIM)
     assert isinstance(raised.value, UsageError)

@@ -1,0 +1,258 @@
+"""The record of checks: what was checked, and what people said about it. Beside a local store, in one SQLite file.
+
+What `put` and `correct` returned from is on the disk: it survives a kill and a loss of power. Any number of threads and
+processes may use one file. The claim and the answer are kept as they were, but for known secrets (keys, passwords).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from ..core.closing import Closing
+from ..core.errors import Incomplete, InvalidData, NotFound, ServerError
+from ..core.redaction import without_secrets
+from ..core.text import json_line
+from .types import Check, Correction, check_from
+
+FORMAT = 1
+MOST_BYTES = 32 << 20
+"""The largest check that is kept: one of 10,000 documents has about 20 MB."""
+_TIMEOUT_S = 30.0
+_TABLES = (
+    "CREATE TABLE checks (id TEXT PRIMARY KEY, created TEXT NOT NULL, words TEXT NOT NULL, label TEXT, "
+    "data TEXT NOT NULL)",
+    "CREATE INDEX checks_by_time ON checks (created, id)",
+    "CREATE TABLE corrections (number INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL)",
+    "CREATE INDEX corrections_by_check ON corrections (id)",
+)
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which checks to list, the newest first.
+
+    Those whose claim has all words of `search`, in any order and case, with this `label`, made before the time `before`
+    (ISO 8601), or then and with an id greater than `after`. `corrected`: only those with corrections.
+    """
+
+    search: str | None = None
+    label: str | None = None
+    limit: int = 20
+    before: str | None = None
+    after: str = "~"
+    corrected: bool = False
+
+
+class Record(Protocol):
+    """Keeps checks by id, and corrections beside them. Methods raise ServerError, InvalidData or Incomplete."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, for people to read."""
+        ...
+
+    def put(self, check: Check) -> Check:
+        """Keep a check in the place of the one with its id. Returns it as it is kept, with corrections of before."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> dict[str, Check]:
+        """The checks with these ids, with their corrections, as far as there are any."""
+        ...
+
+    def list(self, wanted: Wanted) -> list[Check]: ...
+
+    def correct(self, correction: Correction) -> None:
+        """Add a correction. Raises NotFound without its check."""
+        ...
+
+    def forget(self, before: str) -> int:
+        """Remove the checks made before a time that have no corrections. Returns how many."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def text_of(data: Mapping[str, Any]) -> str:
+    """JSON to keep: without known secrets."""
+    return without_secrets(json_line(data).rstrip("\n"))
+
+
+def stored(check: Check) -> dict[str, Any]:
+    """What is kept of a check: corrections are kept for themselves."""
+    data = check.to_dict()
+    del data["kept"], data["corrections"]
+    return data
+
+
+def kept_check(text: str, corrections: Sequence[str]) -> Check:
+    """The check that a record has. Raises InvalidData if somebody changed it."""
+    try:
+        return check_from({**json.loads(text), "corrections": [json.loads(one) for one in corrections], "kept": True})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidData(f"it is not as ccheck wrote it ({type(error).__name__})") from error
+
+
+def missing(id_: str) -> NotFound:
+    """The error for an id that the record does not have."""
+    return NotFound(f"the record has no check {id_}. ccheck history lists the checks")
+
+
+class FileRecord(Closing):
+    """The record in one SQLite file, which is made for its owner only by the first `put`. See `Record`."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is opened yet."""
+        self.path, self.name = path, str(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def put(self, check: Check) -> Check:
+        text = text_of(stored(check))
+        if (size := len(text.encode())) > MOST_BYTES:
+            raise Incomplete(f"the answer has {size:,} bytes. The record takes {MOST_BYTES:,}: use a smaller -k")
+        row = (check.id, check.created, without_secrets(check.claim).casefold(), check.label, text)
+        insert = "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?)"
+
+        def write(database: sqlite3.Connection) -> Check:
+            database.execute(insert, row)
+            return self._check(database, check.id, text)
+
+        return self._do("make", write) or check
+
+    def get(self, ids: Sequence[str]) -> dict[str, Check]:
+        def read(database: sqlite3.Connection) -> dict[str, Check]:
+            found = {}
+            for id_ in dict.fromkeys(ids):
+                row = database.execute("SELECT data FROM checks WHERE id = ?", (id_,)).fetchone()
+                if row is not None:
+                    found[id_] = self._check(database, id_, row[0])
+            return found
+
+        return self._do("read", read) or {}
+
+    def list(self, wanted: Wanted) -> list[Check]:
+        where, values = ["TRUE"], []
+        for word in (wanted.search or "").casefold().split():
+            where.append("instr(words, ?)")
+            values.append(word)
+        if wanted.label is not None:
+            where.append("label = ?")
+            values.append(wanted.label)
+        if wanted.before is not None:
+            where.append("(created < ? OR created = ? AND id > ?)")
+            values += [wanted.before, wanted.before, wanted.after]
+        if wanted.corrected:
+            where.append("id IN (SELECT id FROM corrections)")
+        query = f"SELECT id, data FROM checks WHERE {' AND '.join(where)} ORDER BY created DESC, id LIMIT ?"  # noqa: S608
+
+        def read(database: sqlite3.Connection) -> list[Check]:
+            rows = database.execute(query, (*values, wanted.limit)).fetchall()
+            return [self._check(database, id_, data) for id_, data in rows]
+
+        return self._do("read", read) or []
+
+    def correct(self, correction: Correction) -> None:
+        row = (correction.check, text_of(correction.to_dict()))
+        insert = "INSERT INTO corrections (id, data) SELECT id, ? FROM checks WHERE id = ?"
+        if not self._do("write", lambda database: database.execute(insert, (row[1], row[0])).rowcount):
+            raise missing(correction.check)
+
+    def forget(self, before: str) -> int:
+        query = "DELETE FROM checks WHERE created < ? AND id NOT IN (SELECT id FROM corrections)"
+        return self._do("write", lambda database: database.execute(query, (before,)).rowcount) or 0
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    # -- inside
+
+    def _check(self, database: sqlite3.Connection, id_: str, data: str) -> Check:
+        query = "SELECT data FROM corrections WHERE id = ? ORDER BY number"
+        try:
+            return kept_check(data, [text for (text,) in database.execute(query, (id_,))])
+        except InvalidData as error:
+            raise InvalidData(f"the check {id_} in {self.path} can't be read: {error}") from error
+
+    def _do(self, what: Literal["read", "write", "make"], work: Callable[[sqlite3.Connection], R]) -> R | None:
+        """What `work` returns, in one transaction; None if there is no file. Only `make` makes it."""
+        with self._lock, self._reported():
+            if self._connection is None:
+                if what != "make" and not self.path.exists():
+                    return None
+                self._connection = self._opened()
+            with _transaction(self._connection, "BEGIN" if what == "read" else "BEGIN IMMEDIATE"):
+                return work(self._connection)
+
+    def _opened(self) -> sqlite3.Connection:
+        # Not through a link, which a stranger's folder could hold.
+        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(self.path, flags, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=16
+        )
+        try:
+            # A file of a stranger runs nothing: neither views nor triggers, and it has our tables or is refused.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            with _transaction(connection):
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
+                made = tuple(sql for (sql,) in connection.execute(query))
+                if version == 0 and not made:
+                    for sql in _TABLES:
+                        connection.execute(sql)
+                    connection.execute(f"PRAGMA user_version = {FORMAT}")
+                elif version != FORMAT or made != _TABLES:
+                    raise InvalidData(
+                        f"{self.path} is not a record of checks that this version of ccheck reads (format {version}; "
+                        f"this one reads {FORMAT}). Move the file away, or use --no-record"
+                    )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise ServerError(
+                    f"another process has been writing to the record {self.path} for {_TIMEOUT_S:g} s. Try again"
+                ) from error
+            raise Incomplete(f"the record {self.path} can't be used: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise InvalidData(
+                f"the record {self.path} is damaged: {error}. Move the file away, or use --no-record"
+            ) from error
+        except OSError as error:
+            raise Incomplete(f"the record {self.path} can't be used: {error.strerror or error}") from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Everything in it happens, or nothing. Who writes takes the file at once, and so never has to give up."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,405 @@
+"""The service: checks with their record, search, documents and corrections, for any number of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import hashlib
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+
+from .. import __version__
+from ..core.adjust import resolved
+from ..core.analysis import clean
+from ..core.answers import Saved, result_of
+from ..core.closing import Closing
+from ..core.errors import CcheckError, NotFound, UsageError
+from ..core.recipe import Recipe, load_recipe, recipe_names
+from ..core.text import did_you_mean
+from ..core.types import Claim, Document, Evidence, Filter
+from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
+from ..pipeline.checker import Checker, claims_of
+from ..pipeline.claims import ClaimRecord
+from ..pipeline.plan import Plan
+from ..search import parse_filter
+from .open import open_record
+from .record import Record, Wanted, missing
+from .types import Check, Correction, Description, Event, How, OnEvent
+
+THREADS = 64
+"""How many calls of the async methods run at once: most of them wait for a language model."""
+LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log = logging.getLogger(__name__)
+
+
+def open_service(store: str | Path | None = None, **settings: Any) -> Service:
+    """A service on a store; the arguments are those of `ccheck.open`, and so are the errors."""
+    from .. import open as open_checker
+
+    return Service(open_checker(store, **settings), owns=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How some claims are checked: with which checker, and what their ids are made of beside the claim."""
+
+    checker: Checker
+    k: int
+    filters: Sequence[Filter]
+    fresh: bool
+    user: str | None
+    about: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        key: str = self.about["key"]
+        return key
+
+    def id_of(self, claim: Claim) -> str:
+        """16 hexadecimal digits, the same whenever this claim would be checked in the same way."""
+        decides = (self.about[name] for name in ("key", "models", "generation", "version"))
+        parts = [" ".join(clean(claim.text).split()), claim.date, *decides]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _async(method: Callable[Concatenate[Service, P], R]) -> Callable[Concatenate[Service, P], Awaitable[R]]:
+    """The same method for `await`. It runs in a thread of the service, so that no event loop waits for it."""
+
+    @functools.wraps(method)
+    async def call(self: Service, /, *args: P.args, **how: P.kwargs) -> R:
+        context = contextvars.copy_context()
+        work = functools.partial(context.run, functools.partial(method, self, *args, **how))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    return call
+
+
+class Service(Closing):
+    """A checker with a record, for any number of threads. A call that waits, say for a language model, holds up no
+    other.
+
+    Every method raises a CcheckError: NotFound without the store, ServerError if its server fails, and so on. The
+    methods with a name in `_async` are the same for `await`.
+    """
+
+    def __init__(self, checker: Checker, *, record: bool | None = None, deep: bool = False, owns: bool = False) -> None:
+        """`record`: whether checks are kept, by default what the settings say. `owns`: closing it closes the checker.
+        `deep` is whether the checker was opened with it: it decides on answers."""
+        self.checker, self._owns, self._deep = checker, owns, deep
+        keeps = checker.settings.record if record is None else record
+        self.record: Record | None = open_record(checker.store) if keeps else None
+        self._lock = threading.RLock()
+        self._checkers: dict[str, Checker] = {}
+        self._states: dict[int, str | None] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "ccheck-service")
+        self._warned = False
+        self._forgotten = False
+
+    # -- checking
+
+    def check(self, claim: str | Claim, on_event: OnEvent | None = None, **how: Unpack[How]) -> Check:
+        """Check a claim, or return the recorded check if nothing that decides the answer has changed.
+
+        `on_event` is told what happens, in the thread of the caller. A claim that can't be checked is a check that
+        failed, with its error. What would stop every claim is raised.
+        """
+        return next(self.check_many([claim], on_event, **how))
+
+    def check_many(
+        self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
+    ) -> Iterator[Check]:
+        """Check claims in their order, in batches, each as soon as it is there. See `check`."""
+        for check, _ in self.answers(map(ClaimRecord, claims_of(claims)), on_event, **how):
+            yield check
+
+    def answers(
+        self,
+        claims: Iterable[ClaimRecord],
+        on_event: OnEvent | None = None,
+        earlier: Mapping[Key, Saved] | None = None,
+        **how: Unpack[How],
+    ) -> Iterator[tuple[Check, Answered]]:
+        """The checks of a file's records, each with its result. `earlier` are answers that are kept as they are."""
+        way = self._way(how)
+        known = dict(earlier or {})
+        recorded: dict[str, Check] = {}
+        if not way.fresh and self.record is not None:
+            claims = list(claims)
+            recorded = self._recorded({way.id_of(claim) for claim, problem in claims if problem is None})
+            for claim, _ in claims:
+                if (one := recorded.get(way.id_of(claim))) is not None:
+                    known.setdefault((claim.id, claim.text), _saved(one, claim))
+        run = uuid.uuid4().hex[:16]
+        for answered in check_batch(self._checks(way), claims, key=way.key, earlier=known):
+            id_ = way.id_of(answered.result.claim)
+            check = recorded.get(id_) if answered.kept else None
+            if check is None:
+                check = _made(id_, answered, way, run)
+                check = check if answered.kept else self._keep(check)
+            if on_event is not None:
+                on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
+            yield check, answered
+
+    def _checks(self, way: _Way) -> Callable[[Iterable[Claim]], Iterator[Any]]:
+        return functools.partial(way.checker.check_many, k=way.k, filters=way.filters)
+
+    def _way(self, how: How) -> _Way:
+        checker = self._checker(how.get("recipe"))
+        given = how.get("filters", ())
+        filters = [parse_filter(one) if isinstance(one, str) else one for one in given]
+        k = how.get("k", 10)
+        plan = self._planned(checker)
+        key = settings_key(checker.settings, checker.recipe, checker.store.name, k, filters, strict=False)
+        about = {
+            "key": f"{key}-deep" if self._deep else key,
+            "recipe": checker.recipe.name,
+            "k": k,
+            "filters": [str(one) for one in filters],
+            "models": models_of(plan, checker.judge),
+            "store": checker.store.name,
+            "generation": plan.state,
+            "version": __version__,
+        }
+        # An answer is not found again if nobody knows whether the store has changed, or what a judge is.
+        known = plan.state is not None and (checker.judge is None or hasattr(checker.judge, "name"))
+        return _Way(checker, k, filters, how.get("fresh", False) or not known, how.get("user"), about)
+
+    def _checker(self, recipe: str | Recipe | None) -> Checker:
+        """The checker of a recipe, which shares store and models with the service's own. Raises UsageError."""
+        if recipe is None:
+            return self.checker
+        if isinstance(recipe, str):
+            if recipe.partition(":")[0] not in (names := recipe_names()):
+                hint = did_you_mean(recipe, names, "ccheck recipes list has them")
+                raise UsageError(f"{recipe!r} is not a packaged recipe: {hint}")
+            recipe = load_recipe(recipe)
+        own = self.checker
+        with self._lock:
+            found = self._checkers.get(name := recipe.model_dump_json())
+            if found is None:
+                pipeline = resolved(own.settings, recipe=recipe)
+                found = Checker(own.runtime, recipe=pipeline, store=own.store, judge=own.judge)
+                self._checkers[name] = found
+            return found
+
+    def _planned(self, checker: Checker) -> Plan:
+        """The plan for the store as it is now: one thread makes it, and loads the models, for all."""
+        with self._lock:
+            plan, state = checker.plan(), checker.store.state()
+            if state != self._states.setdefault(id(checker), state):
+                checker.forget_plan()
+                plan, self._states[id(checker)] = checker.plan(), state
+            return replace(plan, state=state)
+
+    # -- the record
+
+    def _recorded(self, ids: Iterable[str]) -> dict[str, Check]:
+        """The checks that can be returned as they are: those in which nothing failed."""
+        assert self.record is not None
+        found = self._tried(functools.partial(self.record.get, list(ids))) or {}
+        return {
+            id_: check
+            for id_, check in found.items()
+            if check.status == "done" and check.result is not None and not unjudged(result_of(check.result))
+        }
+
+    def _keep(self, check: Check) -> Check:
+        if self.record is None or not check.claim.strip():
+            return check
+        self._forget_old(self.record)
+        kept = self._tried(functools.partial(self.record.put, check))
+        return check if kept is None else kept
+
+    def _tried(self, work: Callable[[], R]) -> R | None:
+        """What `work` on the record returns. Its failure does not stop a check: it is said, and `kept` is false."""
+        try:
+            return work()
+        except CcheckError as error:
+            if not self._warned:
+                self._warned = True
+                log.warning("checks are not recorded: %s", error)
+            return None
+
+    def _forget_old(self, record: Record) -> None:
+        days = self.checker.settings.record_days
+        if days is not None and not self._forgotten:
+            self._forgotten = True
+            before = datetime.now(UTC) - timedelta(days=days)
+            self._tried(functools.partial(record.forget, before.isoformat(timespec="milliseconds")))
+
+    def checks(self, wanted: Wanted | None = None) -> list[Check]:
+        """The recorded checks, the newest first."""
+        return self._kept_by().list(wanted or Wanted())
+
+    def find(self, id_: str) -> Check:
+        """The recorded check with this id. Raises NotFound."""
+        check = self._kept_by().get([id_]).get(id_)
+        if check is None:
+            raise missing(id_)
+        return check
+
+    def correct(self, correction: Correction) -> Check:
+        """Add a correction to a recorded check, which is returned with all of its corrections.
+
+        Raises NotFound without such a check, UsageError for a document that it does not have, or another label.
+        """
+        record = self._kept_by()
+        check = self.find(correction.check)
+        refuse_unfit(correction, check)
+        record.correct(replace(correction, created=correction.created or now()))
+        return self.find(correction.check)
+
+    def pairs(self) -> Iterator[dict[str, Any]]:
+        """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
+
+        One for each claim and document of which people said a label, the last one; "not relevant" is NOT_ENOUGH_INFO.
+        """
+        record, page = self._kept_by(), Wanted(limit=PAGE, corrected=True)
+        while some := record.list(page):
+            for check in some:
+                yield from self._pairs_of(check)
+            page = replace(page, before=some[-1].created, after=some[-1].id)
+
+    def _pairs_of(self, check: Check) -> Iterator[dict[str, Any]]:
+        labels: dict[str, str] = {}
+        for one in check.corrections:
+            label = "NOT_ENOUGH_INFO" if one.what == "not relevant" else one.label
+            if one.doc_id is not None and label is not None:
+                labels[one.doc_id] = label
+        documents = self.checker.store.get(list(labels))
+        for doc_id, label in labels.items():
+            # A document that is gone has no text to learn from.
+            if (document := documents.get(doc_id)) is not None:
+                yield {
+                    "claim": check.claim,
+                    "doc_id": doc_id,
+                    "title": document.title,
+                    "text": document.text,
+                    "label": label,
+                }
+
+    def _kept_by(self) -> Record:
+        if self.record is None:
+            raise UsageError("this service keeps no record (the setting record is false, or --no-record was given)")
+        return self.record
+
+    # -- the collection
+
+    def search(self, query: str, *, k: int = 10, filters: Sequence[str | Filter] = ()) -> list[Evidence]:
+        """The documents that a claim would be checked against, with their sentences, without stances."""
+        recipe = self.checker.recipe
+        searching = recipe.model_copy(
+            update={"verdict": recipe.verdict.model_copy(update={"method": "none"}), "questions": None}
+        )
+        checker = self._checker(searching)
+        self._planned(checker)
+        return list(checker.check(query, k=k, filters=filters).evidence)
+
+    def document(self, id_: str) -> Document:
+        """A document of the store. Raises NotFound."""
+        found = self.checker.store.get([id_]).get(id_)
+        if found is None:
+            raise NotFound(f"the store {self.checker.store.name} has no document {id_!r}")
+        return found
+
+    def describe(self) -> Description:
+        """What is searched, and with what. Raises nothing for a store or model that is missing: that is said."""
+        store, recipe = self.checker.store, self.checker.recipe.name
+        record = self.record.name if self.record is not None else None
+        try:
+            models = models_of(self._planned(self.checker), self.checker.judge)
+            return Description(store.name, store.count(), dict(store.fields()), models, recipe, record)
+        except CcheckError as error:
+            return Description(store.name, 0, {}, (), recipe, record, missing=str(error))
+
+    # -- the same for `await`
+
+    check_async = _async(check)
+    search_async = _async(search)
+    document_async = _async(document)
+    describe_async = _async(describe)
+    checks_async = _async(checks)
+    find_async = _async(find)
+    correct_async = _async(correct)
+
+    def close(self) -> None:
+        """Wait for the calls that run, and close what the service opened."""
+        self._threads.shutdown()
+        for checker in self._checkers.values():
+            checker.close()
+        if self.record is not None:
+            self.record.close()
+        if self._owns:
+            self.checker.close()
+
+
+PAGE = 500
+"""How many checks are read at a time."""
+
+
+def now() -> str:
+    """The time in UTC, to the microsecond: checks are listed in the order of their times."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def models_of(plan: Plan, judge: object | None = None) -> list[str]:
+    """What reads claims and documents, in words; vectors by their model and the fingerprint of its weights."""
+    specs = dict.fromkeys(f"{one.spec.model} ({one.spec.fingerprint[:8]})" for one in plan.encoders.values())
+    models = [*specs, *(reranker.name for _, reranker in plan.rerankers.values())]
+    if judge is not None:
+        models.append(str(getattr(judge, "name", None) or getattr(judge, "__qualname__", type(judge).__qualname__)))
+    elif plan.method is not None:
+        models.append(plan.method.name)
+    if plan.asking is not None:
+        models.append(plan.asking.name)
+    return models
+
+
+def refuse_unfit(correction: Correction, check: Check) -> None:
+    """Raises UsageError unless the correction fits the check."""
+    if correction.label is not None and correction.label not in LABELS:
+        raise UsageError(f"{correction.label!r} is no label: use {', '.join(LABELS)}")
+    if correction.what == "wrong verdict":
+        if correction.doc_id is not None:
+            raise UsageError("a verdict is corrected without a document: use wrong stance for one")
+        return
+    ids = [one["doc_id"] for one in (check.result or {}).get("evidence", ())]
+    if correction.doc_id not in ids:
+        said = did_you_mean(str(correction.doc_id), ids, f"it has {', '.join(ids[:5])}" if ids else "it has none")
+        raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
+    if correction.what == "wrong stance" and correction.label is None:
+        raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
+
+
+def _saved(check: Check, claim: Claim) -> Saved:
+    """A recorded answer, for a claim that can have another id in its file."""
+    answer: Answer = {**(check.result or {}), "claim": {"id": claim.id, "text": claim.text}}
+    return Saved(f"the check {check.id}", answer, result_of(answer))
+
+
+def _made(id_: str, answered: Answered, way: _Way, run: str) -> Check:
+    error = answered.result.error
+    return Check(
+        id=id_,
+        claim=answered.result.claim.text,
+        status="done" if error is None else "failed",
+        result=answered.answer,
+        error=None if error is None else str(error),
+        problem=None if error is None else type(error).__name__,
+        created=now(),
+        settings=way.about,
+        user=way.user,
+        run=run,
+    )

@@ -1,0 +1,127 @@
+"""The values that the service takes and gives: plain, frozen, and JSON by `to_dict`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from ..core.recipe import Recipe
+from ..core.types import Filter
+
+Status: TypeAlias = Literal["done", "running", "failed"]
+What: TypeAlias = Literal["wrong verdict", "wrong stance", "not relevant"]
+"""What somebody found wrong: the verdict, what one document was said to say, or that the document is there at all."""
+EventKind: TypeAlias = Literal["queries", "hits", "reranked", "sentences", "stance", "verdict", "done", "error"]
+
+
+class How(TypedDict, total=False):
+    """How to check; what is left out has its default.
+
+    `k`: how many documents, by default 10. `filters`: conditions such as "year>=2010". `recipe`: a packaged recipe's
+    name or a value, instead of the service's. `fresh`: check again even if the record has the check. `user`: who asks.
+    """
+
+    k: int
+    filters: Sequence[str | Filter]
+    recipe: str | Recipe | None
+    fresh: bool
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a person says about a check. It stands beside the model's answer, and never replaces it.
+
+    `doc_id` is the document concerned, None for the verdict. `label` is the right one, None if that was not said.
+    `created` is the time in UTC (ISO 8601).
+    """
+
+    check: str
+    what: What
+    doc_id: str | None = None
+    label: str | None = None
+    note: str | None = None
+    user: str | None = None
+    created: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A claim that was checked, under an id that it gets again if nothing that decides the answer has changed.
+
+    `result` is the object that `ccheck query --json` prints, None while the check runs. `error` says why the claim
+    could not be checked, and `problem` is the name of that error's class in `ccheck.core.errors`. `created` is the time
+    in UTC (ISO 8601). `settings` has what the id is made of, but for the claim: `key` (of settings and recipe),
+    `recipe`, `k`, `filters`, `models`, `store`, `generation` (of the store) and `version` (of ccheck). `run` is shared
+    by the checks of one file. `kept` says whether the record has it.
+    """
+
+    id: str
+    claim: str
+    status: Status
+    result: Mapping[str, Any] | None = None
+    error: str | None = None
+    problem: str | None = None
+    created: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    user: str | None = None
+    run: str | None = None
+    corrections: tuple[Correction, ...] = ()
+    kept: bool = False
+
+    @property
+    def label(self) -> str | None:
+        """The verdict's label; None without a verdict."""
+        verdict = (self.result or {}).get("verdict") or {}
+        label: str | None = verdict.get("label")
+        return label
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; `from_dict` reads them."""
+        data = {name: getattr(self, name) for name in self.__slots__}
+        return data | {"corrections": [one.to_dict() for one in self.corrections]}
+
+
+def check_from(data: Mapping[str, Any]) -> Check:
+    """The check whose `to_dict` this is. Raises TypeError, KeyError or ValueError for anything else."""
+    return Check(**{**data, "corrections": tuple(Correction(**one) for one in data["corrections"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened on the way of a check. `data` has JSON values, and the check's id as `check`.
+
+    In order, each but the last two as often as it happens: `queries` (the texts searched with), `hits` and `reranked`
+    (documents, best first), `sentences` (of a document), `stance` (of a document), `verdict`, and at the end `done`
+    (the check) or `error`.
+    """
+
+    kind: EventKind
+    data: Mapping[str, Any]
+
+
+OnEvent: TypeAlias = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a service searches, and with what. `missing` says why it can't check now; None if it can."""
+
+    store: str
+    documents: int
+    fields: Mapping[str, str]
+    models: Sequence[str]
+    recipe: str
+    record: str | None
+    missing: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.missing is None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"ready": self.ready}

@@ -1,0 +1,166 @@
+"""The service finds checks again, keeps what people say of them, and holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import ccheck
+from ccheck.core.errors import NotFound, UsageError
+from ccheck.pipeline.claims import ClaimRecord
+from ccheck.service import Correction, Service, open_service
+from ccheck.service.record import Wanted
+
+PAPERS = [
+    {"_id": "tea", "title": "Tea and health", "text": "Tea lowers blood pressure. It is a drink.", "year": 2001},
+    {"_id": "sea", "title": "Sea level", "text": "Sea level rose by 20 cm since 1900. Coasts flood.", "year": 2015},
+    {"_id": "ice", "title": "Ice", "text": "Sea ice melts. The level of lakes is stable.", "year": 2020},
+]
+CLAIM = "Sea level has risen."
+
+
+@pytest.fixture
+def service(tmp_path: Path):
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none") as opened:
+        opened.checker.ingest(PAPERS, dense=False)
+        yield opened
+
+
+def test_a_check_is_found_again_until_something_that_decides_it_changes(service: Service, tmp_path: Path) -> None:
+    first = service.check(CLAIM, k=2, user="ann")
+    assert (first.status, first.kept, first.user, first.error) == ("done", True, "ann", None)
+    assert first.result is not None and [one["doc_id"] for one in first.result["evidence"]] == ["sea", "ice"]
+    assert service.check(f"  {CLAIM} ", k=2) == first == service.find(first.id)
+    again = service.check(CLAIM, k=2, fresh=True)
+    assert again.id == first.id and again.created > first.created
+    others = [
+        service.check("Sea level has fallen.", k=2),
+        service.check(CLAIM, k=1),
+        service.check(CLAIM, k=2, filters=["year>=2016"]),
+        service.check(CLAIM, k=2, recipe="default"),
+    ]
+    service.checker.ingest({"_id": "new", "text": "Sea level fell."}, dense=False)
+    others.append(service.check(CLAIM, k=2))
+    assert len({first.id, *(one.id for one in others)}) == 6
+    assert {one["doc_id"] for one in (others[-1].result or {})["evidence"]} >= {"new"}
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none") as other:
+        assert other.check(CLAIM, k=2) == others[-1]
+        assert [one.id for one in other.checks(Wanted(limit=2))] == [others[-1].id, others[-2].id]
+
+
+def test_a_recorded_answer_is_the_one_that_query_prints(service: Service) -> None:
+    (answered,) = (one for _, one in service.answers([ClaimRecord(ccheck.Claim(CLAIM))], k=2))
+    check = service.check(CLAIM, k=2)
+    assert check.result == json.loads(json.dumps(answered.answer))
+    assert check.result is not None and check.result["settings"] == check.settings["key"]
+    (named,) = service.check_many([ccheck.Claim(CLAIM, "7")], k=2)
+    assert named.id == check.id
+
+
+def test_claims_that_fail_are_checks_that_failed_and_are_tried_again(service: Service) -> None:
+    seen = []
+    good, bad = service.check_many([CLAIM, "..."], lambda event: seen.append((event.kind, event.data["check"])))
+    assert (bad.status, bad.problem, good.run) == ("failed", "InvalidData", bad.run)
+    assert bad.error is not None and "no word" in bad.error
+    assert seen[-2:] == [("done", good.id), ("error", bad.id)]
+    assert service.check("...").created > bad.created, "a failure is not kept as the answer"
+    with pytest.raises(UsageError, match="not a packaged recipe"):
+        service.check(CLAIM, recipe="/etc/passwd")
+    with pytest.raises(UsageError, match="a claim is a text"):
+        service.check(3)  # type: ignore[arg-type]
+
+
+def test_corrections_stay_beside_the_answer(service: Service) -> None:
+    check = service.check(CLAIM, k=2)
+    service.correct(Correction(check.id, "wrong stance", "sea", "SUPPORTS", "it says so", "ann"))
+    service.correct(Correction(check.id, "not relevant", "ice", user="bob"))
+    service.correct(Correction(check.id, "wrong verdict", label="SUPPORTS"))
+    corrected = service.check(CLAIM, k=2)
+    assert dataclasses.replace(corrected, corrections=()) == check, "never over the model's answer"
+    assert [(one.what, one.doc_id, one.label, one.user) for one in corrected.corrections] == [
+        ("wrong stance", "sea", "SUPPORTS", "ann"),
+        ("not relevant", "ice", None, "bob"),
+        ("wrong verdict", None, "SUPPORTS", None),
+    ]
+    assert service.check(CLAIM, k=2, fresh=True).corrections == corrected.corrections
+    service.correct(Correction(check.id, "wrong stance", "sea", "REFUTES"))
+    assert [(pair["doc_id"], pair["label"], pair["text"]) for pair in service.pairs()] == [
+        ("sea", "REFUTES", PAPERS[1]["text"]),
+        ("ice", "NOT_ENOUGH_INFO", PAPERS[2]["text"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        (("wrong stance", "seа", "REFUTES"), "no document"),
+        (("wrong stance", "sea", None), "say what"),
+        (("wrong stance", "sea", "MAYBE"), "no label"),
+        (("wrong verdict", "sea", "REFUTES"), "without a document"),
+        (("not relevant", None, None), "no document"),
+    ],
+)
+def test_a_correction_that_does_not_fit_is_refused(service: Service, correction, said) -> None:
+    check = service.check(CLAIM, k=2)
+    with pytest.raises(UsageError, match=said):
+        service.correct(Correction(check.id, *correction))
+    with pytest.raises(NotFound, match="ccheck history"):
+        service.correct(Correction("0123456789abcdef", *correction))
+    assert service.find(check.id).corrections == ()
+
+
+def test_the_history_is_searched(service: Service) -> None:
+    ids = {
+        text: service.check(text, k=1).id for text in ("Tea is healthy.", "Sea level rose.", "ÉTÉ: the sea is warm.")
+    }
+    assert [one.id for one in service.checks()] == list(ids.values())[::-1]
+    assert [one.id for one in service.checks(Wanted(search="sea LEVEL"))] == [ids["Sea level rose."]]
+    assert [one.id for one in service.checks(Wanted(search="été"))] == [ids["ÉTÉ: the sea is warm."]]
+    assert service.checks(Wanted(search="100%")) == service.checks(Wanted(label="REFUTES")) == []
+    newest = service.checks(Wanted(limit=1))[0]
+    assert [one.id for one in service.checks(Wanted(before=newest.created))] == [*ids.values()][1::-1]
+
+
+def test_search_documents_and_what_there_is(service: Service) -> None:
+    found = service.search("sea level", k=2, filters=["year>=2010"])
+    assert [one.document.id for one in found] == ["sea", "ice"]
+    assert found[0].stance is None and found[0].sentences
+    assert service.document("tea").title == "Tea and health"
+    with pytest.raises(NotFound, match="no document 'coffee'"):
+        service.document("coffee")
+    about = service.describe()
+    assert (about.documents, about.ready, about.fields["year"]) == (3, True, "numbers")
+    assert service.checks() == [], "a search is no check"
+
+
+def test_a_store_that_is_missing_is_said_and_makes_no_record(tmp_path: Path) -> None:
+    with open_service(str(tmp_path / "none"), recipe="bm25") as service:
+        assert not service.describe().ready
+        assert service.checks() == []
+        with pytest.raises(NotFound, match="there is no store"):
+            service.check(CLAIM)
+    assert list(tmp_path.glob("*none*")) == []
+
+
+def test_async_methods_do_the_same(service: Service) -> None:
+    async def ask() -> None:
+        one, other = await asyncio.gather(service.check_async(CLAIM, k=1), service.check_async("Tea is healthy.", k=1))
+        assert await service.find_async(one.id) == one != other
+        with pytest.raises(NotFound):
+            await service.document_async("coffee")
+
+    asyncio.run(ask())
+
+
+def test_without_a_record(tmp_path: Path) -> None:
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", record=False) as service:
+        service.checker.ingest(PAPERS, dense=False)
+        check = service.check(CLAIM)
+        assert check.status == "done" and not check.kept
+        with pytest.raises(UsageError, match="keeps no record"):
+            service.checks()
+    assert list(tmp_path.glob("*.checks*")) == []
