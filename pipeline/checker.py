@@ -24,7 +24,7 @@ from ..search.filters import refuse_unfit
 from ..verdict import Judge
 from .empty import why_nothing
 from .plan import DEGRADED, Plan, make_plan
-from .run import ClaimState, Run, going
+from .run import ClaimState, Run, Tell, going
 from .steps import (
     cases,
     choose_evidence,
@@ -33,6 +33,7 @@ from .steps import (
     judged,
     rerank,
     retrieve,
+    tell_judged,
     why_not_judged,
     without_questions,
 )
@@ -105,6 +106,7 @@ class Checker(Closing):
         filters: Filters = (),
         details: bool = True,
         trace: bool = False,
+        tell: Tell | None = None,
     ) -> Iterator[Result]:
         """Check many claims, in their order, in batches. `filters` can be written as on the command line: "year>=2010".
 
@@ -114,9 +116,10 @@ class Checker(Closing):
         `details` fills the scores and ranks of each retriever.
 
         `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the
-        recipe's depth, and chooses sentences only for the documents that are judged.
+        recipe's depth, and chooses sentences only for the documents that are judged. `tell` is told what happens, in
+        this thread; what it raises ends the call.
         """
-        run = self._run(k, filters, details=details, trace=trace)
+        run = replace(self._run(k, filters, details=details, trace=trace), tell=tell)
         asked = claims_of(claims)
         if run.plan.asking is not None:
             yield from self._questioned(run, run.plan.asking, asked)
@@ -126,7 +129,9 @@ class Checker(Closing):
             if self.recipe.verdict.method != "none":
                 judge = self.judge
                 done = judged(current, states) if judge is None else (judge_with(judge, state) for state in states)
-            for result in (state.result(current) for state in done):
+            for state in done:
+                tell_judged(current, state)
+                result = state.result(current)
                 if self._deep:
                     from .grounding import ground
 
@@ -216,6 +221,7 @@ class Checker(Closing):
         if self.judge is not None:
             raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
         for state in check_with_questions(run, asking, iter(claims)):
+            tell_judged(run, state)
             yield state.result(run)
 
     def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[tuple[Run, list[ClaimState]]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from ..core.analysis import clean, wording_of
 from ..core.errors import CcheckError, InvalidData
@@ -17,6 +18,9 @@ from ..verdict import is_packaged
 from .plan import Plan
 from .relevance import HITS as RELEVANCE_HITS
 
+Tell: TypeAlias = Callable[[Claim, str, Mapping[str, Any]], None]
+"""Is told of a claim what just happened (`queries`, `hits`, `reranked`, `sentences`, `stance`, `verdict`), and of what:
+JSON values."""
 MAX_CLAIM_CHARS = 100_000
 YES_NO = "the claim is a question: SUPPORTS means that the answer is yes, REFUTES that it is no"
 
@@ -26,7 +30,7 @@ class Run:
     """The inputs that are the same for all claims of one call.
 
     `details` fills the scores and ranks of each retriever. `trace` fills `Result.stages`. `strict` makes a failed
-    reranker the claim's error. `memory` has what stages computed before.
+    reranker the claim's error. `memory` has what stages computed before. `tell` is told what happens.
     """
 
     plan: Plan
@@ -38,6 +42,15 @@ class Run:
     trace: bool = False
     strict: bool = False
     memory: Memory | None = None
+    tell: Tell | None = None
+
+    def told(
+        self, states: Iterable[ClaimState], kind: str, facts: Callable[[ClaimState], Iterable[Mapping[str, Any]]]
+    ) -> None:
+        """Tell what just happened to some claims, if somebody listens: each of the facts of each claim."""
+        for state in going(states) if self.tell is not None else ():
+            for one in facts(state):
+                self.tell(state.claim, kind, one)
 
     @functools.cached_property
     def retrievers(self) -> dict[str, Retriever]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -53,6 +53,8 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
     texts = _rewrite(run, asked)
     pairs = [(state, some) for state, some in zip(asked, texts, strict=True) if state.error is None]
     rewritten = time.perf_counter()
+    for state, some in pairs:
+        run.told([state], "queries", lambda _, some=some: [{kind: list(one) for kind, one in some.items()}])
     encode_claims(run, [state for state, _ in pairs], [some for _, some in pairs])
     encoded = time.perf_counter()
     search(run, [state for state, _ in pairs])
@@ -61,6 +63,7 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
     timings["retrieve"] = _milliseconds(time.perf_counter() - encoded, len(asked))
     for state in going(asked):
         state.timings_ms |= timings
+    run.told(asked, "hits", lambda state: [{"documents": documents_told(state.hits[: run.k])}])
 
 
 # -- queries
@@ -288,6 +291,8 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
                 state.warnings.append(f"reranking with {name} failed and was skipped: {outcome}")
     for state in going(states):
         state.hits = state.hits[: run.k]
+    if run.plan.rerankers:
+        run.told(states, "reranked", lambda state: [{"documents": documents_told(state.hits)}])
 
 
 def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | None) -> None:
@@ -307,6 +312,28 @@ def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | Non
             for hit, sentences in zip(state.hits, [*some, *unread], strict=True)
         )
         state.timings_ms["evidence"] = spent
+    run.told(
+        asked,
+        "sentences",
+        lambda state: [
+            {"doc_id": piece.document.id, "sentences": [one.text for one in piece.sentences]}
+            for piece in state.evidence
+            if piece.sentences
+        ],
+    )
+
+
+def documents_told(hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """What is told of a ranking: each document's id, title and score, best first."""
+    return [{"doc_id": one.document.id, "title": one.document.title, "score": one.score} for one in hits]
+
+
+def tell_judged(run: Run, state: ClaimState) -> None:
+    """Tell the stance of each document that was judged, then the verdict."""
+    parts = [(piece.document.id, piece.stance) for piece in state.evidence if piece.stance is not None]
+    run.told([state], "stance", lambda _: [{"doc_id": id_, **asdict(stance)} for id_, stance in parts])
+    verdict = state.verdict
+    run.told([state], "verdict", lambda _: [asdict(verdict)] if verdict is not None else [])
 
 
 def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:

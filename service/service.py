@@ -25,7 +25,7 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, NotFound, UsageError
 from ..core.recipe import Recipe, load_recipe, recipe_names
 from ..core.text import did_you_mean
-from ..core.types import Claim, Document, Evidence, Filter
+from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of
 from ..pipeline.claims import ClaimRecord
@@ -142,7 +142,7 @@ class Service(Closing):
                 if (one := recorded.get(way.id_of(claim))) is not None:
                     known.setdefault((claim.id, claim.text), _saved(one, claim))
         run = uuid.uuid4().hex[:16]
-        for answered in check_batch(self._checks(way), claims, key=way.key, earlier=known):
+        for answered in check_batch(_checks(way, on_event), claims, key=way.key, earlier=known):
             id_ = way.id_of(answered.result.claim)
             check = recorded.get(id_) if answered.kept else None
             if check is None:
@@ -151,9 +151,6 @@ class Service(Closing):
             if on_event is not None:
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered
-
-    def _checks(self, way: _Way) -> Callable[[Iterable[Claim]], Iterator[Any]]:
-        return functools.partial(way.checker.check_many, k=way.k, filters=way.filters)
 
     def _way(self, how: How) -> _Way:
         checker = self._checker(how.get("recipe"))
@@ -381,6 +378,17 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
         raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
     if correction.what == "wrong stance" and correction.label is None:
         raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
+
+
+def _checks(way: _Way, on_event: OnEvent | None) -> Callable[[Iterable[Claim]], Iterator[Result]]:
+    """What checks claims, and tells of each step with the check's id."""
+
+    def tell(claim: Claim, kind: str, data: Mapping[str, Any]) -> None:
+        assert on_event is not None
+        on_event(Event(kind, {"check": way.id_of(claim), **data}))  # type: ignore[arg-type]
+
+    told = None if on_event is None else tell
+    return functools.partial(way.checker.check_many, k=way.k, filters=way.filters, tell=told)
 
 
 def _saved(check: Check, claim: Claim) -> Saved:

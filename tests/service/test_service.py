@@ -164,3 +164,33 @@ def test_without_a_record(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="keeps no record"):
             service.checks()
     assert list(tmp_path.glob("*.checks*")) == []
+
+
+def test_what_happens_is_told_as_it_happens(service: Service) -> None:
+    seen = []
+    check = service.check(CLAIM, lambda event: seen.append(event), k=2, recipe="default")
+    assert {event.data["check"] for event in seen} == {check.id}
+    by_kind = {event.kind: dict(event.data) for event in seen}
+    assert list(by_kind) == ["queries", "hits", "sentences", "stance", "verdict", "done"]
+    assert by_kind["queries"]["claim"] == [CLAIM]
+    assert [one["doc_id"] for one in by_kind["hits"]["documents"]] == ["sea", "ice"]
+    assert check.result is not None and by_kind["verdict"]["label"] == check.result["verdict"]["label"]
+    stances = {event.data["doc_id"]: event.data["label"] for event in seen if event.kind == "stance"}
+    assert stances == {one["doc_id"]: one["stance"]["label"] for one in check.result["evidence"]}
+    json.dumps([dict(event.data) for event in seen])
+    seen.clear()
+    assert service.check(CLAIM, lambda event: seen.append(event), k=2, recipe="default") == check
+    assert [event.kind for event in seen] == ["done"], "what is recorded is not done again"
+
+
+def test_a_listener_can_stop_a_check(service: Service) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(event):
+        raise Stop
+
+    with pytest.raises(Stop):
+        service.check(CLAIM, stop)
+    assert service.checks() == []
+    assert service.check(CLAIM).status == "done"
