@@ -26,6 +26,9 @@ SECTIONS = {
         "query": "Check a claim against the papers of a store.",
     },
     "Every day": {
+        "history": "List the checks that were made.",
+        "show": "Show a check again, with its corrections.",
+        "correct": "Say what is wrong with a check.",
         "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
         "report": "Make a page of saved answers.",
         "figures": "Rank the figures and tables of an article for a claim.",
@@ -46,6 +49,7 @@ SECTIONS = {
 }
 """Every command with its line in `ccheck --help`, which is the first sentence of its own help, by heading."""
 MODULES = {name: f"lab.{name}" for name in SECTIONS["Laboratory"]} | {"passages": "grounding", "figures": "grounding"}
+MODULES |= {"show": "history", "correct": "history"}
 """Where commands are that have no module of their own name. Only those in `lab/` may import the laboratory."""
 COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 SYNONYMS = {
@@ -53,7 +57,9 @@ SYNONYMS = {
     "ingest": ("add", "import", "load", "read", "upload"),
     "fetch": ("download", "get"),
     "report": ("html", "page"),
-    "index": ("delete", "info", "list", "remove", "store", "stores", "show"),
+    "history": ("checks", "log", "record"),
+    "correct": ("correction", "feedback"),
+    "index": ("delete", "info", "list", "remove", "store", "stores"),
     "recipes": ("models", "recipe"),
     "config": ("settings",),
     "doctor": ("diagnose", "status", "test"),

@@ -160,6 +160,16 @@ def usage_said(by_stage: Mapping[str, Usage], settings: Settings | None = None) 
         yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{stages}{cost}{cached}"
 
 
+def user_name() -> str | None:
+    """Who is logged in, for the record; None if the system does not say."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
+
+
 def argument_text(text: str) -> str:
     """An argument as Unicode text: in a locale that can't read it, it comes with its bytes as lone surrogates."""
     try:

@@ -27,6 +27,7 @@ from .common import (
     resolved_from,
     stdout,
     usage_said,
+    user_name,
 )
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ..pipeline.checker import Checker
     from ..pipeline.claims import ClaimRecord
     from ..search import Filter
+    from ..service import Check, Service
     from ..web.report import About
 
 MOST_WARNINGS = 5
@@ -71,6 +73,7 @@ class Asked:
     llm: str | None = opt.llm
     stance: str | None = opt.stance
     dry_run: bool = opt.option("Print the prompts and estimate their tokens, without sending them.")
+    no_record: bool = opt.option("Do not keep this check for ccheck history.  [env: CCHECK_RECORD=false]")
     as_json: bool = opt.under("Output", opt.as_json)
     format_: Literal["bibtex", "csv", "md"] | None = opt.option(
         "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
@@ -107,9 +110,9 @@ def query(asked: Asked) -> None:
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
     """
-    from ..pipeline.batch import settings_key
     from ..pipeline.claims import iter_claims
     from ..search import parse_filter
+    from ..service.service import Service
 
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -129,12 +132,12 @@ def query(asked: Asked) -> None:
         reads = (asked.claims, asked.resume, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
     with checker(found.settings, recipe=pipeline, deep=asked.deep) as checked:
-        key = settings_key(found.settings, checked.recipe, checked.store.name, asked.k, filters, strict=False)
-        key = f"{key}-deep" if asked.deep else key
         if asked.dry_run:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
-        else:
-            _check(checked, asked, filters, claims, functools.partial(_about, found, checked), key)
+            return
+        keeps = found.settings.record and not asked.no_record
+        with Service(checked, record=keeps, deep=asked.deep) as service:
+            _check(service, asked, filters, claims, functools.partial(_about, found, checked))
 
 
 def _the_claim(asked: Asked) -> ClaimRecord:
@@ -150,16 +153,16 @@ def _the_claim(asked: Asked) -> ClaimRecord:
 
 
 def _check(
-    checked: Checker,
+    service: Service,
     asked: Asked,
     filters: Sequence[Filter],
     claims: Iterable[ClaimRecord],
     about: Callable[[], About],
-    key: str,
 ) -> None:
     """Print the answer to each claim, in order. Raises the error of a single claim, or a `Tally`'s."""
-    from ..pipeline.batch import check_batch, earlier_answers
+    from ..pipeline.batch import earlier_answers
 
+    checked = service.checker
     # What is missing, the claims or the store, says so before an old run is overwritten.
     warnings = checked.plan().warnings
     show = _printer(checked, asked, filters)
@@ -168,15 +171,15 @@ def _check(
     if asked.resume is not None:
         claims = list(claims)
         _refuse_own_output(asked.resume)
+        key = service.key(k=asked.k, filters=filters)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
-        check_many = functools.partial(checked.check_many, k=asked.k, filters=filters)
-        answers = check_batch(check_many, claims, key=key, earlier=earlier)
-        for one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
+        answers = service.answers(claims, None, earlier, k=asked.k, filters=filters, fresh=True, user=user_name())
+        for check, one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
             if asked.claims is None and one.result.error is not None:
                 raise one.result.error
             tally.add(one)
-            show(one)
+            show(check, one)
             write(one.result)
     if not opt.is_quiet():
         if asked.claims is None:
@@ -190,24 +193,25 @@ def _check(
     tally.finish(single=asked.claims is None)
 
 
-def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Callable[[Answered], None]:
+def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Callable[[Check, Answered], None]:
     """What prints an answer: as citations, JSON, or for people to read."""
     if asked.format_ is not None:
         from ..web.citing import Citing
 
         citing = Citing(asked.format_)
-        return lambda one: click.echo(citing.text(one.result), nl=False)
+        return lambda _, one: click.echo(citing.text(one.result), nl=False)
     if asked.as_json or asked.claims is not None:
-        return lambda one: print_json(one.answer)
+        return lambda _, one: print_json(one.answer)
     rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
     ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
 
-    def show(one: Answered) -> None:
-        from .show import show_result
+    def show(check: Check, one: Answered) -> None:
+        from .show import show_record, show_result
 
         if reason := nothing_judged(one.result):
             notice(f"no document could be judged: {reason}")
         show_result(stdout(), one.result, ran, filters=filters, explain=asked.explain)
+        show_record(stdout(), check)
 
     return show
 
@@ -278,7 +282,9 @@ class Tally:
         raise Incomplete(f"{said}. Their objects have the errors{first}")
 
 
-def _with_progress(answered: Iterable[Answered], asked: Asked, total: int | None) -> Iterator[Answered]:
+def _with_progress(
+    answered: Iterable[tuple[Check, Answered]], asked: Asked, total: int | None
+) -> Iterator[tuple[Check, Answered]]:
     if asked.claims is None:
         yield from answered
         return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.types import Evidence, Hit, QuestionAnswer, Result, Stance, Verdict
     from ..search import Filter
+    from ..service import Check
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
 INDENT = 5
@@ -73,6 +74,19 @@ def show_result(
             print_hanging(console, " " * 9, Text(printable(result.verdict.error), "yellow"), 9)
         if result.verdict.label is not None:
             print_hanging(console, " " * 9, Text(f"Judged by {printable(result.verdict.method)}", "dim"), 9)
+
+
+def show_record(console: Console, check: Check) -> None:
+    """Print the id that a check is kept under, and what people said about it."""
+    for one in check.corrections:
+        said = f"{one.what}{f': {one.doc_id}' if one.doc_id else ''}{f' ({one.label})' if one.label else ''}"
+        by = f"  {one.user or 'somebody'}, {one.created[:10]}"
+        line = Text.assemble((printable(said), "bold yellow"), (printable(by), "dim"))
+        print_hanging(console, Text("Corrected  ", "bold"), line, 11)
+        if one.note:
+            print_hanging(console, " " * 11, printable(one.note), 11)
+    if check.kept:
+        console.print(Text(f"Kept as {printable(check.id)} (ccheck show, ccheck correct)", "dim"), soft_wrap=True)
 
 
 def _nothing_bears(result: Result, recipe: Recipe) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import functools
 import hashlib
 import json
@@ -11,11 +9,10 @@ import logging
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from .. import __version__
 from ..core.adjust import resolved
@@ -34,6 +31,9 @@ from ..search import parse_filter
 from .open import open_record
 from .record import Record, Wanted, missing
 from .types import Check, Correction, Description, Event, How, OnEvent
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
@@ -79,8 +79,9 @@ def _async(method: Callable[Concatenate[Service, P], R]) -> Callable[Concatenate
 
     @functools.wraps(method)
     async def call(self: Service, /, *args: P.args, **how: P.kwargs) -> R:
-        context = contextvars.copy_context()
-        work = functools.partial(context.run, functools.partial(method, self, *args, **how))
+        import asyncio  # here and below: the command line needs no threads
+
+        work = functools.partial(method, self, *args, **how)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     return call
@@ -103,9 +104,14 @@ class Service(Closing):
         self._lock = threading.RLock()
         self._checkers: dict[str, Checker] = {}
         self._states: dict[int, str | None] = {}
-        self._threads = ThreadPoolExecutor(THREADS, "ccheck-service")
         self._warned = False
         self._forgotten = False
+
+    @functools.cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(THREADS, "ccheck-service")
 
     # -- checking
 
@@ -151,6 +157,10 @@ class Service(Closing):
             if on_event is not None:
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered
+
+    def key(self, **how: Unpack[How]) -> str:
+        """The `settings` of the answers: see `settings_key`. Raises what is missing for a check."""
+        return self._way(how).key
 
     def _way(self, how: How) -> _Way:
         checker = self._checker(how.get("recipe"))
@@ -333,7 +343,8 @@ class Service(Closing):
 
     def close(self) -> None:
         """Wait for the calls that run, and close what the service opened."""
-        self._threads.shutdown()
+        if "_threads" in vars(self):
+            self._threads.shutdown()
         for checker in self._checkers.values():
             checker.close()
         if self.record is not None:

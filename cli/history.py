@@ -1,0 +1,153 @@
+"""`ccheck history`, `ccheck show` and `ccheck correct`: the record of checks, and what people say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..core.errors import Incomplete, UsageError
+from . import opt
+from .common import counted, inform, print_hanging, print_json, printable, settings_from, stdout, user_name
+from .progress import checker
+
+if TYPE_CHECKING:
+    from ..service import Check, Service
+
+CLAIM_CHARS = 200
+"""Characters of a claim in the list."""
+_store = opt.option(
+    f"Store that the checks were made with: {opt.STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]", "STORE"
+)
+
+
+@opt.command
+def history(
+    words: tuple[str, ...] = opt.argument("[WORD]...", required=False),
+    *,
+    label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = opt.option(
+        "Only checks with this verdict."
+    ),
+    before: str | None = opt.option("Only checks made before this time (UTC): 2026-01-31, or with a time.", "TIME"),
+    corrected: bool = opt.option("Only checks that somebody corrected."),
+    limit: int = opt.option("Number of checks to list.", least=1, most=10_000, default=20),
+    pairs: bool = opt.option(
+        "Print corrections as labelled pairs, for ccheck evaluate --pairs and ccheck train stance."
+    ),
+    store: str | None = _store,
+    as_json: bool = opt.as_json,
+) -> None:
+    """List the checks that were made, the newest first: those whose claims have all of the WORDs.
+
+    \b
+    ccheck history
+    ccheck history sea level --label REFUTES
+    ccheck history --json > answers.jsonl && ccheck report answers.jsonl
+    ccheck history --pairs > pairs.jsonl
+    """
+    from ..service.record import Wanted
+
+    with _service(store) as service:
+        if pairs:
+            count = 0
+            for pair in service.pairs():
+                print_json(pair)
+                count += 1
+            inform(counted(count, "pair"))
+            return
+        found = service.checks(Wanted(" ".join(words), label, limit, before, corrected=corrected))
+        for check in found:
+            print_json(_answer(check)) if as_json else _list(check)
+        if not found:
+            fits = " that fits" if words or label or before or corrected else ""
+            inform(f"no check{fits} in {service.record.name if service.record is not None else ''}")
+
+
+def _list(check: Check) -> None:
+    """One line: the id, the time, the verdict, the claim."""
+    from rich.text import Text
+
+    verdict = (check.result or {}).get("verdict") or {}
+    label = check.label or ("failed" if check.error else "no verdict")
+    sure = f" ({verdict['confidence']:.2f})" if verdict.get("confidence") is not None else ""
+    corrected = f"  [{counted(len(check.corrections), 'correction')}]" if check.corrections else ""
+    head = f"{printable(check.id)}  {printable(check.created[:16])}  "
+    line = Text.assemble((f"{label}{sure}", "bold"), f"  {printable(check.claim[:CLAIM_CHARS])}", (corrected, "yellow"))
+    print_hanging(stdout(), Text(head, "dim"), line, len(head))
+
+
+def _answer(check: Check) -> dict[str, Any]:
+    """The object of `ccheck query --json`, with what the record knows beside it."""
+    about = check.to_dict()
+    return {**(about.pop("result") or {}), "check": about}
+
+
+@opt.command
+def show(id_: str = opt.argument("ID"), *, store: str | None = _store, as_json: bool = opt.as_json) -> None:
+    """Show a check again, as ccheck query printed it, with its corrections. Nothing is searched or judged.
+
+    \b
+    ccheck show 0f3c5a7e9b1d2468
+    """
+    from ..core.answers import result_of
+    from .show import show_record, show_result
+
+    with _service(store) as service:
+        check = service.find(id_)
+        if as_json:
+            print_json(_answer(check))
+        elif check.result is not None:
+            show_result(stdout(), result_of(check.result), service.checker.recipe)
+            show_record(stdout(), check)
+        if check.error is not None:
+            raise Incomplete(f"the claim could not be checked: {check.error}")
+
+
+@opt.command
+def correct(
+    id_: str = opt.argument("ID"),
+    *,
+    verdict: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = opt.option(
+        "The verdict that is right."
+    ),
+    document: str | None = opt.option("Document that was misread, by its id.", "DOC"),
+    stance: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"] | None = opt.option("What that document says."),
+    not_relevant: bool = opt.option("That document does not bear on the claim."),
+    note: str | None = opt.option("Why.", "TEXT"),
+    user: str | None = opt.option("Who says so.  [default: your user name]", "NAME"),
+    store: str | None = _store,
+    as_json: bool = opt.as_json,
+) -> None:
+    """Say what is wrong with a check. The answer stays as it is; the correction is kept and shown beside it.
+
+    \b
+    ccheck correct 0f3c5a7e9b1d2468 --verdict REFUTES --note "the review of 2021 says so"
+    ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --stance REFUTES
+    ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --not-relevant
+    """
+    from ..service import Correction
+    from .show import show_record
+
+    said = [verdict is not None, stance is not None, not_relevant]
+    if sum(said) != 1:
+        raise UsageError("say one thing: --verdict LABEL, or --document DOC with --stance LABEL or --not-relevant")
+    if (document is None) != (verdict is not None):
+        raise UsageError("--stance and --not-relevant need --document DOC, and --verdict takes none")
+    what: Literal["wrong verdict", "wrong stance", "not relevant"] = "not relevant"
+    if not not_relevant:
+        what = "wrong verdict" if verdict is not None else "wrong stance"
+    with _service(store) as service:
+        corrected = service.correct(Correction(id_, what, document, verdict or stance, note, user or user_name()))
+        if as_json:
+            print_json(_answer(corrected))
+        else:
+            show_record(stdout(), corrected)
+
+
+@contextmanager
+def _service(store: str | None) -> Iterator[Service]:
+    """The service of a store, which need not exist any more: its record outlives it."""
+    from ..service.service import Service
+
+    with checker(settings_from(store=store)) as opened, Service(opened, record=True) as service:
+        yield service
