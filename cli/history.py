@@ -37,13 +37,15 @@ def history(
     store: str | None = _store,
     as_json: bool = opt.as_json,
 ) -> None:
-    """List the checks that were made, the newest first: those whose claims have all of the WORDs.
+    """List the checks that were made.
 
     \b
     ccheck history
     ccheck history sea level --label REFUTES
     ccheck history --json > answers.jsonl && ccheck report answers.jsonl
     ccheck history --pairs > pairs.jsonl
+
+    The newest checks come first. With WORDs, only those whose claims have all of them.
     """
     from ..service.record import Wanted
 
@@ -84,10 +86,12 @@ def _answer(check: Check) -> dict[str, Any]:
 
 @opt.command
 def show(id_: str = opt.argument("ID"), *, store: str | None = _store, as_json: bool = opt.as_json) -> None:
-    """Show a check again, as ccheck query printed it, with its corrections. Nothing is searched or judged.
+    """Show a check again, with its corrections.
 
     \b
     ccheck show 0f3c5a7e9b1d2468
+
+    The output is that of ccheck query. Nothing is searched or judged.
     """
     from ..core.answers import result_of
     from .show import show_record, show_result
@@ -121,7 +125,7 @@ def correct(
     """Say what is wrong with a check. The answer stays as it is; the correction is kept and shown beside it.
 
     \b
-    ccheck correct 0f3c5a7e9b1d2468 --verdict REFUTES --note "the review of 2021 says so"
+    ccheck correct 0f3c5a7e9b1d2468 --verdict REFUTES --note "see Smith 2021"
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --stance REFUTES
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --not-relevant
     """
