@@ -122,12 +122,14 @@ def correct(
     store: str | None = _store,
     as_json: bool = opt.as_json,
 ) -> None:
-    """Say what is wrong with a check. The answer stays as it is; the correction is kept and shown beside it.
+    """Say what is wrong with a check.
 
     \b
     ccheck correct 0f3c5a7e9b1d2468 --verdict REFUTES --note "see Smith 2021"
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --stance REFUTES
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --not-relevant
+
+    The answer stays as it is. The correction is kept, and shown beside it.
     """
     from ..service import Correction
     from .show import show_record

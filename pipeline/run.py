@@ -48,7 +48,9 @@ class Run:
         self, states: Iterable[ClaimState], kind: str, facts: Callable[[ClaimState], Iterable[Mapping[str, Any]]]
     ) -> None:
         """Tell what just happened to some claims, if somebody listens: each of the facts of each claim."""
-        for state in going(states) if self.tell is not None else ():
+        if self.tell is None:
+            return
+        for state in going(states):
             for one in facts(state):
                 self.tell(state.claim, kind, one)
 
