@@ -53,7 +53,9 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
     texts = _rewrite(run, asked)
     pairs = [(state, some) for state, some in zip(asked, texts, strict=True) if state.error is None]
     rewritten = time.perf_counter()
-    searched = {id(state): {kind: list(some) for kind, some in own.items()} for state, own in pairs}
+    searched: dict[int, dict[str, Any]] = {
+        id(state): {str(kind): list(some) for kind, some in own.items()} for state, own in pairs
+    }
     run.told([state for state, _ in pairs], "queries", lambda state: [searched[id(state)]])
     encode_claims(run, [state for state, _ in pairs], [some for _, some in pairs])
     encoded = time.perf_counter()
