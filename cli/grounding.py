@@ -103,6 +103,7 @@ def figures(asked_for: Figures) -> None:
     stage = figures_stage(recipe)
     asked = read_asked(asked_for)
     with runtime(settings) as models:
+        models = models.asking(recipe.language_model)
         ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
         inform(*warnings)
         answer_all(asked_for, asked, "elements", ranker.rank, _show_figure, "there are no figures or tables")
@@ -126,7 +127,7 @@ def passages(asked_for: Passages) -> None:
         stage = stage.model_copy(update={"expressions": asked_for.expressions})
     asked = read_asked(asked_for)
     with runtime(settings) as models:
-        ranker = open_passages(asked.articles, stage, models)
+        ranker = open_passages(asked.articles, stage, models.asking(recipe.language_model))
         answer_all(asked_for, asked, "passages", ranker.find, _show_passage, "no sentence shares a word with the claim")
 
 

@@ -106,7 +106,7 @@ def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
         )
     if changes.rerank not in (None, "none"):
         raise UsageError(f"the recipe {recipe.name} searches for questions without a reranker. Leave out --rerank")
-    return stage if changes.llm is None else stage.model_copy(update={"llm": changes.llm})
+    return stage if changes.llm is None else stage.model_copy(update={"llm": changes.llm, "asker": None})
 
 
 def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:

@@ -62,6 +62,7 @@ CHOSEN = {
     "BAAI/bge-reranker-v2-gemma",
     "BAAI/bge-reranker-v2-minicpm-layerwise",
     "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli",
+    "Qwen/Qwen1.5-14B-Chat-AWQ",
     "Qwen/Qwen3-14B-AWQ",
     "Qwen/Qwen3-8B-FP8",
     "infly/inf-retriever-v1",

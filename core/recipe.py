@@ -23,6 +23,7 @@ from .stages import (
     FineTuned,
     Fusion,
     IngestStage,
+    LanguageModelStage,
     ModelKind,
     QuestionsStage,
     RerankerStage,
@@ -34,7 +35,7 @@ from .stages import (
 )
 from .text import did_you_mean
 
-_MODEL_KEYS = ("model", "models", "llm", "subwords")
+_MODEL_KEYS = ("model", "models", "llm", "asker", "subwords")
 """The keys of stages that name models."""
 _NO_STAGES = ("fine_tuned", "replace", "ablations")
 """The tables of a recipe that name models and yet load none."""
@@ -95,6 +96,7 @@ class Recipe(Stage):
     questions: QuestionsStage | None = None
     evidence: EvidenceStage = EvidenceStage()
     verdict: VerdictStage = VerdictStage()
+    language_model: LanguageModelStage = LanguageModelStage()
     figures: FiguresStage | None = Field(default=None, description="for ccheck figures, inside articles")
     passages: PassagesStage | None = Field(default=None, description="for ccheck passages, inside articles")
 

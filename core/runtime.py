@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from .closing import Closing
 from .models import FoundModel, find_model
 from .settings import Settings
+from .stages import LanguageModelStage
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -45,7 +46,7 @@ class Runtime(Closing):
 
     `settings` has the device, the cache folder, keys and permissions. `notify` is told, in a few words, before
     something takes long; it can be called from several threads. `progress` opens a bar. Without `download`, the hub is
-    asked for nothing. `memory` keeps what stages compute.
+    asked for nothing. `memory` keeps what stages compute. `language_model` says how language models are asked.
 
     Several checkers may share one, so that comparing recipes loads nothing twice. Close it when all are done.
     """
@@ -55,6 +56,7 @@ class Runtime(Closing):
     progress: Bars = no_bar
     download: bool = True
     memory: Memory | None = None
+    language_model: LanguageModelStage = field(default_factory=LanguageModelStage)
     _loaded: dict[tuple[str | None, ...], object] = field(default_factory=dict, repr=False)
 
     @property
@@ -65,6 +67,10 @@ class Runtime(Closing):
     def using(self, **settings: Any) -> Runtime:
         """The same with other settings, and with what is loaded."""
         return replace(self, settings=self.settings.model_copy(update=settings))
+
+    def asking(self, language_model: LanguageModelStage) -> Runtime:
+        """The same for a recipe that asks language models in this way."""
+        return replace(self, language_model=language_model)
 
     def offline(self) -> Runtime:
         """The same, which asks the hub for nothing."""

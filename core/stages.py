@@ -191,6 +191,37 @@ class Sparse(Stage):
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
 
 
+class LanguageModelStage(Stage):
+    """How the recipe's language models are asked. Without a key, as the settings say."""
+
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=131_072,
+        description="largest answer in tokens, reasoning included; your own CCHECK_LLM_MAX_TOKENS wins",
+    )
+    temperature: Annotated[float, Field(ge=0, le=2)] | Literal["default"] = Field(
+        default=0.0, description="default: whatever the server takes for the model"
+    )
+    thinking: bool | None = Field(
+        default=None,
+        description="for models that think only if their chat template says so, on vLLM, SGLang and llama.cpp "
+        "(enable_thinking)",
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = Field(
+        default=None, description="on servers that take it, such as OpenAI's, Gemini's and Ollama's"
+    )
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a request."""
+        chosen: dict[str, Any] = {} if self.temperature == "default" else {"temperature": self.temperature}
+        if self.thinking is not None:
+            chosen["chat_template_kwargs"] = {"enable_thinking": self.thinking}
+        if self.reasoning_effort is not None:
+            chosen["reasoning_effort"] = self.reasoning_effort
+        return chosen
+
+
 class RewritingStage(Stage):
     """Rewrites the claim with a language model, for retrievers whose `query` asks for it.
 
@@ -376,6 +407,9 @@ class QuestionsStage(Stage):
     """
 
     llm: LanguageModel = None
+    asker: Annotated[str | None, Named("language model", lambda stage: stage.asker is not None)] = Field(
+        default=None, description="the language model that writes questions and queries; default: llm"
+    )
     count: int = Field(default=4, ge=1, le=20, description="how many questions a claim gets")
     queries: int = Field(default=3, ge=0, le=10, description="how many search queries each question gets")
     passages: int = Field(default=10, ge=1, le=100, description="how many passages the model reads for an answer")

@@ -39,8 +39,10 @@ SLOW = 5.0
 """Seconds after which it is said what is waited for."""
 _LONGEST = 300
 Limit = Literal["max_completion_tokens", "max_tokens"]
-PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "response_format")
+PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "response_format", "reasoning_effort")
 """The parameters that a server may refuse."""
+RECIPES = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
+"""Those that only a recipe sends. Without them, another system would answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +286,9 @@ class Dialect:
     temperature: bool = True
     seed: bool = True
 
-    def parameters(self, name: str, schema: dict[str, Any], max_tokens: int) -> dict[str, Any]:
-        """The request's parameters, for a reply of `schema`, which is called `name`."""
-        chosen: dict[str, Any] = {}
+    def parameters(self, name: str, schema: dict[str, Any], max_tokens: int, way: Mapping[str, Any]) -> dict[str, Any]:
+        """The request's parameters, for a reply of `schema`, called `name`, with those that a recipe sets (`way`)."""
+        chosen = {key: value for key, value in way.items() if key != "temperature" or self.temperature}
         if self.format == "json_schema":
             shape = {"name": name, "strict": True, "schema": schema}
             chosen["response_format"] = {"type": "json_schema", "json_schema": shape}
@@ -294,8 +296,6 @@ class Dialect:
             chosen["response_format"] = {"type": "json_object"}
         if self.limit is not None:
             chosen[self.limit] = max_tokens
-        if self.temperature:
-            chosen["temperature"] = 0
         if self.seed:
             chosen["seed"] = 0
         return chosen
@@ -307,6 +307,8 @@ class Dialect:
         none, the format is changed, which servers refuse most often.
         """
         named = parameter if parameter in PARAMETERS else said.lower()
+        if any(word in named for word in RECIPES):
+            return None
         if self.limit is not None and ("max_tokens" in named or "max_completion_tokens" in named):
             return replace(self, limit=self.other_limit, other_limit=None)
         if self.temperature and "temperature" in named:

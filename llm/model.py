@@ -25,7 +25,6 @@ from ..core.keys import Key, key_for
 from ..core.memory import memory_key
 from ..core.redaction import redact
 from ..core.runtime import Connection, Runtime
-from ..core.settings import Settings
 from ..core.types import Usage
 from .budget import Budget, open_budget
 from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion, dialect_of
@@ -58,12 +57,13 @@ _QUOTED_REPLY = 4_000
 class LanguageModel(Connection):
     """A model that answers questions. `name` is the server's name for the model.
 
-    Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
+    Questions are asked `llm_concurrency` at a time, with a fixed seed where the server takes one.
     Close it, or use it in `with`.
     """
 
-    def __init__(self, settings: Settings, model: str, client: ChatClient, budget: Budget, cache: Cache) -> None:
+    def __init__(self, runtime: Runtime, model: str, client: ChatClient, budget: Budget, cache: Cache) -> None:
         """See `open_llm`."""
+        settings, way = runtime.settings, runtime.language_model
         self.name = model
         self.prompts_dir: Path | None = settings.prompts_dir
         self.budget = budget
@@ -72,7 +72,9 @@ class LanguageModel(Connection):
         self._client, self._cache = client, cache
         self.most_at_once = settings.llm_concurrency
         """How many questions it asks at a time."""
-        self._max_tokens = settings.llm_max_tokens
+        own = "llm_max_tokens" in settings.model_fields_set or way.max_tokens is None
+        self._max_tokens = settings.llm_max_tokens if own else way.max_tokens or 0
+        self._way = way.parameters()
         self._dialect = dialect_of(client.url)
         self._slots: asyncio.Semaphore | None = None
         self._in_flight: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
@@ -250,7 +252,7 @@ class LanguageModel(Connection):
             while (pause := self._resume_at - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
             asked = _with_schema(messages, schema) if again or dialect.format != "json_schema" else messages
-            parameters = dialect.parameters(question.reply.__name__, schema, self._limit(question))
+            parameters = dialect.parameters(question.reply.__name__, schema, self._limit(question), self._way)
             size = estimate_tokens(asked)
             reserved = await self.budget.reserve(size)
             tokens: tuple[int, int] | None = None
@@ -301,7 +303,7 @@ class LanguageModel(Connection):
             "messages": question.messages,
             "schema": json_schema(question.reply),
             "max_tokens": self._limit(question),
-            "temperature": 0,
+            **self._way,
             "seed": 0,
         }
         return memory_key(parts)
@@ -319,7 +321,9 @@ def open_llm(runtime: Runtime, model: str | None = None) -> LanguageModel:
         raise UsageError(
             "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, with the name that its server uses"
         )
-    return runtime.once("language model", model, make=lambda: _open(runtime, model))
+    return runtime.once(
+        "language model", model, runtime.language_model.model_dump_json(), make=lambda: _open(runtime, model)
+    )
 
 
 def _open(runtime: Runtime, model: str) -> LanguageModel:
@@ -336,7 +340,7 @@ def _open(runtime: Runtime, model: str) -> LanguageModel:
     client = ChatClient(settings.llm_base_url, key.value, settings.llm_timeout, patience)
     client.notice = client.notice or key.withheld
     budget = runtime.once("budget", make=lambda: open_budget(settings))
-    return LanguageModel(settings, model, client, budget, cache)
+    return LanguageModel(runtime, model, client, budget, cache)
 
 
 def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:

@@ -81,6 +81,7 @@ class Checker(Closing):
         self.runtime = Runtime(runtime) if isinstance(runtime, Settings) else runtime
         self.settings = settings = self.runtime.settings
         self.recipe = filled(recipe, settings) if recipe is not None else resolved(settings)
+        self.runtime = self.runtime.asking(self.recipe.language_model)
         self.store: Store = store or open_store(settings)
         self.judge, self._strict, self._deep = judge, strict, deep
         self._plan: Plan | None = None
@@ -162,7 +163,7 @@ class Checker(Closing):
                 if state.error is None:
                     question = plan.asking.questions(state.text)
                     tokens = estimate_tokens(question.messages)
-                    known = plan.asking.llm.is_cached(question)
+                    known = plan.asking.asker.is_cached(question)
                     yield PlannedPrompt(question.messages, tokens, question.tokens, known)
             return
         method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method

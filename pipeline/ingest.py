@@ -101,7 +101,8 @@ class _Opening:
     """Opens encoders for what a store has (its layout) and what a recipe needs, with notices about them."""
 
     def __init__(self, runtime: Runtime, layout: Layout, recipe: Recipe | None) -> None:
-        self._runtime, self._layout, self._recipe = runtime, layout, recipe
+        self._runtime = runtime if recipe is None else runtime.asking(recipe.language_model)
+        self._layout, self._recipe = layout, recipe
         self._needs = needs_of(recipe) if recipe is not None else {}
         self._name = recipe.name if recipe is not None else ""
         self.notices = (

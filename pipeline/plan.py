@@ -290,7 +290,9 @@ def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
     from ..verdict.questions import Asking
 
     try:
-        return Asking(open_llm(runtime, recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))
+        asker = open_llm(runtime, recipe.questions.asker or recipe.questions.llm)
+        llm = open_llm(runtime, recipe.questions.llm)
+        return Asking(llm, recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE), asker)
     except NotFound as error:
         raise with_ways_to_get(error, recipe) from error
 

@@ -225,7 +225,9 @@ class _Claim:
         stage = self._asking.stage
         try:
             async with asyncio.timeout(clock.left()):
-                reply = await self._ask("questions", self._asking.llm.answer(self._asking.questions(self._state.text)))
+                reply = await self._ask(
+                    "questions", self._asking.asker.answer(self._asking.questions(self._state.text))
+                )
         except TimeoutError:
             raise clock.late("the model wrote the questions") from None
         questions = distinct(reply.questions)
@@ -242,7 +244,7 @@ class _Claim:
             if asking.stage.queries:
                 work.doing = "the model wrote its queries"
                 try:
-                    made = await self._ask("queries", asking.llm.answer(asking.queries(work.question)))
+                    made = await self._ask("queries", asking.asker.answer(asking.queries(work.question)))
                     work.queries = tuple(distinct(made.queries)[: asking.stage.queries])
                 except CcheckError as error:
                     self._state.warnings.append(

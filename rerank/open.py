@@ -28,6 +28,8 @@ def open_reranker(stage: RerankerStage, runtime: Runtime) -> Reranker:
     Raises NotFound or MissingExtra for a model that is missing, with what to do; UsageError and InvalidData for one
     that can't be used.
     """
+    if isinstance(stage, ListwiseStage):  # the language model itself is opened once
+        return _opened(stage, runtime)
     key = stage.model_dump_json(exclude={"depth", "required", "alpha"})
     return runtime.once("reranker", key, runtime.settings.rerank_url, make=lambda: _opened(stage, runtime))
 

@@ -15,6 +15,7 @@ import pytest
 from http_stub import Asked, Reply, http_stub
 
 from ccheck.core.runtime import Runtime
+from ccheck.core.stages import LanguageModelStage
 
 if TYPE_CHECKING:
     from ccheck.llm import LanguageModel
@@ -134,9 +135,10 @@ def open_model(tmp_path: Path) -> Iterator[Callable[..., LanguageModel]]:
 
     opened: list[LanguageModel] = []
 
-    def open_one(url: str, **settings: Any) -> LanguageModel:
+    def open_one(url: str, way: LanguageModelStage | None = None, **settings: Any) -> LanguageModel:
         values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
-        opened.append(open_llm(Runtime(Settings.model_validate(values | {"llm_base_url": url} | settings))))
+        runtime = Runtime(Settings.model_validate(values | {"llm_base_url": url} | settings))
+        opened.append(open_llm(runtime.asking(way or LanguageModelStage())))
         return opened[-1]
 
     yield open_one

@@ -19,6 +19,8 @@ def open_method(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
     Raises NotFound or MissingExtra for what is not installed, and UsageError for missing settings. With `auto`, they
     mean that nothing is configured, and the message says what to do.
     """
+    if stage.method == "llm":  # the language model itself is opened once
+        return _calibrated(_opened(stage, runtime), stage)
     key = stage.model_dump_json(exclude={"documents"})
     return runtime.once("stances", key, make=lambda: _calibrated(_opened(stage, runtime), stage))
 

@@ -28,6 +28,7 @@ from ..llm import (
     quoted,
     refuse_unknown,
 )
+from ..llm.types import T
 
 PROMPTS: Final = {
     "questions": ("claim", "count"),
@@ -163,10 +164,17 @@ class Asking:
     Raises InvalidData or NotFound for prompts of the user's that can't be used.
     """
 
-    def __init__(self, llm: LanguageModel, stage: QuestionsStage, known_prompts: Sequence[str]) -> None:
-        """`known_prompts` are those of other rooms, which the user's folder of prompts may hold too."""
+    def __init__(
+        self,
+        llm: LanguageModel,
+        stage: QuestionsStage,
+        known_prompts: Sequence[str],
+        asker: LanguageModel | None = None,
+    ) -> None:
+        """`known_prompts` are those of other rooms, which the user's folder of prompts may hold too. `asker` writes the
+        questions and queries, by default `llm`."""
         refuse_unknown(llm.prompts_dir, (*PROMPTS, *known_prompts))
-        self.llm, self.stage = llm, stage
+        self.llm, self.stage, self.asker = llm, stage, asker or llm
         self.name = f"llm:{llm.name} (questions)"
         """The name of the method in results."""
         self._prompts: dict[str, Prompt] = {
@@ -176,11 +184,11 @@ class Asking:
 
     def questions(self, claim: str) -> Question[Questions]:
         messages = self._prompts["questions"].messages(claim=_claim(claim), count=str(self.stage.count))
-        return Question(messages, Questions, check_questions, 200 + _QUESTION_TOKENS * self.stage.count)
+        return self._fitting(Question(messages, Questions, check_questions, 200 + _QUESTION_TOKENS * self.stage.count))
 
     def queries(self, question: str) -> Question[Queries]:
         messages = self._prompts["queries"].messages(question=quoted(question), count=str(self.stage.queries))
-        return Question(messages, Queries, check_queries, _QUERY_TOKENS * self.stage.queries)
+        return self._fitting(Question(messages, Queries, check_queries, _QUERY_TOKENS * self.stage.queries))
 
     def answer(self, question: str, hits: Sequence[Hit]) -> tuple[Question[PassageAnswer], int]:
         """The question with as many of the passages as fit into the model's context, at least one, and how many."""
@@ -194,18 +202,22 @@ class Asking:
                 break
             lines.append(line)
             size = longer
-        asked = self._answer(question, lines)
-        return replace(asked, most=max(_REPLY_TOKENS, int(context - size * _INEXACT))), len(lines)
+        return self._fitting(self._answer(question, lines)), len(lines)
 
     def veracity(self, claim: str, answers: Sequence[QuestionAnswer]) -> Question[Veracity]:
         """The question that asks for the verdict. Questions that failed are left out of it."""
         lines = [quoted({"question": one.question, "answer": one.answer}) for one in answers if one.answer is not None]
         messages = self._prompts["veracity"].messages(claim=_claim(claim), answers="\n".join(lines))
-        return Question(messages, Veracity, check_veracity, _VERACITY_TOKENS)
+        return self._fitting(Question(messages, Veracity, check_veracity, _VERACITY_TOKENS))
 
     def verdict(self, reply: Veracity) -> Verdict:
         rationale = one_line(reply.reasoning)[:RATIONALE_CHARS]
         return Verdict(VERACITY[reply.label], None, rationale, self.name)
+
+    def _fitting(self, question: Question[T]) -> Question[T]:
+        """The question, with an answer no longer than the model's context has room for."""
+        room = int(self.stage.context - estimate_tokens(question.messages) * _INEXACT)
+        return replace(question, most=max(_REPLY_TOKENS, room))
 
     def _answer(self, question: str, lines: Sequence[str]) -> Question[PassageAnswer]:
         messages: tuple[Message, ...] = self._prompts["answer"].messages(

@@ -68,12 +68,13 @@ def open_stance_method(
 
     Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
-    stage = resolved(runtime.settings, changes or Changes()).verdict
+    recipe = resolved(runtime.settings, changes or Changes())
+    stage = recipe.verdict
     if not calibrated:
         stage = stage.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
-    return open_method(stage, runtime)
+    return open_method(stage, runtime.asking(recipe.language_model))
 
 
 def calibrate(

@@ -15,6 +15,7 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 from ccheck.core.errors import ServerError, UsageError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
+from ccheck.core.stages import LanguageModelStage
 from ccheck.core.types import Usage
 from ccheck.llm import Failure, InvalidReply, Reply, open_llm
 from ccheck.llm.reply import find_object, json_schema
@@ -220,6 +221,29 @@ def test_parameters_that_a_server_refuses_are_left_out(open_model):
     assert len(server.requests) == 5
     last = server.requests[-1]
     assert last["max_completion_tokens"] == 4096 and not {"temperature", "seed", "max_tokens"} & set(last)
+
+
+def test_a_recipe_says_how_its_models_are_asked(open_model):
+    """The user's own budget wins, and what was answered in another way is asked again."""
+    way = LanguageModelStage(max_tokens=65_536, temperature="default", thinking=True, reasoning_effort="high")
+    with scripted([say(GOOD)]) as server:
+        open_model(server.url).ask(words(), Number)
+        assert not open_model(server.url, way).ask(words(), Number).cached
+        assert open_model(server.url, way).ask(words(), Number).cached
+        open_model(server.url, way, llm_max_tokens=4096).ask(words("How few?"), Number)
+    usual, asked, own = server.requests
+    assert (usual["temperature"], usual["max_tokens"]) == (0, 4096)
+    assert "temperature" not in asked and asked["max_tokens"] == 65_536 and asked["reasoning_effort"] == "high"
+    assert asked["chat_template_kwargs"] == {"enable_thinking": True} and own["max_tokens"] == 4096
+
+
+def test_what_a_recipe_asks_for_is_not_left_out(open_model):
+    """Without it, another system would answer."""
+    way = LanguageModelStage(thinking=False)
+    refused = error(400, "Unrecognized request argument supplied: chat_template_kwargs")
+    with scripted([refused]) as server, pytest.raises(ServerError, match="chat_template_kwargs"):
+        open_model(server.url, way).ask(words(), Number)
+    assert len(server.requests) == 1
 
 
 def test_the_parameter_that_a_server_names_is_changed_whatever_else_its_message_says(open_model):

@@ -241,6 +241,15 @@ def test_passages_that_do_not_fit_the_context_are_left_out(folder: Path) -> None
     assert limits == [1_000] * 4 + [4_096] * 4
 
 
+def test_questions_and_queries_can_have_a_model_of_their_own(folder: Path) -> None:
+    """OldJoe's section 3.2 names another one than 3.4."""
+    with questioned() as llm:
+        checked(folder, llm, more='asker = "q"\ncontext = 4000\n[language_model]\nmax_tokens = 8000')
+    asked = {(kind_of(request), request["model"]) for request in llm.requests}
+    assert asked == {("Questions", "q"), ("Queries", "q"), ("PassageAnswer", "m"), ("Veracity", "m")}
+    assert all(request["max_tokens"] < 4000 for request in llm.requests), "prompt and answer share the context"
+
+
 def test_one_claim_does_not_wait_for_another(folder: Path) -> None:
     def questions(text: str) -> Any:
         if "slow" in text:
