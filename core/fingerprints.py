@@ -34,7 +34,7 @@ def fingerprint(path: Path) -> str:
     """
     weights = sorted(path.rglob("*.safetensors"))
     if not weights:
-        raise NotFound(f"{path} has no safetensors weights, and ccheck loads no other format")
+        raise without_safetensors(path)
     parts = [file for folder in [path, *check_modules(path)] for file in _parts(folder)]
 
     def make() -> bytes:
@@ -47,6 +47,13 @@ def fingerprint(path: Path) -> str:
 
     # Reading a tokenizer and writing it again takes longer than the rest of a small model's opening.
     return _remembered("fingerprint", [*parts, *weights], make).hex()
+
+
+def without_safetensors(model: str | Path) -> NotFound:
+    """The error for a model, by its name or folder, whose weights are in another format or missing."""
+    said = f"{model} has no safetensors weights, and ccheck loads no other format"
+    convert = f"If it has weights that torch saved, convert them once: ccheck models convert {model} FOLDER"
+    return NotFound(f"{said}. {convert}", model=str(model))
 
 
 def check_modules(path: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError, require
-from .fingerprints import check_modules, file_hash
+from .fingerprints import check_modules, file_hash, without_safetensors
 from .fingerprints import fingerprint as fingerprint
 from .install import install_weights
 from .special_tokens import words_only_in
@@ -30,7 +30,11 @@ from .text import first_line
 T = TypeVar("T")
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
-_WEIGHTS = ["*.safetensors", "*.json", "*.txt", "*.model"]
+BESIDE = ["*.json", "*.txt", "*.model"]
+"""The files beside the weights that a model needs."""
+PICKLED = "pytorch_model*.bin"
+"""Weights as torch saves them, which ccheck reads only to convert them (`core/convert.py`)."""
+_WEIGHTS = ["*.safetensors", *BESIDE]
 _CODE = ["*.py"]
 _TOKENIZER = ["tokenizer.json"]
 
@@ -136,9 +140,21 @@ def find_model(
     except NotFound as error:
         error.model = given
         raise
+    if not tokenizer_only and not any(path.rglob("*.safetensors")):
+        raise without_safetensors(given)
     if packaged is not None and not tokenizer_only:
         _check_weights(path / "model.safetensors", packaged, f"Delete {path} and try again")
     return FoundModel(name, path, "hub")
+
+
+def pickled_model(name: str) -> Path:
+    """The folder of a model with weights that torch saved, from the hub if it is not a folder. Raises NotFound."""
+    folder = folder_of(name)
+    if folder is None or not folder.is_dir():
+        folder = _from_hub(canonical_name(name), True, [f"*{PICKLED}", *BESIDE])
+    if not any(folder.rglob(PICKLED)):
+        raise NotFound(f"{name} has no weights that torch saved ({PICKLED}), so there is nothing to convert")
+    return folder
 
 
 def _check_weights(file: Path, packaged: PackagedModel, what_to_do: str) -> None:
@@ -194,6 +210,8 @@ def _has_all(here: Path, wanted: list[str]) -> bool:
     """
     if wanted == _TOKENIZER:
         return (here / _TOKENIZER[0]).is_file()
+    if wanted[0] == f"*{PICKLED}":
+        return any(here.rglob(PICKLED))
     if wanted[-1:] == _CODE and not any(here.glob(_CODE[0])):
         return False
     for index in here.rglob("*.safetensors.index.json"):

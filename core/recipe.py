@@ -20,7 +20,6 @@ from .grounding_stages import FiguresStage, PassagesStage
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
-    FineTuned,
     Fusion,
     IngestStage,
     LanguageModelStage,
@@ -29,7 +28,6 @@ from .stages import (
     RerankerStage,
     Retriever,
     RewritingStage,
-    Source,
     Stage,
     VerdictStage,
 )
@@ -47,6 +45,25 @@ is nothing of that name."""
 
 
 _FUSIONS = get_args(Fusion.model_fields["method"].annotation)
+
+
+class Source(Stage):
+    """Where a recipe's system was published."""
+
+    title: str
+    authors: str
+    venue: str
+    url: str | None = None
+    sections: dict[str, str] = Field(
+        default={}, description="where the source describes a table of the recipe, by the table's name"
+    )
+
+
+class FineTuned(Stage):
+    """A model that a recipe names and that nobody published: what it was made from, and the command that makes it."""
+
+    base: str
+    train: str
 
 
 class Ablation(BaseModel):

@@ -42,6 +42,10 @@ class Stage(Table):
             for name in _several(getattr(self, key))
         )
 
+    def asks(self) -> tuple[str, ...]:
+        """The prompts with which this table asks a language model, where it does."""
+        return ()
+
 
 def _several(value: Any) -> list[str | None]:
     return value if isinstance(value, list) else [value]
@@ -78,6 +82,13 @@ Prompts: TypeAlias = Annotated[
     Literal["own", "paper"],
     Field(description="paper: ask as the published system does (see below), not with ccheck's own prompts"),
 ]
+
+
+def of_paper(prompt: str, prompts: Prompts) -> str:
+    """The name of ccheck's prompt, or of the one that asks as the published system does."""
+    return f"paper-{prompt}" if prompts == "paper" else prompt
+
+
 File: TypeAlias = Annotated[Path | None, BeforeValidator(lambda value: None if value is False else value)]
 """`false` takes out the file that the recipe below names."""
 
@@ -236,6 +247,9 @@ class RewritingStage(Stage):
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
     required: bool = Field(default=True, description="false: if it fails, search for the claim itself")
 
+    def asks(self) -> tuple[str, ...]:
+        return tuple(of_paper(name, self.prompts) for name in ("rewrite", "expand", "hyde"))
+
 
 class AdditionalStage(Stage):
     """Texts that a language model writes about each document at ingest; searches can find documents by them."""
@@ -243,6 +257,9 @@ class AdditionalStage(Stage):
     summary: bool = Field(default=True, description="a summary in the words that people search with")
     posts: int = Field(default=1, ge=0, le=10, description="how many social media posts about it")
     llm: LanguageModel = None
+
+    def asks(self) -> tuple[str, ...]:
+        return ("additional-summary",) * self.summary + ("additional-posts",) * bool(self.posts)
 
 
 class UnitsStage(Stage):
@@ -384,6 +401,9 @@ class ListwiseStage(Stage):
     prompts: Prompts = "own"
     required: Required = True
 
+    def asks(self) -> tuple[str, ...]:
+        return (of_paper("listwise", self.prompts),)
+
 
 RerankerStage: TypeAlias = Annotated[
     ModelStage | LateStage | EnsembleStage | ListwiseStage, Field(discriminator="kind")
@@ -430,6 +450,9 @@ class QuestionsStage(Stage):
     )
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
+    def asks(self) -> tuple[str, ...]:
+        return "questions", "queries", "answer", "veracity"
+
 
 LEAST_RELEVANCE = 0.2
 """If the probability that anything bears on a claim is lower, the packaged stance model is not asked: it would take
@@ -469,18 +492,7 @@ class VerdictStage(Stage):
     def uses(self) -> Uses:
         return ((self.model, "stance" if self.method == "stance" else "language model"),)
 
-
-class Source(Stage):
-    """Where a recipe's system was published."""
-
-    title: str
-    authors: str
-    venue: str
-    url: str | None = None
-
-
-class FineTuned(Stage):
-    """A model that a recipe names and that nobody published: what it was made from, and the command that makes it."""
-
-    base: str
-    train: str
+    def asks(self) -> tuple[str, ...]:
+        two = self.strategy == "two-step"
+        names = ("two-step-relevance", "two-step-polarity") if two else (self.strategy,)
+        return tuple(of_paper(name, self.prompts) for name in names)

@@ -72,10 +72,7 @@ class AdditionalWriter:
                 "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"
             )
         self._llm, self._stage = llm, stage
-        wanted = {"additional-summary": stage.summary, "additional-posts": stage.posts > 0}
-        self._prompts = {
-            name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in PROMPTS if wanted[name]
-        }
+        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in stage.asks()}
         self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, _identity(self._prompts))
         self.usage = Usage()
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ..core.analysis import clean
 from ..core.errors import CcheckError
-from ..core.stages import QueryText, RewritingStage
+from ..core.stages import QueryText, RewritingStage, of_paper
 from ..core.types import Usage
 from ..llm import Answer, Failure, LanguageModel, Question, Refused, Reply, load_prompt, quoted
 
@@ -88,8 +88,7 @@ def rewrite(
     shapes = {"rewrite": Rewrite, "expand": CorrectedExpansion if paper else Expansion, "hyde": Papers}
     wanted = [kind for kind in PROMPTS if kind in kinds]
     prompts = {
-        kind: load_prompt(__package__, f"paper-{kind}" if paper else kind, PROMPTS[kind], llm.prompts_dir)
-        for kind in wanted
+        kind: load_prompt(__package__, of_paper(kind, stage.prompts), PROMPTS[kind], llm.prompts_dir) for kind in wanted
     }
 
     def questions() -> Iterator[Question[Any]]:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import NotFound, UsageError
-from ..core.fingerprints import file_hash
+from ..core.fingerprints import file_hash, without_safetensors
 from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, read_settings, require_models
 from ..core.runtime import Runtime
 from ..encode.bert_folder import Floats, read_bert_folder
@@ -241,7 +241,7 @@ def load_late_encoder(
     """
     found = runtime.find(name)
     if not any(found.path.rglob("*.safetensors")):
-        raise NotFound(f"{found.path} holds no safetensors weights, and ccheck loads no other format")
+        raise without_safetensors(found.path)
     trained = trained_for_it(found.path)
     folder = None if trained else read_bert_folder(found.path)
     if folder is None and not trained:

@@ -82,7 +82,7 @@ class ListwiseReranker(BatchReranker):
             raise UsageError(f"stride is {stage.stride}; it must not be above window, which is {stage.window}")
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, stage.window, stage.stride
-        prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
+        (prompt,) = stage.asks()
         self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
         examples = [] if stage.examples is None else load_examples(stage.examples)
         self._shown = [message for example in examples for message in self._turns(example)]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.errors import InvalidData, UsageError
+from ..core.fingerprints import without_safetensors
 from ..core.models import (
     FoundModel,
     best_device,
@@ -99,7 +100,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
     require_models("reranking on this machine")
     found = runtime.find(name, with_code=stage.trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
-        raise NotFound(f"{found.path} has no safetensors weights, and ccheck does not load other formats")
+        raise without_safetensors(found.path)
     config = read_settings(found.path / "config.json", dict)
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
@@ -110,7 +111,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
         raise UsageError(f"{found.name} is not a decoder ({architecture}): remove prompt and yes_token")
     if stage.cutoff_layer is not None and not layerwise_:
         raise UsageError(f"{found.name} is not a layerwise model: remove cutoff_layer")
-    if config.get("auto_map") and not stage.trust_remote_code and not layerwise_ and not _is_known(config):
+    if config.get("auto_map") and not stage.trust_remote_code and not runs_here(config):
         raise UsageError(
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code. That code "
             "runs only if you trust it: use --trust-remote-code, and trust_remote_code = true for it in a recipe"
@@ -276,11 +277,11 @@ def _tokenizer(asked: _Asked) -> Any:
         )
 
 
-def _is_known(config: dict[str, Any]) -> bool:
-    """Whether transformers itself has models of this kind."""
+def runs_here(config: dict[str, Any]) -> bool:
+    """Whether models of this kind need no code of their authors."""
     from transformers import CONFIG_MAPPING
 
-    return config.get("model_type") in CONFIG_MAPPING
+    return config.get("model_type") in CONFIG_MAPPING or layerwise.ARCHITECTURE in (config.get("architectures") or ())
 
 
 def _is_transformers_own(model: Any) -> bool:

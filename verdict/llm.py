@@ -110,9 +110,7 @@ class LlmStances:
         self._stage, self._paper = stage, stage.prompts == "paper"
         self._size = stage.batch if stage.strategy == "batch" else 1
         refuse_unknown(llm.prompts_dir, (*PROMPTS, *PROMPTS_ELSEWHERE))
-        two = stage.strategy == "two-step"
-        names = ("two-step-relevance", "two-step-polarity") if two else (stage.strategy,)
-        self._steps = tuple(f"paper-{name}" if self._paper else name for name in names)
+        self._steps = stage.asks()
         self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in self._steps}
         self._pairs = load_pairs(stage.examples) if stage.strategy == "hybrid" and stage.examples is not None else []
         self._chooser = ExampleChooser(self._pairs) if stage.choice == "similar" else None

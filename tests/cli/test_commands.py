@@ -169,6 +169,23 @@ def test_a_reranker_that_auto_does_not_find_is_named(monkeypatch):
     assert found["usable"] and "only with a GPU or a reranking server" in found["models"]["auto (optional)"]
 
 
+@pytest.mark.parametrize("name", [name for name in recipe_names() if load_recipe(name).source is not None])
+def test_a_published_system_is_shown_with_its_numbers_prompts_and_sections(name):
+    """Each table says where the paper describes it, but for those that ccheck needs or the settings decide."""
+    (found,) = ccheck("recipes", "check", name, "--json").objects
+    unsaid = {table for table, values in found["tables"].items() if "source" not in values}
+    assert unsaid <= {"evidence", "language_model", "retrievers.bm25"}
+    assert found["decisions"] == load_recipe(name).decisions
+    told = ccheck("recipes", "check", name).out
+    if name == "climatecheck-hybrid":
+        assert "naver/splade-v3" in told and "not installed" in told
+        listwise = found["tables"]["rerankers.listwise"]
+        assert (listwise["alpha"], listwise["source"]) == (0.4, "4.1.3, appendix A")
+        assert listwise["prompts"] == ["rerank/prompts/paper-listwise.txt"]
+        assert found["tables"]["verdict"]["prompts"] == ["verdict/prompts/paper-hybrid.txt"]
+    assert "decision 1 " in told and "As published, except" in told
+
+
 def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):
     for name in recipe_names():
         (tmp_path / "mine.toml").write_text(ccheck("recipes", "show", name).out)

@@ -1,0 +1,156 @@
+"""Weights that torch saved become safetensors; and what is known about the models that recipes name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import ccheck
+from http_stub import Asked, Reply, http_stub
+from runtimes import on_cpu
+
+from ccheck.core.convert import _in_another_process, convert
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.models import find_model
+
+torch = pytest.importorskip("torch", reason="needs the extra models")
+
+
+def as_torch_saves(folder: Path, parts: int) -> None:
+    """Replace the weights in a folder with the same, as torch saves them, in some files; two names share a tensor."""
+    from safetensors.torch import load_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["the.same"] = weights["embeddings.word_embeddings.weight"]
+    names = sorted(weights)
+    for part in range(parts):
+        name = f"pytorch_model-{part + 1:05}-of-{parts:05}.bin" if parts > 1 else "pytorch_model.bin"
+        torch.save({one: weights[one] for one in names[part::parts]}, folder / name)
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.fixture(scope="module")
+def bge_m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The architecture of BAAI/bge-m3, small and with random weights: XLM-RoBERTa, its first token's vector, norms."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from tiny_rerankers import make_encoder
+
+    folder = tmp_path_factory.mktemp("models")
+    encoder = Transformer(str(make_encoder(folder / "encoder", architecture="xlm-roberta")))
+    pooling = Pooling(encoder.get_embedding_dimension(), "cls")
+    SentenceTransformer(modules=[encoder, pooling, Normalize()], device="cpu").save(str(folder / "bge-m3"))
+    return folder / "bge-m3"
+
+
+def test_the_converted_model_makes_the_same_vectors(bge_m3, tmp_path):
+    from ccheck.encode.dense import load_embedder
+
+    old = shutil.copytree(bge_m3, tmp_path / "old")
+    as_torch_saves(old, 2)
+    with pytest.raises(NotFound, match=r"ccheck models convert .*old FOLDER"):
+        load_embedder(str(old), on_cpu())
+    ran = ccheck("models", "convert", old, tmp_path / "new")
+    assert ran.code == 0, ran.err
+    assert not list((tmp_path / "new").rglob("*.bin*")) and not list(tmp_path.glob(".new*"))
+    texts = ["Sea level has risen.", "Tea with milk is popular in Britain."]
+    made, true = (load_embedder(str(one), on_cpu()).encode_documents(texts) for one in (tmp_path / "new", bge_m3))
+    assert (made == true).all() and made.shape[0] == 2
+    with pytest.raises(UsageError, match="exists"):
+        convert(str(old), tmp_path / "new")
+    with pytest.raises(NotFound, match="nothing to convert"):
+        convert(str(bge_m3), tmp_path / "other")
+
+
+class Hostile:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("pwned",)
+
+
+def test_a_file_that_is_more_than_tensors_does_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    torch.save({"a": Hostile()}, tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(InvalidData, match="can't be converted"):
+        convert("model", tmp_path / "made")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["model"]
+
+
+def test_the_other_process_has_no_network_no_programs_and_no_keys(tmp_path, monkeypatch):
+    """As its code would find it if torch ran what a file says."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    seen: list[dict[str, str]] = []
+
+    def run(*_: Any, env: dict[str, str], **__: Any) -> Any:
+        seen.append(env)
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    _in_another_process(tmp_path / "a.bin", tmp_path / "b")
+    assert "hf_secret" not in seen[0].values()
+    monkeypatch.undo()
+    for does in ("import socket; socket.create_connection(('127.0.0.1', 9))", "import os; os.system('true')"):
+        code = f"from ccheck.core import convert\nconvert._shut_in()\n{does}"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert ran.returncode == 1 and "PermissionError: the weights tried" in ran.stderr
+
+
+def test_a_model_of_the_hub_without_safetensors_says_how_to_have_it(bge_m3, tmp_path):
+    """BAAI/bge-m3 is such a model. The list shows what the hub says about each, and each name is asked about once."""
+    old = shutil.copytree(bge_m3, tmp_path / "old")
+    as_torch_saves(old, 1)
+    files = {str(one.relative_to(old)): one.read_bytes() for one in old.rglob("*") if one.is_file()}
+    asked: list[str] = []
+
+    def reply(request: Asked) -> Reply:
+        name = request.path.partition("/resolve/")[2].partition("/")[2]
+        if request.path.startswith("/api/models/"):
+            model = "/".join(request.path.split("/")[3:5])
+            asked.append(model)
+            if "/tree/" in request.path:
+                return Reply([{"type": "file", "path": one, "size": len(files[one]), "oid": "0"} for one in files])
+            if model == "naver/splade-v3":
+                return Reply({"error": "gone"}, 404)
+            safe = {"model.safetensors": 5_000} if model != "BAAI/bge-m3" else {}
+            listed = [{"rfilename": one, "size": size} for one, size in {**dict.fromkeys(files, 7), **safe}.items()]
+            more = {"config": {"auto_map": {}, "model_type": "new"}} if "clip" in model else {}
+            if "Qwen" in model:
+                more = {"gated": "auto"}
+            about = {"id": model, "sha": "c" * 40, "siblings": listed, "cardData": {"license": "mit"}}
+            return Reply(about | more | ({"config": {"auto_map": {"x": "y"}, "model_type": "new"}} if more else {}))
+        if name in files:
+            return Reply(files[name], headers={"ETag": f'"{name}"', "X-Repo-Commit": "c" * 40})
+        return Reply(status=200 if request.path == "/" else 404)
+
+    with http_stub(reply) as server:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        own = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+
+        def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, *map(str, arguments)]
+            return subprocess.run(command, env=environment | own, capture_output=True, text=True, check=False)
+
+        listed = run("-m", "ccheck", "models", "list", "--hub", "--json")
+        assert listed.returncode == 0, listed.stderr
+        rows = {row["model"]: row for row in map(json.loads, listed.stdout.splitlines())}
+        without = run("-c", "from ccheck.core.models import find_model; find_model('BAAI/bge-m3')")
+        made = run("-m", "ccheck", "models", "convert", "BAAI/bge-m3", tmp_path / "made")
+    assert "ccheck models convert BAAI/bge-m3 FOLDER" in without.stderr
+    assert made.returncode == 0, made.stderr
+    assert find_model(str(tmp_path / "made")).path == tmp_path / "made"
+    assert rows["BAAI/bge-m3"]["loads"] == "not before ccheck models convert"
+    assert (rows["BAAI/bge-m3"]["licence"], rows["BAAI/bge-m3"]["used_as"]) == ("mit", "base of a training")
+    assert rows["infly/inf-retriever-v1"]["loads"] == "yes" and rows["infly/inf-retriever-v1"]["bytes"] > 5_000
+    assert rows["infly/inf-retriever-v1"]["used_as"] == "embedding", "not only a tokenizer"
+    assert rows["openai/clip-vit-large-patch14"]["loads"] == "no: it needs its authors' code"
+    assert rows["naver/splade-v3"]["loads"].startswith("unknown: ")
+    assert rows["Qwen/Qwen3-14B-AWQ"]["gated"] is True and rows["Qwen/Qwen3-14B-AWQ"]["loads"] is None
+    assert rows["bge-m3-climatecheck"]["loads"].startswith("after ccheck train embedder")
+    assert rows["sentence-transformers/all-MiniLM-L6-v2"]["here"] and "gpt-4.1" not in asked
