@@ -139,12 +139,11 @@ def _on_the_hub(name: str, facts: Facts) -> Facts:
     sizes = {one.rfilename: one.size or 0 for one in info.siblings or []}
     patterns = ("*.safetensors", f"*{PICKLED}", *BESIDE)
     files = [file for file in sorted(sizes) if any(fnmatch(file, pattern) for pattern in patterns)]
-    card: Mapping[str, Any] = info.card_data.to_dict() if info.card_data is not None else {}
     return replace(
         facts,
         files=files,
         bytes=sum(sizes[file] for file in files),
-        licence=card.get("license_name") or card.get("license"),
+        licence=getattr(info.card_data, "license_name", None) or getattr(info.card_data, "license", None),
         gated=bool(info.gated),
         loads=_loads(files, info.config or {}),
     )

@@ -71,7 +71,7 @@ def _standing(recipe: Recipe) -> str:
 def _tables(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The tables of a recipe that do something, by name in the order in which they run: all their values, `prompts`
     with the files of those that ask a language model, and `source` with the section that describes them."""
-    from ..core.stages import IngestStage
+    from ..core.stages import IngestStage, VerdictStage
 
     runs = recipe.figures.runs if recipe.figures is not None else {}
     rewrites = any(stage.query != "claim" for stage in recipe.retrievers.values())
@@ -97,7 +97,8 @@ def _tables(recipe: Recipe) -> dict[str, dict[str, Any]]:
         if stage is not None:
             apart = {"runs"} if name == "figures" else None
             made[name] = stage.model_dump(mode="json", exclude_none=True, exclude=apart)
-            if LANGUAGE_MODEL in {kind for _, kind in stage.uses()} and (name != "verdict" or stage.method == "llm"):
+            other = isinstance(stage, VerdictStage) and stage.method != "llm"
+            if not other and LANGUAGE_MODEL in {kind for _, kind in stage.uses()}:
                 made[name]["prompts"] = [_file_of(prompt) for prompt in stage.asks()]
             if section := sections.get(name) or sections.get(name.partition(".")[0]):
                 made[name]["source"] = section

@@ -78,7 +78,7 @@ def _write_index(folder: Path) -> None:
     files = sorted(folder.glob("*.safetensors"))
     if len(files) < 2:
         return
-    weights = {}
+    weights: dict[str, str] = {}
     for file in files:
         with safe_open(file, framework="np") as tensors:
             weights |= dict.fromkeys(tensors.keys(), file.name)
