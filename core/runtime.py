@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -48,7 +49,8 @@ class Runtime(Closing):
     something takes long; it can be called from several threads. `progress` opens a bar. Without `download`, the hub is
     asked for nothing. `memory` keeps what stages compute. `language_model` says how language models are asked.
 
-    Several checkers may share one, so that comparing recipes loads nothing twice. Close it when all are done.
+    Several checkers, and threads, may share one, so that comparing recipes loads nothing twice. Close it when all are
+    done.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -58,6 +60,7 @@ class Runtime(Closing):
     memory: Memory | None = None
     language_model: LanguageModelStage = field(default_factory=LanguageModelStage)
     _loaded: dict[tuple[str | None, ...], object] = field(default_factory=dict, repr=False)
+    _loading: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def device(self) -> str | None:
@@ -85,15 +88,17 @@ class Runtime(Closing):
         self.notify(f"loading {name} (torch takes some seconds to start)")
 
     def once(self, *key: str | None, make: Callable[[], T]) -> T:
-        """What `make` returned when it was first called for this key and device."""
+        """What `make` returned when it was first called for this key and device. Other threads wait for it."""
         whole = (self.device, *key)
         if whole not in self._loaded:
-            self._loaded[whole] = make()
+            with self._loading:
+                if whole not in self._loaded:
+                    self._loaded[whole] = make()
         return self._loaded[whole]  # type: ignore[return-value]
 
     def notices(self) -> list[str]:
         """The notices about connections (`Connection.notice`) that the user should know."""
-        return [one.notice for one in self._loaded.values() if isinstance(one, Connection) and one.notice]
+        return [one.notice for one in list(self._loaded.values()) if isinstance(one, Connection) and one.notice]
 
     def close(self) -> None:
         for one in self._loaded.values():

