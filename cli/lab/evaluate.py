@@ -76,6 +76,12 @@ class Evaluate:
         "FILE",
     )
     ev2r: str | None = opt.option("With --averitec: also let this language model judge the recall (Ev2R).", "MODEL")
+    articles: str | None = opt.option(
+        "Measure recipes with a table [figures] or [passages] on these articles, with Context24's measures. --claims "
+        "has the claims and what grounds them.",
+        "FOLDER|ZIP",
+    )
+    bertscore: str | None = opt.option("With --articles: also BERTScore, with this model.", "MODEL")
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
     stance: str | None = opt.stance
     replace: tuple[str, ...] = opt.replace
@@ -93,6 +99,7 @@ def evaluate(asked: Evaluate) -> None:
     ccheck evaluate default --grid fusion.k=10,20,60 --claims C --qrels Q
     ccheck evaluate --pairs pairs.jsonl --llm gpt-4.1-mini --json
     ccheck evaluate averitec-questions --averitec dev.jsonl --out p.json
+    ccheck evaluate context24-passages --articles papers/ --claims gold.json
 
     Prints a table with 95% intervals, and any figures that were published for a recipe next to the measured ones.
     Results are cached, so an interrupted run continues where it stopped, and another recipe computes only what differs.
@@ -119,11 +126,18 @@ def evaluate(asked: Evaluate) -> None:
         chosen = settings_from(**settings)
         evaluate_averitec(asked, with_ablations(named, asked.ablation) if named else [], files, chosen)
         return
+    if asked.articles is not None:
+        from .evaluate_articles import evaluate_articles
+
+        evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
+        return
     from ...lab.measure.grid import parse_grid
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
+    from ...llm.budget import price_of
+    from .evaluate_pairs import cost_of
 
-    if asked.out is not None or asked.ev2r is not None:
-        raise UsageError("--out needs --pairs or --averitec, and --ev2r needs --averitec")
+    if any(one is not None for one in (asked.out, asked.ev2r, asked.bertscore)):
+        raise UsageError("--out needs --pairs or --averitec, --ev2r needs --averitec, and --bertscore --articles")
     if asked.claims is None or asked.qrels is None:
         missing = "--claims" if asked.claims is None else "--qrels"
         raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")
@@ -158,7 +172,8 @@ def evaluate(asked: Evaluate) -> None:
                     write_run(runs[name], one.run, name)
                 if asked.as_json:
                     against = _against(done, data) if changed else None
-                    about = {"recipe": name} | ({"settings": settings_of[name]} if name in settings_of else {})
+                    about = {"recipe": name, "cost": cost_of(one.usage, price_of(chosen))}
+                    about |= {"settings": settings_of[name]} if name in settings_of else {}
                     print_json(one.to_dict() | about | differences_json(against, name))
                 notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts

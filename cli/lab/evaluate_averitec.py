@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.adjust import Changes, resolved
 from ...core.errors import Incomplete, UsageError
 from ...core.files import check_outputs
+from ...core.types import Usage
 from ..common import counted, inform, print_json, replacements, stdout, usage_said
 from ..progress import checker, progress_bar, runtime
+from .evaluate_pairs import cost_of
 from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
     from ...lab.measure.meteor import open_meteor
     from ...lab.measure.session import load_recipes
+    from ...lab.papers.published import published
+    from ...llm.budget import price_of
     from ...pipeline.claims import read_claims
 
     recipes = load_recipes(names, replacements(asked.replace)) if names else {}
@@ -54,6 +58,9 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
         rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings) | {
             "seconds_per_claim": dict(made.seconds),
             "usage_by_stage": usage,
+            "cost": cost_of(sum(made.usage_by_stage.values(), Usage()), price_of(settings)),
+            "published": [one.to_dict() for one in published(recipe)],
+            "replaced": dict(recipe.replace),
             "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
         }
         for message in (*warnings, *usage_said(made.usage_by_stage)):

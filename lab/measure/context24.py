@@ -5,22 +5,27 @@ Task 1 is nDCG with partial credit: 1 for a gold element, .5 for one whose id is
 best F over the gold passages; a claim's score is the mean over its predictions, and the result the mean over gold
 claims. BERTScore depends on its model: figures made with another one are not comparable.
 
-    python -m ccheck.lab.measure.context24 GOLD ANSWERS
+    from ccheck.lab.measure.context24 import measure, read_gold
+
+    measure(load_recipe("context24-passages"), read_gold("task2-train-dev.json"), articles, runtime)
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InvalidData, require
-from ...core.files import read_text
+from ...articles import Article
+from ...core.errors import CcheckError, InvalidData, require
+from ...core.recipe import Recipe, models_used
+from ...core.runtime import Runtime
+from ...core.types import Usage
 from ...ingest.rows import take_all
+from ...pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _IDS, _ELEMENTS, _PASSAGES = ("claim_id", "id"), ("element_ids", "findings", "elements"), ("passages", "context")
@@ -118,28 +123,75 @@ def passage_scores(
     return {name: total / len(gold) for name, total in totals.items()} if gold else totals
 
 
-def measure_answers(gold: str | Path, answers: str | Path) -> tuple[dict[str, float], int]:
-    """The means of what `ccheck figures` or `ccheck passages` answered to a file of claims, and of how many claims.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A recipe's figures over the gold claims that it answered. `seconds` is wall-clock time; `errors` by claim."""
 
-    Gold elements are ids of the article or the task's (FIG 1). Raises NotFound, MissingExtra, or InvalidData if no
-    answered claim has gold.
+    metrics: Mapping[str, float]
+    claims: int
+    seconds: float
+    usage: Usage
+    errors: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A part of a line of `ccheck evaluate --articles --json`."""
+        return {
+            "metrics": dict(self.metrics),
+            "claims": self.claims,
+            "seconds_per_claim": {"total": self.seconds / self.claims},
+            "usage": self.usage.to_dict(),
+            "errors": [{"claim": claim, "error": error} for claim, error in self.errors.items()],
+        }
+
+
+def measure(
+    recipe: Recipe,
+    gold: Sequence[GoldClaim],
+    articles: Sequence[Article],
+    runtime: Runtime,
+    images: Sequence[str | Path] = (),
+    bert: str | None = None,
+) -> Measured:
+    """A resolved recipe's `[figures]`, or its `[passages]`, on the gold claims of these articles.
+
+    Gold elements are ids of the article or the task's (FIG 1). `bert`: the model of BERTScore. Raises what opening the
+    models raises, and InvalidData if no claim with gold could be answered.
     """
-    marked = {one.id: one for one in read_gold(gold)}
-    given = [json.loads(line) for line in read_text(answers, "the answers").splitlines() if line.strip()]
-    found = {one["claim_id"]: one for one in given if one.get("claim_id") in marked}
-    if any("passages" in one for one in found.values()):
-        wanted = {claim: marked[claim].passages for claim in found if marked[claim].passages}
-        texts = {claim: [passage["text"] for passage in one["passages"]] for claim, one in found.items()}
-        return passage_scores(texts, wanted), len(wanted)
-    rankings = {}
-    for claim, one in found.items():
-        own = {element["id"] for element in one["elements"]} & set(marked[claim].elements)
-        rankings[claim] = [element["id" if own else "task_id"] for element in one["elements"]]
+    from ...llm import open_llm
+
+    runtime = runtime.asking(recipe.language_model)
+    inside = recipe.figures is not None and any(one.elements for one in gold)
+    marked = {one.id: one for one in gold if (one.elements if inside else one.passages)}
+    started = time.perf_counter()
+    find: Callable[[str, Sequence[str]], Sequence[Any]]
+    if inside:
+        find = open_figures(articles, figures_stage(recipe), runtime, images)[0].rank
+    else:
+        find = open_passages(articles, passages_stage(recipe), runtime).find
+    found: dict[str, Sequence[Any]] = {}
+    errors: dict[str, str] = {}
+    for claim, one in marked.items():
+        try:
+            found[claim] = find(one.claim, [one.article])
+        except CcheckError as error:
+            errors[claim] = str(error)
+    if not found:
+        raise InvalidData(f"no claim could be measured: {next(iter(errors.values()), 'none has gold of this kind')}")
+    seconds = time.perf_counter() - started
+    named = [name for name, kind in models_used(recipe).items() if kind == "language model"]
+    usage = sum((open_llm(runtime, name).usage for name in named), Usage())
+    if not inside:
+        texts = {claim: [passage.text for passage in one] for claim, one in found.items()}
+        wanted = {claim: marked[claim].passages for claim in found}
+        return Measured(passage_scores(texts, wanted, bert), len(found), seconds, usage, errors)
+    rankings: dict[str, list[str]] = {}
+    for claim, ranking in found.items():
+        own = {one.element.id for one in ranking} & set(marked[claim].elements)
+        rankings[claim] = [one.element.id if own else one.element.task_id for one in ranking]
     scores = figure_scores(rankings, {claim: one.elements for claim, one in marked.items()}, rankings)
-    if not scores:
-        raise InvalidData(f"{gold} has gold elements for none of these claims")
     names = next(iter(scores.values()))
-    return {name: sum(one[name] for one in scores.values()) / len(scores) for name in names}, len(scores)
+    means = {name: sum(one[name] for one in scores.values()) / len(scores) for name in names}
+    return Measured(means, len(scores), seconds, usage, errors)
 
 
 def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[str]], model: str) -> float:
@@ -163,8 +215,3 @@ def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[st
             best[passage] = max(value, best.get(passage, value))
         total += sum(best.values()) / len(given)
     return total
-
-
-if __name__ == "__main__":
-    measured, claims = measure_answers(sys.argv[1], sys.argv[2])
-    sys.stdout.write(json.dumps(measured | {"claims": claims}) + "\n")

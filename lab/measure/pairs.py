@@ -71,14 +71,10 @@ class PairsMeasured:
             "pairs": self.pairs,
             "judged": self.judged,
             "method": self.method,
-            "metrics": {name: _rounded(value) for name, value in self.metrics.items()},
-            "intervals": {
-                name: None if ends is None else [_rounded(end) for end in ends] for name, ends in self.intervals.items()
-            },
+            "metrics": dict(self.metrics),
+            "intervals": {name: None if ends is None else list(ends) for name, ends in self.intervals.items()},
             "confusion": {true: dict(row) for true, row in self.confusion.items()},
-            "labels": {
-                label: {name: _rounded(value) for name, value in row.items()} for label, row in self.labels.items()
-            },
+            "labels": {label: dict(row) for label, row in self.labels.items()},
             "decided": dict(self.decided),
             "usage": self.usage.to_dict(),
             "seconds": round(self.seconds, 3),
@@ -202,7 +198,3 @@ def _calibration_error(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> tu
     drawn = resampled(bins.reshape(len(place), -1), RESAMPLES).reshape(RESAMPLES, BINS, 3)
     low, high = np.percentile(errors(drawn), (2.5, 97.5))
     return value, (float(low), float(high))
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

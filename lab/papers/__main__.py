@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import click
 
 from .pages import page
 
+
+@click.command
+@click.option("--measured", multiple=True, type=click.Path(path_type=Path), help="Lines of ccheck evaluate --json.")
+def main(measured: tuple[Path, ...]) -> None:
+    """Print the page, with your own figures beside the published ones."""
+    lines = [line for file in measured for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    click.echo(page(map(json.loads, lines)), nl=False)
+
+
 if __name__ == "__main__":
-    click.echo(page(), nl=False)
+    main()

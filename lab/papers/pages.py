@@ -1,9 +1,10 @@
 """The page on all recipes: their sources' tables beside what was measured, and every key. `ccheck recipes show` prints
 the recipes themselves.
 
-    python -m ccheck.lab.papers > recipes.md
+    python -m ccheck.lab.papers --measured mine.jsonl > recipes.md
 
-The measured figures are lines of `ccheck evaluate --json` in `measured.jsonl`, each with an optional `note`.
+The measured figures are lines of `ccheck evaluate --json` (of any of its kinds) in `measured.jsonl` and in the files
+that `--measured` names, each with an optional `note`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -64,15 +65,15 @@ _STAGES: dict[str, type[BaseModel]] = {
 }
 
 
-def page() -> str:
-    """The whole page, in Markdown."""
+def page(measured: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The whole page, in Markdown, with further measured figures."""
     import jinja2
 
     made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Markdown
     made.filters |= {"figure": _figure, "cleaned": inspect.cleandoc}
     return made.from_string(_file("page.jinja")).render(
         recipes=[load_recipe(name) for name in recipe_names()],
-        measured=read_measured(),
+        measured=[*read_measured(), *measured],
         pieces=pieces(),
         stages=_STAGES,
         keys=_keys,
@@ -137,8 +138,10 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _figure(value: float) -> str:
+def _figure(value: float | None) -> str:
     """Three decimals of what lies between 0 and 1, three at most of what does not."""
+    if value is None:
+        return "–"
     if abs(value) > 1:
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     return f"{value:.3f}".lstrip("0")

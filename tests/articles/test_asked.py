@@ -54,7 +54,7 @@ def test_a_model_orders_the_elements_from_the_best_sentences(paper: Path, monkey
     assert "Weights are listed in Table 1." in asked and "thicker in cold water" not in asked
 
 
-@pytest.mark.parametrize("way", ["llm", "llm-article"])
+@pytest.mark.parametrize("way", ["bm25-claude", "claude-article"])
 def test_a_model_selects_passages(paper: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """From what was retrieved, or from the whole article. The answer is text of the article, whatever it says."""
     with model(monkeypatch, {"selected": [2]}) as llm:
@@ -66,7 +66,7 @@ def test_a_model_selects_passages(paper: Path, monkeypatch: pytest.MonkeyPatch, 
     assert kind_of(request) == "Selection"
     numbered = [json.loads(line) for line in user_text(request).splitlines() if line.startswith('{"number"')]
     assert found["text"] == numbered[1]["sentence"]
-    assert ("Moss was eaten" in user_text(request)) == (way == "llm-article")
+    assert ("Moss was eaten" in user_text(request)) == (way == "claude-article")
 
 
 def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(

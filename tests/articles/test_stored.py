@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from article_files import JATS
@@ -16,7 +17,6 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.layout import Layout
 from ccheck.core.types import Document, Entry
 from ccheck.ingest.documents import make_document
-from ccheck.lab.measure.context24 import measure_answers
 from ccheck.search import Store
 
 OTHER = JATS.replace("snails", "limpets").replace("Snails", "Limpets")
@@ -139,26 +139,35 @@ def test_full_texts_are_ingested_as_they_are(papers: Path, tmp_path: Path) -> No
     assert of_store == ccheck("figures", papers / "snails.xml", claim, "--json").objects[0]
 
 
-def test_answers_are_measured(papers: Path) -> None:
-    (papers / "gold.jsonl").write_text(
+def test_recipes_are_measured_on_articles(papers: Path) -> None:
+    """One command for a row of the paper's tables; a claim of an article that is not there is named and left out."""
+    gold = papers / "gold.jsonl"
+    gold.write_text(
         '{"claim_id": "1", "article": "snails", "claim": "The moss was eaten at night.", "element_ids": ["g2"], '
         '"passages": ["Moss was eaten at night, and slime dried by day."]}\n'
     )
-    gold = papers / "gold.jsonl"
 
-    def measured(command: str, gold: Path, *arguments: str) -> dict[str, float]:
-        ran = ccheck(command, papers, "--claims", gold, *arguments, "--json")
-        (papers / "answers.jsonl").write_text(ran.out)
-        scores, claims = measure_answers(gold, papers / "answers.jsonl")
-        assert claims == 1
-        return scores
+    def measured(recipe: str, gold: Path, *more: object, code: int = 0) -> dict[str, Any]:
+        ran = ccheck("evaluate", recipe, "--articles", papers, "--claims", gold, "--json", *more)
+        assert ran.code == code, ran.err
+        (found,) = ran.objects
+        assert found["claims"] == 1 and found["cost"] is None and found["seconds_per_claim"]["total"] > 0
+        return found
 
-    assert measured("figures", gold) == {"nDCG@5": 1, "nDCG@10": 1, "hit@1": 1}
-    (papers / "task.json").write_text(
-        '[{"id": "1", "citekey": "snails", "claim": "moss eaten at night", "findings": ["FIG 2"]}]'
-    )
-    assert measured("figures", papers / "task.json")["hit@1"] == 1
-    assert 0 < measured("passages", gold, "--recipe", "context24-passages:simple")["rouge1"] < 1
+    assert measured("figures", gold)["metrics"] == {"nDCG@5": 1, "nDCG@10": 1, "hit@1": 1}
+    task = '[{"id": "1", "citekey": "snails", "claim": "moss eaten at night", "findings": ["FIG 2"]}%s]'
+    (papers / "task.json").write_text(task % "")
+    run = measured("context24-figures:bm25-100", papers / "task.json")
+    assert run["metrics"]["nDCG@10"] > 0 and run["published"][0]["row"] == "Plain BM25 100 word chunks"
+    assert measured("figures", papers / "task.json")["metrics"]["hit@1"] == 1
+    other = ', {"id": "2", "citekey": "slugs", "claim": "eaten", "findings": ["FIG 1"]}'
+    (papers / "task.json").write_text(task % other)
+    run = measured("figures", papers / "task.json", code=7)
+    assert run["errors"] == [{"claim": "2", "error": "there is no article 'slugs'"}]
+    assert 0 < measured("context24-passages:simple", gold)["metrics"]["rouge1"] < 1
+    told = ccheck("evaluate", "context24-passages", "--articles", papers, "--claims", gold).out
+    assert "published: table 5, rule-based" in told and "0.3485" in told
+    assert ccheck("evaluate", "bm25", "--articles", papers, "--claims", gold).code == 2
 
 
 def test_expressions_of_ones_own(papers: Path, tmp_path: Path) -> None:
