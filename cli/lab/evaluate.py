@@ -172,7 +172,7 @@ def evaluate(asked: Evaluate) -> None:
                     write_run(runs[name], one.run, name)
                 if asked.as_json:
                     against = _against(done, data) if changed else None
-                    about = {"recipe": name, "cost": cost_of(one.usage, price_of(chosen))}
+                    about: dict[str, Any] = {"recipe": name, "cost": cost_of(one.usage, price_of(chosen))}
                     about |= {"settings": settings_of[name]} if name in settings_of else {}
                     print_json(one.to_dict() | about | differences_json(against, name))
                 notice_new(name, one.warnings, seen)
