@@ -14,6 +14,7 @@ from more_itertools import chunked
 from ..core.errors import NotFound, UsageError
 from ..core.files import writing
 from ..core.text import json_line
+from ..ingest.documents import PAGE_STARTS
 from . import opt
 from .common import confirmed, counted, inform, notice, print_fields, print_json, settings_from, stdout
 
@@ -144,7 +145,8 @@ def exported(document: Document) -> dict[str, Any]:
     metadata = dict(document.metadata)
     if document.published is not None and not any(name in metadata for name in ("date", "published", "year")):
         metadata["published"] = document.published
-    return {"_id": document.id, "title": document.title, "text": document.text, "metadata": metadata}
+    pages = {PAGE_STARTS: list(document.pages)} if document.pages else {}
+    return {"_id": document.id, "title": document.title, "text": document.text, **pages, "metadata": metadata}
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ..core.analysis import matches
-from ..core.citation import citation_of
+from ..core.citation import citation_of, on_pages
 from ..core.stages import LEAST_RELEVANCE
 from ..core.words import OPEN, STANCES, sure
 from .common import print_hanging, printable
@@ -134,8 +134,8 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
         where = " · ".join(part for part in (cited.names(), cited.journal) if part)
         _print_below(console, Text(printable(where), "dim"))
     for sentence in evidence.sentences:
-        role = f"  [{sentence.role}]" if sentence.role else ""
-        _print_below(console, _marked(sentence.text, claim).append(role, "dim"))
+        about = ", ".join(filter(None, (sentence.role, on_pages(sentence))))
+        _print_below(console, _marked(sentence.text, claim).append(f"  [{about}]" if about else "", "dim"))
     for line in _grounding(evidence):
         _print_below(console, line)
     doi = cited.doi or document.metadata.get("doi")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from more_itertools import consecutive_groups
+
 from .redaction import without_secrets
-from .types import Document, Value
+from .types import Document, Sentence, Value
 
 DOI_CHARS = 500
 _DOI_PREFIX = re.compile(r"^(?:doi:\s*|(?:https?://)?(?:dx\.|www\.)?doi\.org/)", re.IGNORECASE)
@@ -150,3 +152,12 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(str(one) for one in value if one is not None)
     return "" if value is None else str(value).strip()
+
+
+def on_pages(*sentences: Sentence) -> str:
+    """The pages that sentences stand on: `p. 3`, `pp. 3-4, 9`, with a dash; empty if none is known."""
+    known = ((one.page, one.last_page or one.page) for one in sentences if one.page is not None)
+    pages = sorted({page for first, last in known for page in range(first, last + 1)})
+    runs = [list(run) for run in consecutive_groups(pages)]
+    said = ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return f"{'p.' if len(pages) == 1 else 'pp.'} {said}" if said else ""

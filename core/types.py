@@ -5,6 +5,7 @@ Offsets (`start`, `end`) count characters of the stored field, end exclusive: `d
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -65,7 +66,8 @@ class Document:
     """A paper: its title, and its abstract or full text.
 
     `metadata` is flat: the keys of nested objects are joined with dots. `published` is the last day (ISO 8601) on which
-    the document can have appeared: a bare year 2015 is 2015-12-31, so that "before" really means before.
+    the document can have appeared: a bare year 2015 is 2015-12-31, so that "before" really means before. `pages` has
+    the offsets in the text at which the paper's pages begin, from 0; it is empty if they are not known.
     """
 
     id: str
@@ -73,11 +75,16 @@ class Document:
     text: str
     metadata: Mapping[str, Value] = field(default_factory=dict)
     published: str | None = None
+    pages: tuple[int, ...] = ()
 
     @property
     def content(self) -> str:
         """Title and text as one, see `document_text`."""
         return document_text(self.title, self.text)
+
+    def page_at(self, offset: int) -> int | None:
+        """The number of the page, from 1, on which a character of the text stands."""
+        return bisect.bisect_right(self.pages, offset) or None
 
 
 def document_text(title: str, text: str) -> str:
@@ -229,7 +236,8 @@ class Ranking:
 class Sentence:
     """A sentence of a document that bears on the claim.
 
-    `score` is between 0 and 1, and `role` is None if it is not known.
+    `score` is between 0 and 1, and `role` is None if it is not known. `page` is the number of the page on which the
+    sentence begins, from 1, if that is known, and `last_page` that on which it ends, if that is another one.
     """
 
     text: str
@@ -238,6 +246,19 @@ class Sentence:
     end: int
     score: float
     role: Role | None = None
+    page: int | None = None
+    last_page: int | None = None
+
+    def on_pages_of(self, document: Document) -> Sentence:
+        """The sentence with its pages, if the document knows where they begin."""
+        if self.field != "text" or not document.pages:
+            return self
+        first, last = document.page_at(self.start), document.page_at(self.end - 1)
+        return replace(self, page=first, last_page=last if last != first else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        known = {name: value for name in ("page", "last_page") if (value := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in ("text", "field", "start", "end", "score", "role")} | known
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +352,7 @@ class Evidence:
             "ranks": dict(self.hit.ranks),
             "cut": list(self.hit.cut),
             "stance": _fields(self.stance),
-            "sentences": [_fields(sentence) for sentence in self.sentences],
+            "sentences": [sentence.to_dict() for sentence in self.sentences],
             **({} if self.grounding is None else {"grounding": dict(self.grounding)}),
             "metadata": dict(document.metadata),
         }
@@ -447,5 +468,5 @@ class Result:
         return answer
 
 
-def _fields(value: Stance | Verdict | Sentence | Unit | None) -> dict[str, Any] | None:
+def _fields(value: Stance | Verdict | Unit | None) -> dict[str, Any] | None:
     return None if value is None else {name: getattr(value, name) for name in value.__slots__}

@@ -30,7 +30,7 @@ from .xml_files import read_xml
 
 FUNCTION = "ccheck.ingest.apart:records"
 _NEEDS: dict[str, tuple[str, str, str]] = {
-    "pdf": ("PDF files", "documents", "pypdf"),
+    "pdf": ("PDF files", "documents", "pypdfium2"),
     "docx": ("Word files", "documents", "docx"),
     "xlsx": ("Excel files", "documents", "openpyxl"),
     "parquet": ("Parquet", "parquet", "pyarrow"),

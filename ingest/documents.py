@@ -38,6 +38,8 @@ RAW_CHARS = 2 * TEXT_CHARS
 OF_THE_DOCUMENT = 3
 """Fields that do not count as metadata: id, title and text."""
 DATE_CHARS = 64
+PAGE_STARTS = "page_starts"
+"""The field of a record with the offsets in its `text` at which the pages of a paper begin, the first at 0."""
 
 VERSION = 1
 """Raised when the same record becomes another document or other vectors, so that stores take it again."""
@@ -62,7 +64,7 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
 
     Raises InvalidData with the reason where the record can't be one.
     """
-    flat = _flatten(data)
+    flat = _flatten({name: value for name, value in data.items() if name != PAGE_STARTS})
     # One field can be both; a title that nobody named is not also the text.
     both = fields.text is not None and fields.text == fields.title
     given_text = _take(data, flat, fields.text, TEXT_FIELDS)
@@ -80,6 +82,7 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     _check("the title is too long", len(title), TITLE_CHARS)
     _check("the text is too long", len(text), TEXT_CHARS)
     identifier = content_id(title, text) if given is None else given
+    starts = _page_starts(data, text)
     metadata = {name: _number(value) for name, value in flat.items()} if untyped else flat
     _check("too much metadata", len(metadata), METADATA_KEYS, "fields")
     _check("the metadata are too long", len(_canonical(metadata)), METADATA_BYTES, "bytes")
@@ -87,8 +90,19 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     dates = [flat[key] for name in names if (key := key_of(flat, name)) is not None]
     published = next((day for date in dates if (day := last_day(date))), None)
     return Made(
-        Document(identifier, title, text, metadata, published), given is None, bool(dates) and published is None
+        Document(identifier, title, text, metadata, published, starts), given is None, bool(dates) and published is None
     )
+
+
+def _page_starts(data: Mapping[str, Any], text: str) -> tuple[int, ...]:
+    """Where pages begin in the text; nothing if the document's text is not the record's, character by character."""
+    starts = data.get(PAGE_STARTS)
+    if not starts or data.get("text") != text:
+        return ()
+    whole = isinstance(starts, list) and all(type(one) is int for one in starts)
+    if not whole or starts[0] != 0 or starts[-1] > len(text) or any(a > b for a, b in itertools.pairwise(starts)):
+        raise InvalidData(f"{PAGE_STARTS} must be offsets in the text, from 0 and in their order")
+    return tuple(starts)
 
 
 def _check(what: str, size: int, most: int, unit: str = "characters") -> None:
@@ -112,6 +126,8 @@ def digest(document: Document, layout: bytes) -> str:
         held.update(len(data).to_bytes(8, "little"))
         held.update(data)
     held.update(_canonical(document.metadata))
+    if document.pages:
+        held.update(_canonical(document.pages))
     return held.hexdigest()
 
 

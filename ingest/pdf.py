@@ -1,20 +1,33 @@
-"""PDF files. Only the other process of `apart.py` reads them."""
+"""PDF files, by PDFium: their text, and where in it pages begin. Only the other process of `apart.py` reads them."""
 
 from __future__ import annotations
 
-import io
-import logging
+import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from ..core.text import TEXT_CHARS, whole_number
+from .documents import PAGE_STARTS, clean
 from .office import DOI, NOBODY, one_document, people
 from .records import Record, Reject
 from .sources import Source
 
+if TYPE_CHECKING:
+    from pypdfium2 import PdfPage, PdfTextPage
+
 TITLE_WITHIN = 2_000
+RUNNING = 3
+PAGE = "\ufdd0"
+"""Stands where a page begins while a text is put together: a character that Unicode gives no meaning."""
+_CUT = "\x02"
+"""PDFium's sign for a hyphen at the end of a line, which it joins with the next one."""
+_SAMPLED = 50
+"""Characters of a page whose angle is looked at."""
 _ABSTRACT = re.compile(r"^\s*(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary)\b\s*[:.—-]?\s*", re.IGNORECASE | re.MULTILINE)
 _HEADING = re.compile(
     r"(?=.{1,39}$)(?:\d+\.?\s+)?(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary|introduction|methods?|results?|references|"
@@ -25,120 +38,178 @@ _HEADING = re.compile(
 _NOT_TITLES = re.compile(
     r"\.(?:docx?|tex|dvi|indd|pdf|qxd)\b|^(?:untitled|microsoft word|pii:?|doi:?)|^\W*$", re.IGNORECASE
 )
+_SENTENCE_END = re.compile(r"[.!?:;][\"'”’)\]]*\s*$")
+_FULL_LINE = 0.8
+"""A last line of at least this share of a page's usual length goes on, if nothing ends its sentence."""
 
 
 def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
-    import pypdf
+    import pypdfium2
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     assert source.path is not None
-    reader = pypdf.PdfReader(io.BytesIO(source.path.read_bytes()))
-    if reader.is_encrypted and not reader.decrypt(""):
+    try:
+        opened = pypdfium2.PdfDocument(source.path)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
+            raise
         why = "the PDF needs a password. Save it without one first: qpdf --decrypt --password=… IN OUT"
         yield Reject(source.name, 1, why)
         return
-    pages: list[str] = []
-    sizes: list[tuple[float, str]] = []
-    for number, page in enumerate(reader.pages):
-        if number == 0:
-
-            def visit(text: str, matrix: Any, text_matrix: Any, font: Any, size: float) -> None:
-                scale = abs(text_matrix[3] or text_matrix[0] or 1) * abs(matrix[3] or 1)
-                if text:
-                    sizes.append((round(size * scale, 1), text))
-
-            pages.append(page.extract_text(visitor_text=visit))
-        else:
-            pages.append(page.extract_text())
-        if sum(map(len, pages)) > TEXT_CHARS:
-            break
-    text = flowing("\n\n".join(without_running(pages)))
-    if len(re.findall(r"\w", text)) < 20:
+    with opened as document:
+        pages: list[str] = []
+        sizes: list[tuple[float, str]] = []
+        for number in range(len(document)):
+            text = _upright(document[number])
+            read = text.get_text_bounded().replace("\r", "").replace(PAGE, "")
+            pages.append(re.sub(rf"{_CUT}\n?", "-\n", read))
+            if number == 0:
+                sizes = _sizes(text)
+            if sum(map(len, pages)) > TEXT_CHARS:
+                break
+        info, count = document.get_metadata_dict(), len(document)
+    whole = flowing(joined(without_running(pages)))
+    if len(re.findall(r"\w", whole)) < 20:
         why = "the PDF has no text: it is probably a scan. Recognise its text first: ocrmypdf IN.pdf OUT.pdf"
         yield Reject(source.name, 1, why)
         return
-    info: dict[str, Any] = dict(reader.metadata or {})
-    title = " ".join(str(info.get("/Title") or "").split())
+    title = " ".join(info["Title"].split())
     if len(title) < 8 or _NOT_TITLES.search(title) or NOBODY.fullmatch(title):
         title = _largest(sizes) or ("" if NOBODY.fullmatch(title) else title)
-    start = _ABSTRACT.search(text[:5_000])
-    doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(map(str, info.values())))
-    year = re.search(r"D:(\d{4})", str(info.get("/CreationDate") or ""))
-    body = text[start.end() :] if start else _after(text, title)
-    data_ = {
+    start = _ABSTRACT.search(whole[:5_000])
+    doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
+    year = re.search(r"D:(\d{4})", info["CreationDate"])
+    body = placed(whole[start.end() :] if start else _after(whole, title), len(pages))
+    data: dict[str, Any] = {
         "title": title,
-        "text": body,
+        "text": body.text,
+        PAGE_STARTS: body.starts,
         "doi": doi[0].rstrip(".,;)]").lower() if doi else None,
-        "authors": people(re.split(r"[;]| and ", str(info.get("/Author") or ""))),
+        "authors": people(re.split(r"[;]| and ", info["Author"])),
         "file_year": whole_number(year[1]) if year else None,
-        "pages": len(reader.pages),
+        "page_count": count,
     }
-    yield one_document(source, data_, "PDF files")
+    yield one_document(source, data, "PDF files")
+
+
+def _upright(page: PdfPage) -> PdfTextPage:
+    """The text of a page, turned so that most of it stands upright: PDFium takes lines as they are seen."""
+    from pypdfium2.raw import FPDFText_GetCharAngle
+
+    text = page.get_textpage()
+    count = text.count_chars()
+    quarters = Counter(
+        round(FPDFText_GetCharAngle(text, place) / (math.pi / 2)) % 4
+        for place in range(0, count, max(1, count // _SAMPLED))
+    )
+    turned = 90 * quarters.most_common(1)[0][0] if quarters else page.get_rotation()
+    if turned == page.get_rotation():
+        return text
+    page.set_rotation(turned)
+    return page.get_textpage()
+
+
+def _sizes(page: PdfTextPage) -> list[tuple[float, str]]:
+    """The characters of a page, each with its height in points, as PDFium reads them."""
+    from ctypes import byref
+
+    from pypdfium2 import raw
+
+    found: list[tuple[float, str]] = []
+    matrix = raw.FS_MATRIX()
+    for place in range(page.count_chars()):
+        raw.FPDFText_GetMatrix(page, place, byref(matrix))
+        height = raw.FPDFText_GetFontSize(page, place) * (abs(matrix.d) or abs(matrix.b))
+        character = chr(raw.FPDFText_GetUnicode(page, place))
+        # What PDFium adds (spaces, line ends, the second letter of a ligature) has no height of its own.
+        found.append((found[-1][0] if found and (not height or character.isspace()) else round(height, 1), character))
+    return found
 
 
 def _largest(sizes: list[tuple[float, str]]) -> str:
     """The first run of text in the largest letters of the first page, if it looks like a title."""
-    by_size = Counter[float]()
-    for size, text in sizes:
-        by_size[size] += len(text.strip())
+    by_size = Counter(size for size, character in sizes if not character.isspace())
     for size in sorted((size for size, count in by_size.items() if count >= 12), reverse=True)[:2]:
-        title = " ".join("".join(text for one, text in sizes if one == size).split())
+        title = " ".join("".join(character for one, character in sizes if one == size).split())
         if 12 <= len(title) <= 400 and len(title.split()) > 1:
             return title
     return ""
 
 
 def without_running(pages: list[str]) -> list[str]:
-    """Pages without headers and footers: a first or last line that most pages have stays only where it comes first.
+    """Pages without headers and footers: a first or last line that at least `RUNNING` pages have, which follow each
+    other or alternate with others, stays on the first page only; a page's number stays nowhere.
 
     A number in such a line may count the pages. Any other must be the same, or the line stays.
     """
     lines = [page.splitlines() for page in pages]
-    edges = [_edges(some) for some in lines]
-    seen = Counter(bare for some, at in zip(lines, edges, strict=True) for bare in {_bare(some[one]) for one in at})
-    first: dict[str, tuple[int, list[int | None]]] = {}
-    for page, (some, at) in enumerate(zip(lines, edges, strict=True)):
-        for one in at:
-            bare, numbers = _bare(some[one]), [whole_number(found) for found in re.findall("[0-9]+", some[one])]
-            if len(pages) < 4 or seen[bare] <= len(pages) / 2:
-                continue
-            before, known = first.setdefault(bare, (page, numbers))
-            counts = (
-                new == old or (new or 0) - (old or 0) == page - before for new, old in zip(numbers, known, strict=True)
-            )
-            if page != before and all(counts):
-                some[one] = ""
+    runs: dict[tuple[str, bool], list[list[tuple[int, int]]]] = {}
+    for page, some in enumerate(lines):
+        for at, top in _edges(some):
+            found = runs.setdefault((re.sub("[0-9]+", "#", some[at]).strip(), top), [[]])
+            last = found[-1][-1] if found[-1] else None
+            if last is not None and not _counts(page - last[0], lines[last[0]][last[1]], some[at]):
+                found.append([])
+            found[-1].append((page, at))
+    for (bare, _), found in runs.items():
+        for run in found:
+            for page, at in run if len(run) >= RUNNING else ():
+                if page > 0 or bare == "#":
+                    lines[page][at] = ""
     return ["\n".join(some) for some in lines]
 
 
-def _edges(lines: list[str]) -> list[int]:
-    """The numbers of the first two and last two lines with text."""
+def _edges(lines: list[str]) -> list[tuple[int, bool]]:
+    """The first two and last two lines with text, and whether they are the first. The lines of a page with few are
+    both."""
     full = [number for number, line in enumerate(lines) if line.strip()]
-    return list(dict.fromkeys([*full[:2], *full[-2:]]))
+    return [(at, True) for at in full[:2]] + [(at, False) for at in full[-2:]]
 
 
-def _bare(line: str) -> str:
-    return re.sub("[0-9]+", "#", line).strip()
+def _counts(pages: int, before: str, line: str) -> bool:
+    """Whether a line goes on one that stood so many pages before: its numbers are the same, or count the pages."""
+    numbers = [[whole_number(one) or 0 for one in re.findall("[0-9]+", text)] for text in (before, line)]
+    return 0 < pages <= 2 and all(new - old in (0, pages) for old, new in zip(*numbers, strict=True))
+
+
+def joined(pages: Sequence[str]) -> str:
+    """Pages as one text, with `PAGE` where each but the first begins: a paragraph, unless its first sentence began on
+    the page before."""
+    parts, before = [pages[0].strip()] if pages else [], 0
+    for page in map(str.strip, pages[1:]):
+        goes_on = bool(page) and _goes_on(parts[before], page)
+        parts += ["\n" if goes_on else "\n\n" if page else "", f"{PAGE}{page}"]
+        before = len(parts) - 1 if page else before
+    return "".join(parts)
+
+
+def _goes_on(before: str, page: str) -> bool:
+    lines = before.removeprefix(PAGE).splitlines() or [""]
+    last, first = lines[-1].rstrip(), page.split("\n", 1)[0]
+    if not last or _SENTENCE_END.search(last) or _HEADING.fullmatch(first.strip()):
+        return False
+    if first[0].islower() or last[-1] in "-\u00ad,":
+        return True
+    return last[-1].islower() and len(last) >= _FULL_LINE * median(len(line) for line in lines if line.strip())
 
 
 def flowing(text: str) -> str:
     """Lines as paragraphs: words that were cut at line ends are whole again, blank lines stay."""
-    text = re.sub(r"(\w)[-\u00ad]\n(?=[a-z])", r"\1", text.replace("\r", ""))
-    paragraphs = re.split(r"\n\s*\n", text)
+    compound = set(re.findall(r"\b(?=(\w+-\w+))", text.lower()))
+
+    def whole(cut: re.Match[str]) -> str:
+        before, page, after = cut.groups()
+        return f"{before}{'-' if f'{before}-{after}'.lower() in compound else ''}{page}{after}"
+
+    text = re.sub(rf"(\w+)[-\u00ad]\n({PAGE}?)(?=[a-z])(\w+)", whole, text)
     kept = []
-    for paragraph in paragraphs:
+    for paragraph in re.split(r"\n\s*\n", text):
         # A heading of its own line is kept apart: "Abstract", "1 Introduction".
         lines: list[str] = []
         for line in paragraph.split("\n"):
             bare = " ".join(line.split())
             if not bare:
                 continue
-            if (
-                lines
-                and not _HEADING.fullmatch(lines[-1])
-                and not _HEADING.fullmatch(bare)
-                and not _ABSTRACT.match(bare)
-            ):
+            if lines and not any(map(_stands_alone, (lines[-1], bare))) and not _ABSTRACT.match(bare):
                 lines[-1] = f"{lines[-1]} {bare}"
             else:
                 lines.append(bare)
@@ -146,8 +217,30 @@ def flowing(text: str) -> str:
     return "\n\n".join(one for one in kept if one)
 
 
+def _stands_alone(line: str) -> bool:
+    return _HEADING.fullmatch(line.replace(PAGE, "")) is not None
+
+
 def _after(text: str, title: str) -> str:
     """The text without the title, which stands at its beginning, perhaps after a header."""
     flat = re.sub(r"\s+", r"\\s+", re.escape(title).replace("\\ ", " "))
     match = re.search(rf"\s*{flat}\s*", text[:TITLE_WITHIN]) if title else None
     return f"{text[: match.start()]}\n\n{text[match.end() :]}".strip() if match and match.end() < len(text) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A text as stores keep it, and the offsets in it at which its pages begin; none if they can't be told."""
+
+    text: str
+    starts: list[int]
+
+
+def placed(marked: str, pages: int) -> Placed:
+    """A text without its `PAGE`s. Pages that begin before it begin with it."""
+    *before, last = clean(marked).split(PAGE)
+    text = "".join((*before, last))
+    begins = list(itertools.accumulate(map(len, before)))
+    if clean(text) != text:  # what stands on two sides of a page's end makes one character, say
+        return Placed(text, [])
+    return Placed(text, [*[0] * (pages - len(begins)), *begins])

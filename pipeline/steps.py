@@ -344,13 +344,13 @@ def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...
     Those of a unit whose text stands nowhere in the document are left out.
     """
     unit = hit.unit
-    if unit is None:
-        return tuple(sentences)
-    return tuple(
-        one if one.field == "title" else replace(one, start=unit.start + one.start, end=unit.start + one.end)
-        for one in sentences
-        if one.field == "title" or unit.start < unit.end
-    )
+    if unit is not None:
+        sentences = [
+            one if one.field == "title" else replace(one, start=unit.start + one.start, end=unit.start + one.end)
+            for one in sentences
+            if one.field == "title" or unit.start < unit.end
+        ]
+    return tuple(one.on_pages_of(hit.document) for one in sentences)
 
 
 # -- judging

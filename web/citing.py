@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate
+from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate, on_pages
 from ..core.text import printable
 from ..core.types import Document, Result
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
-    *("retracted", "stance", "sentences"),
+    *("retracted", "stance", "sentences", "pages"),
 )
 FORMULA = tuple("=+-@＝＋－＠")
 """Spreadsheets take a cell that begins with one of these for a formula."""
@@ -45,7 +45,7 @@ class Citing:
             if document.id in self._cited:
                 continue
             key = self._cited[document.id] = _key(citation_of(document), set(self._cited.values()))
-            yield bibtex(document, key)
+            yield bibtex(document, key, on_pages(*piece.sentences))
 
     def _csv(self, result: Result) -> Iterator[str]:
         out = io.StringIO()
@@ -61,6 +61,7 @@ class Citing:
                 *(cited.year, cited.journal, cited.doi or "", "true" if cited.retracted else ""),
                 (piece.stance.label if piece.stance is not None else None) or "",
                 " ".join(sentence.text for sentence in piece.sentences),
+                on_pages(*piece.sentences),
             )
             writer.writerow(map(_cell, row))
         yield out.getvalue()
@@ -74,7 +75,9 @@ class Citing:
         for number, piece in enumerate(result.evidence, 1):
             stance = piece.stance.label if piece.stance is not None else None
             yield f"{number}. {reference(piece.document)}" + (f" **{stance}**" if stance else "") + "\n"
-            yield from (f"   > {_md(sentence.text)}\n" for sentence in piece.sentences)
+            for sentence in piece.sentences:
+                pages = on_pages(sentence)
+                yield f"   > {_md(sentence.text)}{f' ({pages})' if pages else ''}\n"
 
 
 def reference(document: Document) -> str:
@@ -90,8 +93,9 @@ def reference(document: Document) -> str:
     return f"{head}{retracted}{title}.{where}{link}"
 
 
-def bibtex(document: Document, key: str) -> str:
-    """The document as an entry of BibTeX, in LaTeX where LaTeX has a name for a character."""
+def bibtex(document: Document, key: str, quoted: str = "") -> str:
+    """The document as an entry of BibTeX, in LaTeX where LaTeX has a name for a character. `quoted`: the pages of its
+    file that evidence stands on."""
     from bibtexparser.entrypoint import write_string
     from bibtexparser.library import Library
     from bibtexparser.model import Entry, Field
@@ -110,7 +114,7 @@ def bibtex(document: Document, key: str) -> str:
         "pages": re.sub(r"(?<=\d)-(?=\w)", "--", _tex(str(data.get("pages", "")))),
         "url": _verbatim(str(data.get("url", ""))),
         "doi": _verbatim(cited.doi or ""),
-        "note": "Retracted" if cited.retracted else "",
+        "note": "; ".join(["Retracted"] * cited.retracted + [_tex(f"Quoted: {quoted} of the file")] * bool(quoted)),
     }
     entry = Entry("article" if cited.journal else "misc", key, [Field(*one) for one in fields.items() if one[1]])
     return write_string(Library([entry])) + "\n"

@@ -108,6 +108,8 @@ def index_operation(entry: Entry, layout: Layout, *, whole: bool = True) -> Oper
         source |= {"title": document.title, "text": document.text, "metadata": dict(document.metadata)}
     if whole and document.published is not None:
         source["published"] = document.published
+    if whole and document.pages:
+        source["pages"] = list(document.pages)
     for name, cut in layout.units.items():
         if cut.embedding is not None and any(one.vector is None for one in entry.units.get(name, ())):
             raise InvalidData(f"its units {name!r} have no vectors, but the index stores vectors for them")

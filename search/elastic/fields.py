@@ -203,6 +203,7 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
             text_of(source.get("text")),
             flatten(metadata) if isinstance(metadata, dict) else {},
             published[:10] if isinstance(published, str) else None,
+            _pages(source.get("pages")),
         )
     values = flatten(source)
     title = text_of(values.pop(_path(index, index.title), None)) if index.title else ""
@@ -219,6 +220,12 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
     values.pop(DIGEST_IN_PLACE, None)
     published = values.get(index.published) if index.published else None
     return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
+
+
+def _pages(stored: Any) -> tuple[int, ...]:
+    """Where pages begin, or nothing for what is not that."""
+    starts = stored if isinstance(stored, list) and all(type(one) is int for one in stored) else []
+    return tuple(starts) if starts[:1] == [0] and starts == sorted(starts) else ()
 
 
 def _path(index: Index, name: str) -> str:

@@ -122,7 +122,7 @@ def _made_here(
         vector=vectors.get(MAIN_VECTORS),
         published="published.day",
         vectors=vectors,
-        source={"includes": ["title", "text", "metadata", "published"]},
+        source={"includes": ["title", "text", "metadata", "published", "pages"]},
     )
 
 

@@ -79,7 +79,7 @@ def got(client: Client, name: str, index: Index, ids: Sequence[str]) -> dict[str
             documents[id_] = by_id[id_][0]
         elif home in found:
             one = found[home]
-            documents[id_] = Document(id_, one.title, one.text, one.metadata, one.published)
+            documents[id_] = replace(one, id=id_)
     return documents
 
 

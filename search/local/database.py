@@ -37,9 +37,9 @@ from .records import (
     vectors_of,
 )
 
-FORMAT = "2"
+FORMAT = "3"
 _HEAD = "seq, id, digest, published, metadata, head"
-_BODY = "seq, title, text, additional, units, body"
+_BODY = "seq, title, text, additional, units, pages, body"
 _INTS = np.dtype("<i8")
 _TO_64_BITS = 2**64 - 1
 
@@ -257,9 +257,10 @@ class Database:
             metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
             additional = json.dumps(list(entry.additional), ensure_ascii=False)
             head = (seq, document.id, entry.digest, document.published, metadata)
-            body = (document.title, document.text, additional, json.dumps(packed_units(entry)))
+            units, pages = json.dumps(packed_units(entry)), json.dumps(document.pages)
+            body = (document.title, document.text, additional, units, pages)
             self._connection.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*head, mark(*head), *body, mark(seq, *body)),
             )
             ids_sum += id_sum(seq, document.id)
@@ -321,14 +322,14 @@ class Database:
 
     def _body(self, row: tuple[Any, ...]) -> tuple[int, str, str, str, str]:
         self._compare(row[-1], *row[:-1], what=f"the text of the document {row[0]}")
-        seq, title, text, additional, units = row[:-1]
+        seq, title, text, additional, units = row[:5]
         return seq, title, text, additional, units
 
     def _document(self, row: tuple[Any, ...]) -> Document:
         """The document in the columns of the head and the body."""
         _, id_, _, published, metadata = self._head(row[:6])[:5]
         _, title, text, *_ = self._body(row[6:])
-        return Document(id_, title, text, json.loads(metadata), published)
+        return Document(id_, title, text, json.loads(metadata), published, tuple(json.loads(row[-2])))
 
     # -- vectors
 

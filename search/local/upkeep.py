@@ -42,11 +42,12 @@ from .snapshot import open_vectors, open_words
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark BLOB NOT NULL) WITHOUT ROWID;
 -- seq grows with every write and is never reused: an updated document gets a new one. head and body are the
--- checksums of the columns before them. units has the places of the units in the text, by granularity.
+-- checksums of the columns before them. units has the places of the units in the text, by granularity,
+-- and pages those at which pages begin.
 CREATE TABLE documents (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, published TEXT, metadata TEXT NOT NULL,
     head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, units TEXT NOT NULL,
-    body BLOB NOT NULL
+    pages TEXT NOT NULL, body BLOB NOT NULL
 );
 CREATE UNIQUE INDEX documents_by_id ON documents (id);
 -- The seqs of documents that were removed or replaced. Their vectors no longer count.

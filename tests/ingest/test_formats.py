@@ -92,27 +92,23 @@ def test_a_text_file_is_a_document() -> None:
 
 def pdf_of(path: Path, *, title: str = "", lines: list[str]) -> Path:
     """A PDF with a line of large letters and lines of small ones."""
-    import pypdf
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+    from reportlab.pdfgen.canvas import Canvas
 
-    writer = pypdf.PdfWriter()
-    page = writer.add_blank_page(600, 800)
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    made = DictionaryObject({NameObject(name): NameObject(value) for name, value in font.items()})
-    page[NameObject("/Resources")] = DictionaryObject(
-        {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(made)})}
-    )
-    drawn = [f"BT /F1 20 Tf 50 750 Td ({title}) Tj ET"] if title else []
-    drawn += [f"BT /F1 10 Tf 50 {700 - 14 * n} Td ({line}) Tj ET" for n, line in enumerate(lines)]
-    stream = DecodedStreamObject()
-    stream.set_data("\n".join(drawn).encode("latin-1"))
-    page[NameObject("/Contents")] = writer._add_object(stream)
-    writer.write(path)
+    canvas = Canvas(str(path), pagesize=(600, 800))
+    canvas.setAuthor("")
+    canvas.setTitle("")
+    canvas.setFont("Helvetica", 20)
+    canvas.drawString(50, 750, title)
+    canvas.setFont("Helvetica", 10)
+    for number, line in enumerate(lines):
+        canvas.drawString(50, 700 - 14 * number, line)
+    canvas.save()
     return path
 
 
 def test_a_pdf_has_title_abstract_and_doi(tmp_path: Path) -> None:
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
+    pytest.importorskip("reportlab")
     lines = ["Ana Lopez, Bo Chen", "doi:10.5555/PDF.1", "Abstract", "Sea level rose by twenty centi-", "metres in all."]
     file = pdf_of(tmp_path / "lopez.pdf", title="Sea level along the coast", lines=[*lines, "Introduction", "Tides."])
     (paper,) = documents(file).values()
@@ -121,7 +117,8 @@ def test_a_pdf_has_title_abstract_and_doi(tmp_path: Path) -> None:
 
 
 def test_a_scan_says_what_reads_it(tmp_path: Path) -> None:
-    pytest.importorskip("pypdf")
+    pytest.importorskip("pypdfium2")
+    pytest.importorskip("reportlab")
     (reject,) = read([pdf_of(tmp_path / "scan.pdf", lines=[])])
     assert isinstance(reject, Reject) and "ocrmypdf" in reject.reason
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 nonsense")

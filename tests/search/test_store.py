@@ -63,6 +63,13 @@ def test_documents_come_back_as_they_were(store: Store) -> None:
     assert store.digests(["sea", "nothing"]) == {"sea": "1"}
 
 
+def test_where_pages_begin_is_kept(make_store: Callable[[], Store]) -> None:
+    store, pages = make_store(), (0, 0, 11)
+    document = replace(DOCUMENTS[0], text="Seas rise. Ice melts.", pages=pages)
+    fill(store, LAYOUT, [entry(document, VECTORS[document.id])])
+    assert store.get([document.id])[document.id] == document and [one.pages for one in store.scan()] == [pages]
+
+
 def test_an_ingest_that_did_not_end_is_told(store: Store, make_store: Callable[[], Store]) -> None:
     store.prepare(LAYOUT, ["my papers.jsonl"])
     store.close()  # as if it had been killed

@@ -1,0 +1,150 @@
+"""The text of PDFs, and the pages that its sentences stand on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck
+from memory_store import MemoryStore
+from read_files import documents
+
+from ccheck.core.citation import on_pages
+from ccheck.core.errors import InvalidData
+from ccheck.core.types import Document, Sentence
+from ccheck.ingest import ingest
+from ccheck.ingest.documents import clean, make_document
+from ccheck.ingest.pdf import PAGE, flowing, joined, placed, without_running
+
+pytest.importorskip("pypdfium2")
+pytest.importorskip("reportlab")
+
+from pdf_papers import Layout, sentence, write_paper
+
+LAYOUTS = {
+    "one column": {},
+    "running head": {"header": "Journal of Tides 12 (2011)", "numbers": True},
+    "two columns": {"columns": 2, "header": "Tides", "numbers": True, "cut": 2},
+    "three columns": {"columns": 3},
+    "cut words": {"cut": 1},
+    "cover": {"cover": True},
+    "scanned pages": {"scans": True, "numbers": True},
+    "turned": {"rotate": 90},
+    "upside down": {"rotate": 180, "upside_down": True, "numbers": True},
+    "footnotes": {"footnotes": True, "numbers": True},
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_sentence_is_whole_and_has_its_pages(tmp_path: Path, name: str) -> None:
+    layouts = [Layout(**LAYOUTS[name]) for _ in range(3)]
+    for seed, layout in enumerate(layouts):
+        write_paper(tmp_path / f"{seed}.pdf", layout, 200, seed)
+    split = over = 0
+    for layout, paper in zip(layouts, documents(tmp_path), strict=True):
+        assert paper.title == layout.title and len(paper.pages) == paper.metadata["page_count"] > 3
+        for number, pages in layout.pages.items():
+            start = paper.text.find(sentence(number))
+            split += start < 0
+            if start >= 0:
+                one = Sentence(sentence(number), "text", start, start + len(sentence(number)), 1.0).on_pages_of(paper)
+                assert (one.page, one.last_page or one.page) == pages, number
+                over += one.last_page is not None
+    # A note at the foot of a page stands between the two halves of a sentence that goes on.
+    assert split <= (3 if name == "footnotes" else 0) and over > 3
+
+
+# -- over the end of a page
+
+
+@pytest.mark.parametrize(
+    ("pages", "text"),
+    [
+        (["Seas rise by twenty centi-", "metres a year."], "Seas rise by twenty centi|metres a year."),
+        (["State-of-the-art and state-of-", "the-art."], "State-of-the-art and state-of-|the-art."),
+        (["Seas rise", "because ice melts."], "Seas rise |because ice melts."),
+        (["Seas rise.", "because."], "Seas rise.\n\n|because."),
+        (["A line of the usual length\nand one more that is as long\nA short one", "World Bank."],
+         "A line of the usual length and one more that is as long A short one\n\n|World Bank."),
+        (["A line of the usual length\nas was shown by people of the", "World Bank."],
+         "A line of the usual length as was shown by people of the |World Bank."),
+        (["Seas rise", "Introduction\nIce melts."], "Seas rise\n\n|Introduction\nIce melts."),
+        (["Seas rise", "", "because."], "Seas rise| |because."),
+        (["Seas rise.", ""], "Seas rise.|"),
+    ],
+)  # fmt: skip
+def test_what_goes_on_after_a_page_is_one_sentence(pages: list[str], text: str) -> None:
+    assert flowing(joined(pages)).replace(PAGE, "|") == text
+
+
+def test_where_pages_begin_in_a_text() -> None:
+    made = placed(f"Seas rise. {PAGE}Ice melts.{PAGE}", 3)
+    assert made.text == "Seas rise. Ice melts." and made.starts == [0, 11, 21]
+    assert placed(f"Ice melts. {PAGE}{PAGE}Seas rise.", 4).starts == [0, 0, 11, 11]  # one page came before this text
+    # An accent that begins a page would join the letter that ends the one before.
+    assert placed(f"e{PAGE}\u0301a", 2).starts == [] and placed(f"e{PAGE}a", 2).starts == [0, 1]
+
+
+def test_running_lines_of_few_or_every_other_page() -> None:
+    bodies = [f"Line {n * n} of many.\nMore of it.\nAnd more.\nThe end of {n * 7}." for n in range(9)]
+    pages = [f"{'Tides' if n % 2 else 'A. Lopez'}\n{body}\n{n + 40}" for n, body in enumerate(bodies)]
+    left = "\n".join(without_running(pages))
+    assert left.count("Tides") == 0 and left.count("A. Lopez") == 1  # on the first page
+    assert not any(f"\n{n + 40}" in left for n in range(9)) and all(body in left for body in bodies)
+    assert without_running(pages[:2]) == pages[:2]
+
+
+# -- from a file to an answer
+
+
+def test_a_record_says_where_its_pages_begin() -> None:
+    record = {"_id": "1", "text": "Seas rise. Ice melts.", "page_starts": [0, 11, 21]}
+    made = make_document(record).document
+    assert made.pages == (0, 11, 21) and "page_starts" not in made.metadata
+    assert [made.page_at(offset) for offset in (0, 10, 11, 20)] == [1, 1, 2, 2]
+    # They are those of this very text.
+    assert make_document(record | {"text": " Seas rise. Ice melts."}).document.pages == ()
+    for wrong in ([1, 2], [0, 11, 5], [0, 99], ["0"], [0, True], "0", [0.0]):
+        with pytest.raises(InvalidData, match="page_starts must be offsets"):
+            make_document(record | {"page_starts": wrong})
+    one = Sentence("Ice melts.", "text", 11, 21, 1.0)
+    assert one.on_pages_of(Document("1", "", made.text)) == one
+    assert one.on_pages_of(made).to_dict()["page"] == 2 and "last_page" not in one.on_pages_of(made).to_dict()
+    assert "page" not in one.to_dict()
+
+
+def test_a_text_with_other_pages_is_stored_again(tmp_path: Path) -> None:
+    file, store = tmp_path / "a.jsonl", MemoryStore()
+    for pages, updated in (({}, 0), ({"page_starts": [0, 11]}, 1), ({"page_starts": [0, 11]}, 0)):
+        file.write_text(json.dumps({"_id": "1", "text": "Seas rise. Ice melts.", **pages}))
+        assert ingest([str(file)], store).updated == updated
+
+
+def test_the_pages_of_sentences_are_said_together() -> None:
+    def on(page: int | None, last: int | None = None) -> Sentence:
+        return Sentence("x", "text", 0, 1, 1.0, None, page, last)
+
+    assert [on_pages(*some) for some in ([], [on(None)], [on(3)], [on(3, 4)], [on(9), on(3), on(4), on(None)])] == [
+        *("", "", "p. 3", "pp. 3\N{EN DASH}4", "pp. 3\N{EN DASH}4, 9")
+    ]
+
+
+def test_an_answer_says_on_which_page_it_stands(tmp_path: Path) -> None:
+    layout = Layout(header="Tides", numbers=True)
+    write_paper(tmp_path / "paper.pdf", layout, 150)
+    store = tmp_path / "store"
+    assert ccheck("ingest", tmp_path / "paper.pdf", "--store", store, "--no-dense").code == 0
+    claim = sentence(140)
+    ran = ccheck("query", claim, "--store", store, *BM25, "--verdict", "none", "--json")
+    assert ran.code == 0, ran.err
+    (found,) = [one for one in ran.objects[0]["evidence"][0]["sentences"] if one["text"] == claim]
+    assert (found["page"], found.get("last_page", found["page"])) == layout.pages[140] and found["page"] > 1
+    said = f"p. {found['page']}"
+    assert said in ccheck("query", claim, "--store", store, *BM25, "--verdict", "none").out
+    for format_, wanted in (("bibtex", f"Quoted: {said} of the file"), ("csv", f",{said}"), ("md", f"({said})")):
+        assert wanted in ccheck("query", claim, "--store", store, *BM25, "--verdict", "none", "--format", format_).out
+    # What is exported is ingested again with its pages.
+    assert ccheck("index", "export", tmp_path / "all.jsonl", "--store", store).code == 0
+    (again,) = documents(tmp_path / "all.jsonl")
+    assert len(again.pages) == again.metadata["page_count"] and again.text == clean(again.text)
