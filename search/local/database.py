@@ -22,6 +22,7 @@ from ...core.errors import InvalidData
 from ...core.layout import Layout
 from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
+from .codes import codes_file
 from .files import Damaged, connect_to_read, is_damage, new_vector_file
 from .filtering import add_functions, condition, kinds
 from .records import (
@@ -173,7 +174,8 @@ class Database:
 
     def named_files(self) -> list[str]:
         """The files and folders that belong to the store, beside the database."""
-        return [one.folder for one in self.words.values()] + [one.file for one in self.vector_files().values()]
+        vectors = [one.file for one in self.vector_files().values()]
+        return [*(one.folder for one in self.words.values()), *vectors, *map(codes_file, vectors)]
 
     def _get(self, key: str) -> Any:
         return json.loads(self.meta(key))

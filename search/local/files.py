@@ -29,7 +29,7 @@ _BESIDE = r"(-wal|-shm|-journal)?"
 _WORDS = re.compile(r"bm25-[0-9a-f]{8}")
 _WORDS_FILES = re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+")
 _CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|{_WORDS.pattern}")
-_VECTORS = re.compile(r"vectors-[0-9a-f]{8}\.f32")
+_VECTORS = re.compile(r"vectors-[0-9a-f]{8}\.(f32|codes)")
 _DATABASE = re.compile(re.escape(DATABASE) + _BESIDE)
 _READ_AT_ONCE = 1 << 22
 

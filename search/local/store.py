@@ -230,6 +230,7 @@ class LocalStore(Closing):
         with self._guard, self._writing() as database:
             self._catch_up(database)
             upkeep.settle(database, self.path)
+            upkeep.code(database, self.path, self._verified)
 
     @reported
     def mark_ingested(self, reading: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.layout import Layout
-from . import bm25, vectors
+from . import bm25, codes, vectors
 from .bm25 import TextFields
 from .database import FORMAT, Database, mark
 from .files import (
@@ -36,7 +36,7 @@ from .files import (
     sweep,
     sync_folder,
 )
-from .records import DOCUMENTS, Counts, VectorBlock, VectorFile, Words, unpacked_units, vector_fields
+from .records import DOCUMENTS, SPARSE, Counts, VectorBlock, VectorFile, Words, unpacked_units, vector_fields
 from .snapshot import open_vectors, open_words
 
 _TABLES = """
@@ -166,6 +166,15 @@ def settle(database: Database, folder: Path) -> None:
         rebuild_words(database, folder, stale)
 
 
+def code(database: Database, folder: Path, verified: Verified) -> None:
+    """Write the codes of large fields that are missing. Raises Damaged."""
+    for name, file in database.vector_files().items():
+        if name != SPARSE and file.rows >= codes.LEAST_ROWS:
+            index = open_vectors(database, folder, name, database.alive(), verified)
+            if index.blocks is not None:
+                codes.write_codes(folder / codes.codes_file(file.file), index.rows, index.blocks)
+
+
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
     """Rebuild everything that is derived, and drop what files still have of removed documents."""
     for name in database.vector_files():
@@ -174,6 +183,7 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
         database.join_gone()
         database.touch()
     rebuild_words(database, folder, words_of(database.layout))
+    code(database, folder, verified)
 
 
 def adopt(database: Database, folder: Path, layout: Layout, reading: Sequence[str] = ()) -> None:
@@ -247,6 +257,8 @@ def check(database: Database, folder: Path) -> list[Damaged]:
                 index = open_vectors(database, folder, name, database.alive(), verified)
                 if index.blocks is not None:
                     index.blocks.check_all()
+                    if name != SPARSE:
+                        codes.check_codes(folder / codes.codes_file(index.blocks.path.name), index.rows, index.blocks)
     return list({str(error): error for error in found}.values())
 
 
