@@ -106,6 +106,7 @@ class Settings(Table):
     record_days: int | None = Field(
         None, ge=1, description="forget checks that are older than this many days and have no corrections"
     )
+    public_url: str | None = Field(None, description="where people open ccheck's page, for links to recorded checks")
     elasticsearch_url: str | None = Field(None, description="the server for stores named elasticsearch:INDEX")
     elasticsearch_hosts: tuple[str, ...] | None = Field(
         None, description="further addresses of that server's cluster; separate several with commas"

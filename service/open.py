@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from ..core.settings import Settings
 from ..search import Store
-from ..search.local import LocalStore
 from .record import FileRecord, Record
 
 
-def open_record(store: Store) -> Record | None:
-    """The record beside a local store's folder, as NAME.checks.sqlite: a store that is deleted leaves it, and a copied
-    one does not carry claims along. Nothing is made yet."""
-    if isinstance(store, LocalStore):
-        return FileRecord(store.path.with_name(f"{store.path.name}.checks.sqlite"))
+def open_record(store: Store, settings: Settings) -> Record | None:
+    """The record of a store, of which nothing is made yet.
+
+    Beside a local store's folder it is NAME.checks.sqlite: a store that is deleted leaves it, and a copied one does not
+    carry claims along. For a store on Elasticsearch it is an index there. None for another kind of store.
+    """
+    folder = getattr(store, "path", None)
+    if isinstance(folder, Path):
+        return FileRecord(folder.with_name(f"{folder.name}.checks.sqlite"))
+    from ..search.elastic import ElasticStore
+
+    if isinstance(store, ElasticStore):
+        from .record_elastic import ElasticRecord
+
+        return ElasticRecord(store, settings)
     return None

@@ -88,6 +88,13 @@ def text_of(data: Mapping[str, Any]) -> str:
     return without_secrets(json_line(data).rstrip("\n"))
 
 
+def within_limit(text: str) -> str:
+    """The same. Raises Incomplete for a check that is too large to keep."""
+    if (size := len(text.encode())) > MOST_BYTES:
+        raise Incomplete(f"the answer has {size:,} bytes. The record takes {MOST_BYTES:,}: use a smaller -k")
+    return text
+
+
 def stored(check: Check) -> dict[str, Any]:
     """What is kept of a check: corrections are kept for themselves."""
     data = check.to_dict()
@@ -118,9 +125,7 @@ class FileRecord(Closing):
         self._connection: sqlite3.Connection | None = None
 
     def put(self, check: Check) -> Check:
-        text = text_of(stored(check))
-        if (size := len(text.encode())) > MOST_BYTES:
-            raise Incomplete(f"the answer has {size:,} bytes. The record takes {MOST_BYTES:,}: use a smaller -k")
+        text = within_limit(text_of(stored(check)))
         row = (check.id, check.created, without_secrets(check.claim).casefold(), check.label, text)
         insert = "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?)"
 

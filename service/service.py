@@ -108,7 +108,7 @@ class Service(Closing):
         `deep` is whether the checker was opened with it: it decides on answers."""
         self.checker, self._owns, self._deep = checker, owns, deep
         keeps = checker.settings.record if record is None else record
-        self.record: Record | None = open_record(checker.store) if keeps else None
+        self.record: Record | None = open_record(checker.store, checker.settings) if keeps else None
         self._lock = threading.Lock()
         self._checkers: dict[str, Checker] = {}
         self._ready: dict[int, _Ready] = {}

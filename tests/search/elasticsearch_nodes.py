@@ -350,11 +350,13 @@ def elasticsearch_8_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture
 def elasticsearch_index() -> Iterator[str]:
-    """A name for a test's own index or alias; all indices and index templates that begin with it are deleted after."""
+    """A name for a test's own index or alias; all indices and index templates that begin with it, and its record of
+    checks, are deleted after."""
     name = f"ccheck-test-{uuid4().hex[:12]}"
     yield name
     for url in _served:
         delete_indices(url, f"{name}*")
+        delete_indices(url, f"ccheck-checks-{name}*")
 
 
 def delete_indices(url: str, pattern: str) -> None:

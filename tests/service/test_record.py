@@ -1,0 +1,276 @@
+"""What a record must do, beside a local store and on Elasticsearch."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ccheck import es_mappings
+from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound
+from ccheck.core.redaction import keep_secret
+from ccheck.core.settings import Settings
+from ccheck.service import Check, Correction, open_service
+from ccheck.service import record as records
+from ccheck.service.record import FileRecord, Record, Wanted
+
+SERVERS = {"elasticsearch": "elasticsearch_url", "elasticsearch-8": "elasticsearch_8_url"}
+SETTINGS = Settings(llm_prompt_price=2.0, llm_completion_price=8.0, public_url="https://facts.example/")
+
+
+def check(number: int, **changes: Any) -> Check:
+    stance = {"label": "REFUTES", "confidence": 0.9, "rationale": None, "error": None}
+    evidence = {"rank": 1, "doc_id": "a", "title": "A", "stance": stance, "metadata": {"year": 2001}}
+    result = {
+        "claim": {"id": None, "text": f"Claim {number}."},
+        "verdict": {"label": "REFUTES", "confidence": 0.8, "reason": None, "rationale": "so", "method": "m"},
+        "evidence": [evidence, {**evidence, "rank": 2, "doc_id": "b", "stance": None, "metadata": {"year": "n.d."}}],
+        "timings_ms": {"retrieve": 1.5, "verdict": 2.0},
+        "usage": {"llm_calls": 1, "prompt_tokens": 1000, "completion_tokens": 500},
+    }
+    settings = {"key": "k", "recipe": "default", "k": 2, "filters": [], "models": ["m"], "store": "local:x"}
+    created = f"2026-01-{1 + number:02}T00:00:00.000001+00:00"
+    made = Check(id=f"{number:016x}", claim=f"Claim {number}.", status="done", result=result, created=created)
+    return replace(made, settings=settings | {"generation": "g", "version": "1"}, user="ann", run="r", **changes)
+
+
+@pytest.fixture(params=["file", *SERVERS])
+def open_record(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Record]]:
+    """Opens one and the same record anew at each call."""
+    opened: list[Any] = []
+    if request.param == "file":
+
+        def open_one() -> Record:
+            opened.append(FileRecord(tmp_path / "store.checks.sqlite"))
+            return opened[-1]
+    else:
+        from ccheck.search.elastic import Connection, ElasticStore
+        from ccheck.service.record_elastic import ElasticRecord
+
+        url = request.getfixturevalue(SERVERS[request.param])
+        index = request.getfixturevalue("elasticsearch_index")
+
+        def open_one() -> Record:
+            opened.append(store := ElasticStore(Connection(url=url), index))
+            return ElasticRecord(store, SETTINGS)
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def test_checks_are_kept_and_listed(open_record: Callable[[], Record]) -> None:
+    record = open_record()
+    assert record.get(["0" * 16]) == {} and record.list(Wanted()) == [] and record.forget("2027-01-01") == 0
+    checks = [check(number) for number in range(5)]
+    for one in checks:
+        assert record.put(one) == replace(one, kept=True)
+    other = open_record()
+    assert other.get([checks[1].id, "f" * 16, checks[3].id]) == {
+        one.id: replace(one, kept=True) for one in (checks[1], checks[3])
+    }
+    assert [one.id for one in other.list(Wanted(limit=3))] == [one.id for one in checks[:1:-1]]
+    assert [one.id for one in other.list(Wanted(before="2026-01-03", limit=9))] == [checks[1].id, checks[0].id]
+    page = Wanted(before=checks[2].created, after=checks[2].id)
+    assert [one.id for one in other.list(page)] == [checks[1].id, checks[0].id]
+    assert [one.id for one in other.list(Wanted(search="claim 3"))] == [checks[3].id]
+    assert other.list(Wanted(label="SUPPORTS")) == [] and len(other.list(Wanted(label="REFUTES"))) == 5
+    again = replace(checks[0], created="2026-02-01T00:00:00.000000+00:00", result=None, status="failed", error="why")
+    other.put(again)
+    assert record.list(Wanted())[0] == replace(again, kept=True) and len(record.list(Wanted())) == 5
+
+
+def test_corrections_of_many_at_once_are_all_kept(open_record: Callable[[], Record]) -> None:
+    record, one = open_record(), check(1)
+    record.put(one)
+
+    def correct(number: int) -> None:
+        mine = open_record() if number % 4 == 0 else record
+        mine.correct(Correction(one.id, "not relevant", "a", note=str(number), created=f"2026-01-01T00:00:{number:02}"))
+        if number % 3 == 0:
+            mine.put(one)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(correct, range(12)))
+    found = record.get([one.id])[one.id]
+    assert sorted(int(made.note or "") for made in found.corrections) == list(range(12))
+    assert replace(found, corrections=()) == replace(one, kept=True)
+    assert [made.id for made in record.list(Wanted(corrected=True))] == [one.id]
+    with pytest.raises(NotFound, match="has no check"):
+        record.correct(Correction("f" * 16, "not relevant", "a"))
+
+
+def test_old_checks_are_forgotten_but_not_what_people_said(open_record: Callable[[], Record]) -> None:
+    record = open_record()
+    for number in range(4):
+        record.put(check(number))
+    record.correct(Correction(check(0).id, "wrong verdict", label="SUPPORTS", created="2026-01-01T00:00:00"))
+    record.list(Wanted())  # which shows a server's index the writes
+    assert record.forget("2026-01-03T00:00:00") == 1
+    assert [one.id for one in record.list(Wanted())] == [check(number).id for number in (3, 2, 0)]
+
+
+def test_known_secrets_are_never_written(open_record: Callable[[], Record]) -> None:
+    keep_secret("hunter2-hunter2-hunter2")
+    record = open_record()
+    record.put(check(1, claim="The key is hunter2-hunter2-hunter2.", error="hunter2-hunter2-hunter2"))
+    record.correct(Correction(check(1).id, "wrong verdict", note="hunter2-hunter2-hunter2", created="2026-01-01"))
+    found = record.get([check(1).id])[check(1).id]
+    assert found.claim == "The key is ***." and found.error == found.corrections[0].note == "***"
+
+
+def test_a_check_that_is_too_large_is_refused(open_record: Callable[[], Record], monkeypatch) -> None:
+    monkeypatch.setattr(records, "MOST_BYTES", 2000)
+    record = open_record()
+    with pytest.raises(Incomplete, match="use a smaller -k"):
+        record.put(check(1, claim="x" * 2000))
+    assert record.get([check(1).id]) == {}
+
+
+# -- the file
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("CREATE TABLE checks (id)", "is not a record"),
+        ("PRAGMA user_version = 7", "format 7"),
+        ("CREATE TRIGGER t AFTER INSERT ON corrections BEGIN DELETE FROM checks; END", "is not a record"),
+    ],
+)
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, sql: str, said: str) -> None:
+    file = tmp_path / "store.checks.sqlite"
+    if "TRIGGER" in sql:
+        with FileRecord(file) as record:
+            record.put(check(1))
+    database = sqlite3.connect(file)
+    database.execute(sql)
+    database.commit()
+    database.close()
+    with FileRecord(file) as record, pytest.raises(InvalidData, match=said):
+        record.put(check(1))
+
+
+def test_rows_that_somebody_changed_are_named(tmp_path: Path) -> None:
+    with FileRecord(tmp_path / "a.sqlite") as record:
+        record.put(check(1))
+        database = sqlite3.connect(tmp_path / "a.sqlite")
+        database.execute("""UPDATE checks SET data = '{"id": 3}'""")
+        database.commit()
+        database.close()
+        with pytest.raises(InvalidData, match=f"the check {check(1).id} in .* can't be read"):
+            record.list(Wanted())
+
+
+def test_only_its_owner_reads_it_and_it_leaves_nothing_open(tmp_path: Path) -> None:
+    with FileRecord(tmp_path / "a.sqlite") as record:
+        record.put(check(1))
+        assert {oct(file.stat().st_mode & 0o777) for file in tmp_path.glob("a.sqlite*")} == {"0o600"}
+    assert [file.name for file in tmp_path.glob("a.sqlite*")] == ["a.sqlite"]
+
+
+# -- Elasticsearch
+
+
+def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(elasticsearch_url, elasticsearch_index) -> None:
+    from ccheck.search.elastic import Connection, ElasticStore
+    from ccheck.service.record_elastic import ElasticRecord
+
+    alias = f"ccheck-checks-{elasticsearch_index}"
+    with (
+        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
+        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
+    ):
+        before = server.get("/_cluster/state/metadata").json()["metadata"]
+        record = ElasticRecord(store, SETTINGS)
+        record.put(check(1))
+        record.correct(Correction(check(1).id, "wrong verdict", label="SUPPORTS", created="2026-01-01T00:00:00"))
+        (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+        data = json.loads(source.pop("data"))
+        assert data["claim"] == source["claim"] == "Claim 1."
+        expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
+        expected |= {"supports": 0, "refutes": 1, "leaves_open": 0, "not_judged": 1, "documents": ["a", "b"]}
+        expected |= {"cost": 0.006, "milliseconds": 3.5, "timings_ms": {"retrieve": 1.5, "verdict": 2.0}}
+        expected |= {"permalink": f"https://facts.example/checks/{check(1).id}", "corrected": True, "user": "ann"}
+        assert {name: source[name] for name in expected} == expected
+        assert source["evidence"][0] == {
+            "rank": 1,
+            "doc_id": "a",
+            "title": "A",
+            "year": 2001,
+            "stance": "REFUTES",
+            "confidence": 0.9,
+        }
+        mapped = set(es_mappings.read("ccheck-checks")["template"]["mappings"]["properties"])
+        assert set(source) <= mapped and mapped - set(source) == {"data"}
+        after = server.get("/_cluster/state/metadata").json()["metadata"]
+        assert after["indices"].keys() - before["indices"].keys() == {f"{alias}-000001"}
+        for part in ("templates", "index_template", "component_template", "index_lifecycle"):
+            assert after.get(part) == before.get(part)
+
+
+def _refreshed(server: httpx.Client, index: str) -> list[dict[str, Any]]:
+    server.post(f"/{index}/_refresh").raise_for_status()
+    return server.post(f"/{index}/_search").json()["hits"]["hits"]
+
+
+@pytest.mark.parametrize("theirs", ["the index has the name", "the alias leads to theirs", "the alias is gone"])
+def test_an_index_of_somebody_else_is_never_written_to(elasticsearch_url, elasticsearch_index, theirs) -> None:
+    from ccheck.search.elastic import Connection, ElasticStore
+    from ccheck.service.record_elastic import ElasticRecord
+
+    alias = f"ccheck-checks-{elasticsearch_index}"
+    with (
+        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
+        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
+    ):
+        record = ElasticRecord(store, SETTINGS)
+        if theirs == "the alias is gone":
+            record.put(check(1))
+            server.delete(f"/{alias}-000001/_alias/{alias}").raise_for_status()
+            index, said = f"{alias}-000001", "Add the alias again"
+        elif theirs == "the index has the name":
+            server.put(f"/{alias}").raise_for_status()
+            index, said = alias, "is not a record"
+        else:
+            index, said = f"{elasticsearch_index}-theirs", "is not a record"
+            server.put(f"/{index}", json={"aliases": {alias: {}}}).raise_for_status()
+        before = [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))]
+        with pytest.raises(InvalidData, match=said):
+            record.put(check(2))
+        assert [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))] == before
+
+
+def test_a_service_on_a_server_keeps_its_checks_there(elasticsearch_url, elasticsearch_index) -> None:
+    store = f"{elasticsearch_url}/{elasticsearch_index}"
+    with open_service(store, recipe="bm25", rerank="none") as service:
+        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+        made = service.check("Tea lowers blood pressure.", k=1)
+        assert made.kept and service.check("Tea lowers blood pressure.", k=1) == made == service.find(made.id)
+        service.correct(Correction(made.id, "wrong stance", "tea", "REFUTES"))
+        assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("tea", "REFUTES")]
+        service.checker.ingest({"_id": "new", "text": "Tea is a drink."}, dense=False)
+        assert service.check("Tea lowers blood pressure.", k=1).id != made.id, "the index has changed"
+    assert (
+        service.record is not None and service.record.name == f"{elasticsearch_url}/ccheck-checks-{elasticsearch_index}"
+    )
+
+
+def test_a_server_that_refuses_the_record_still_answers(elasticsearch_url, elasticsearch_index, caplog) -> None:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as server:
+        server.put(f"/ccheck-checks-{elasticsearch_index}").raise_for_status()
+    with open_service(f"{elasticsearch_url}/{elasticsearch_index}", recipe="bm25", rerank="none") as service:
+        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+        for _ in range(2):
+            made = service.check("Tea lowers blood pressure.", k=1)
+            assert (made.status, made.kept) == ("done", False)
+        assert len([one for one in caplog.records if "not recorded" in one.message]) == 1
+        with pytest.raises(CcheckError, match="is not a record"):
+            service.checks()
