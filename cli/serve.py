@@ -1,4 +1,4 @@
-"""`ccheck serve`: models over HTTP."""
+"""`ccheck serve`: the service over HTTP and MCP, and models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from ..core.redaction import keep_secret
 from . import opt
-from .common import notice
+from .common import notice, settings_from
 
 KEY = "CCHECK_SERVE_API_KEY"
 MODEL = ("dtype", "max_tokens", "yes_token", "prompt", "trust_remote_code")
@@ -19,9 +19,11 @@ MODEL = ("dtype", "max_tokens", "yes_token", "prompt", "trust_remote_code")
 
 @click.group()
 def serve() -> None:
-    """Serve models over HTTP.
+    """Serve the page, REST and MCP, or a reranker.
 
     \b
+    ccheck serve web
+    ccheck serve mcp
     ccheck serve rerank --model BAAI/bge-reranker-v2-m3
     """
 
@@ -143,4 +145,123 @@ def rerank(asked: Served) -> None:
         run_server(app, listening, limits, started)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedWeb:
+    """The store to serve, to whom, and within what limits."""
+
+    store: str | None = opt.under(opt.EVERYDAY, opt.store)
+    host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
+    port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8350)
+    recipe: str | None = opt.recipe("Recipe to check with.  [env: CCHECK_RECIPE; default: default]")
+    llm: str | None = opt.llm
+    rerank: str | None = opt.rerank
+    no_record: bool = opt.option("Keep no record of checks: no history, no lasting links, no corrections.")
+    allow_host: tuple[str, ...] = opt.option(
+        "Host name that browsers may use for this server, such as ccheck.example.org. Repeatable.", "NAME"
+    )
+    https: bool = opt.option("A proxy before this server speaks HTTPS: send cookies over HTTPS alone.")
+    requests: int = opt.option("Requests of one caller in a minute.", least=1, default=600, heading="Limits")
+    checks: int = opt.option("Checks of one caller in a minute.", least=1, default=60)
+    at_once: int = opt.option("Checks and files of one caller that run at once.", least=1, default=8)
+    tokens: int | None = opt.option("Tokens of language models for one caller in 24 hours.", least=1)
+    claims: int = opt.option("Claims in one file.", least=1, default=5000)
+    max_body: int = opt.option("Largest request, in bytes, but for files.", "BYTES", least=1024, default=1 << 20)
+    max_upload: int = opt.option(
+        "Largest upload of claims or papers, in bytes.", "BYTES", least=1024, default=256 << 20
+    )
+    timeout: float = opt.option(
+        "Seconds that running checks may take when the server stops.", "S", least=0.1, default=60.0
+    )
+    connections: int = opt.option("Largest number of open connections.", least=1, default=1024)
+
+
+@opt.command(env="CCHECK_WEB")
+def web(asked: ServedWeb) -> None:
+    """Serve the page for people, REST for programs, and MCP at /mcp.
+
+    \b
+    ccheck serve web
+    ccheck serve web --store local:papers --port 8350
+    CCHECK_API_KEYS="newsroom:read+check:A-LONG-RANDOM-KEY" ccheck serve web --host 0.0.0.0
+
+    On this machine no key is needed. Any other address needs CCHECK_API_KEYS: NAME:RIGHTS:KEY, separated by spaces,
+    with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
+    """
+    from ..core.adjust import Changes, resolved
+    from ..core.errors import UsageError, require
+    from ..core.runtime import silent
+    from ..service import Service
+    from .progress import checker
+
+    require("the service", "server", "fastapi", "uvicorn", "prometheus_client", "python_multipart")
+    from ..core.serving import listen, public, run_server
+    from ..web.access import EXAMPLE, KEYS, Quotas, keys_from
+    from ..web.app import Limits, Served, create_app
+
+    keys = keys_from(os.environ.get(KEYS))
+    if public(asked.host) and not keys:
+        raise UsageError(f"--host {asked.host} lets other machines in, so it needs keys: set {EXAMPLE}")
+    say = silent if opt.is_quiet() else notice
+    names = ("body", "max_body"), ("upload", "max_upload"), ("timeout", "timeout"), ("connections", "connections")
+    limits = Limits(**{name: getattr(asked, given) for name, given in names})
+    quotas = Quotas(**{name: getattr(asked, name) for name in ("requests", "checks", "at_once", "tokens", "claims")})
+    hosts = (asked.host, *asked.allow_host)
+    settings = settings_from(**opt.settings_of(asked))
+    pipeline = resolved(settings, Changes(llm=asked.llm, rerank=asked.rerank))
+    with (
+        listen(asked.host, asked.port) as listening,
+        checker(settings, recipe=pipeline) as checked,
+        Service(checked, record=False if asked.no_record else None) as service,
+    ):
+        served = Served(limits=limits, quotas=quotas, keys=keys, hosts=hosts, secure=asked.https)
+        app = create_app(service, served)
+
+        def started(url: str) -> None:
+            say(f"{checked.store.name} is at {url}. Stop with Ctrl-C")
+
+        run_server(app, listening, limits, started, app.state.web.stopping)
+
+
+@opt.command(name="mcp")
+def serve_mcp(
+    *,
+    store: str | None = opt.store,
+    recipe: str | None = opt.recipe("Recipe to check with.  [env: CCHECK_RECIPE; default: default]"),
+    llm: str | None = opt.llm,
+    rerank: str | None = opt.rerank,
+    no_record: bool = opt.option("Keep no record of checks."),
+) -> None:
+    """Serve check_claim, search_evidence, get_paper and describe_collection to a program that starts this one.
+
+    \b
+    ccheck serve mcp
+    ccheck serve mcp --store local:papers
+
+    Speaks the Model Context Protocol on standard input and output. ccheck serve web has the same tools at /mcp.
+    """
+    import asyncio
+
+    from ..core.adjust import Changes, resolved
+    from ..core.errors import require
+    from ..service import Service
+    from .progress import checker
+
+    require("MCP", "mcp", "mcp", "fastapi", "prometheus_client")
+    from ..web.app import Served, Web
+    from ..web.mcp import serve_stdio
+
+    settings = settings_from(store=store, recipe=recipe, llm_model=llm, rerank=rerank)
+    with (
+        checker(settings, recipe=resolved(settings, Changes(llm=llm, rerank=rerank))) as checked,
+        Service(checked, record=False if no_record else None) as service,
+    ):
+
+        async def run() -> None:
+            await serve_stdio(Web(service, Served()))
+
+        asyncio.run(run())
+
+
+serve.add_command(web)
+serve.add_command(serve_mcp)
 serve.add_command(rerank)

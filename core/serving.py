@@ -58,8 +58,18 @@ def listen(host: str, port: int) -> socket.socket:
         raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others with --host and --port") from error
 
 
-def run_server(app: ASGIApp, listening: socket.socket, limits: Limits, started: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL."""
+def run_server(
+    app: ASGIApp,
+    listening: socket.socket,
+    limits: Limits,
+    started: Callable[[str], None],
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL.
+
+    `stopping` is called in the event loop before the server waits for the answers under way: it ends those that would
+    never end by themselves.
+    """
     host, port = listening.getsockname()[:2]
 
     class Server(uvicorn.Server):
@@ -67,6 +77,10 @@ def run_server(app: ASGIApp, listening: socket.socket, limits: Limits, started: 
             await super().startup(sockets)
             if self.started:
                 started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            stopping()
+            await super().shutdown(sockets)
 
     config = configuration(app, limits)
     # uvicorn raises the signal again when it is done, but a requested stop is not a failure.

@@ -8,7 +8,8 @@
 No HTTP, no HTML. All methods may be called from any thread.
 """
 
+from .record import Wanted
 from .service import Service, open_service
-from .types import Check, Correction, Description, Event
+from .types import Check, Correction, Description, Event, How
 
-__all__ = ["Check", "Correction", "Description", "Event", "Service", "open_service"]
+__all__ = ["Check", "Correction", "Description", "Event", "How", "Service", "Wanted", "open_service"]

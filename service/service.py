@@ -131,6 +131,10 @@ class Service(Closing):
         """
         return next(self.check_many([claim], on_event, **how))
 
+    def id_of(self, claim: str | Claim, **how: Unpack[How]) -> str:
+        """The id that a check of this claim has, before it is made."""
+        return self._way(how).id_of(claim if isinstance(claim, Claim) else Claim(claim))
+
     def check_many(
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
     ) -> Iterator[Check]:
@@ -331,6 +335,10 @@ class Service(Closing):
             raise NotFound(f"the store {self.checker.store.name} has no document {id_!r}")
         return found
 
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Those of the store's documents that have these ids."""
+        return self.checker.store.get(ids)
+
     def describe(self) -> Description:
         """What is searched, and with what. Raises nothing for a store or model that is missing: that is said."""
         store, recipe = self.checker.store, self.checker.recipe.name
@@ -344,6 +352,7 @@ class Service(Closing):
     # -- the same for `await`
 
     check_async = _async(check)
+    id_of_async = _async(id_of)
     search_async = _async(search)
     document_async = _async(document)
     describe_async = _async(describe)

@@ -36,6 +36,13 @@ def packaged(*names: str) -> str:
 
 
 @functools.cache
+def static_files() -> dict[str, tuple[str, str]]:
+    """The styles and the script of the service's pages: type and content by name."""
+    style = packaged("page.css", "report.css", "service.css")
+    return {"style.css": ("text/css", style), "script.js": ("text/javascript", packaged("service.js"))}
+
+
+@functools.cache
 def environment() -> jinja2.Environment:
     """The templates. They find the words of labels and, for a page that stands alone, `style` and `script` with the
     hashes that name them in its policy. `served`: a page of the service, which has forms.
@@ -67,6 +74,8 @@ def environment() -> jinja2.Environment:
         "sure": sure,
         "counted": counted,
         "version": __version__,
+        # Browsers keep the files of one version for good.
+        "mark": hashlib.sha256(str(static_files()).encode()).hexdigest()[:12],
         "served": None,
     }
     return made

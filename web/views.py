@@ -29,10 +29,10 @@ SAID = {label: (VERDICTS[label][0], said) for label, said in STANCES.items()}
 """The symbol and the words of each stance."""
 SIDES = ("SUPPORTS", "REFUTES")
 STANCE_COUNTS = {
-    "SUPPORTS": "support it",
-    "REFUTES": "refute it",
-    "CONFLICTING": "support and refute it",
-    "NOT_ENOUGH_INFO": "leave it open",
+    "SUPPORTS": "supporting",
+    "REFUTES": "refuting",
+    "CONFLICTING": "both ways",
+    "NOT_ENOUGH_INFO": "leaving it open",
 }
 FOUND_BY = {"bm25": "by its words", "dense": "by its meaning", "sparse": "by weighted words"}
 """What a retriever compares, by its usual name."""
@@ -57,7 +57,7 @@ def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str,
         "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
         "documents": documents,
         "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
-        "strongest": {side: strongest(documents, side) for side in SIDES} if counts else {},
+        "strongest": {side: strongest(documents, side) for side in SIDES},
         "gaps": list(gaps(result, counts)),
         "way": _way(result.evidence),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
@@ -125,6 +125,7 @@ def _document(evidence: Evidence) -> dict[str, Any]:
         "evidence": evidence,
         "confidence": _confidence(evidence),
         "id": document.id,
+        "name": document.title or shortened(document.text, 80) or document.id,
         "title": _title(document, evidence),
         "year": str(metadata.get("year") or cited.year or ""),
         "why": why_found(evidence.hit),

@@ -1,0 +1,264 @@
+"""Who may do what: keys with scopes, sessions of browsers, limits by caller, and what every request must pass."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..core.errors import UsageError
+from ..core.redaction import keep_secret
+from .problems import Problem
+
+Right: TypeAlias = Literal["read", "check", "write"]
+"""`read`: recorded checks, documents, search. `check`: new checks and corrections. `write`: papers into the store."""
+RIGHTS: tuple[Right, ...] = get_args(Right)
+KEYS = "CCHECK_API_KEYS"
+EXAMPLE = f"{KEYS}='newsroom:read+check:A-LONG-RANDOM-KEY'"
+LEAST_KEY = 16
+"""Characters of a key. Shorter ones could be guessed."""
+SESSION, FORM = "ccheck_session", "ccheck_form"
+SESSION_SECONDS = 12 * 3600
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none, browsers hide the origin of forms
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A caller's key. It is never shown."""
+
+    name: str
+    rights: frozenset[Right]
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `name` is the key's, or None where no key is needed. `id` is what limits are counted by."""
+
+    name: str | None
+    rights: frozenset[Right]
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """What one caller may have. `requests` and `checks`: in a minute. `at_once`: checks and files that run.
+
+    `tokens`: of language models in 24 hours; None: any number. `claims`: of one file.
+    """
+
+    requests: int = 600
+    checks: int = 60
+    at_once: int = 8
+    tokens: int | None = None
+    claims: int = 5_000
+
+
+def keys_from(given: str | None) -> tuple[Key, ...]:
+    """The keys of `CCHECK_API_KEYS`: `NAME:RIGHTS:KEY`, with rights such as `read+check`, separated by white space.
+
+    Raises UsageError, which never shows a key.
+    """
+    keys: list[Key] = []
+    for number, one in enumerate((given or "").split(), 1):
+        name, rights, secret = [*one.split(":", 2), "", ""][:3]
+        keep_secret(secret or one)
+        named = frozenset(right for right in RIGHTS if right in rights.split("+"))
+        if not re.fullmatch(r"[\w-]{1,40}", name) or not named or len(named) != len(rights.split("+")):
+            raise UsageError(
+                f"{KEYS}, entry {number}: write NAME:RIGHTS:KEY, with rights of {', '.join(RIGHTS)}: {EXAMPLE}"
+            )
+        if len(secret) < LEAST_KEY or not secret.isascii():
+            raise UsageError(f"{KEYS}, entry {number}: the key must have at least {LEAST_KEY} ASCII characters")
+        if name in {key.name for key in keys}:
+            raise UsageError(f"{KEYS}, entry {number}: the name {name} is there twice")
+        keys.append(Key(name, named, secret))
+    return tuple(keys)
+
+
+class Access:
+    """Tells who asks, and signs what browsers bring back. Its own secret is new in each process."""
+
+    def __init__(self, keys: Sequence[Key] = ()) -> None:
+        self.keys = tuple(keys)
+        self._secret = secrets.token_bytes(32)
+
+    def caller(self, connection: HTTPConnection) -> Caller:
+        """Who sent a request. Raises Problem 401 where a key is needed and the one that was sent is not known."""
+        address = connection.client.host if connection.client is not None else "local"
+        if not self.keys:
+            return Caller(None, frozenset(RIGHTS), address)
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        key = self.known(given.strip()) if scheme.lower() == "bearer" else self._of_session(connection)
+        if key is None:
+            raise Problem(
+                401, "a key is needed: send the header Authorization: Bearer KEY", {"WWW-Authenticate": "Bearer"}
+            )
+        return Caller(key.name, key.rights, key.name)
+
+    def known(self, given: str) -> Key | None:
+        """The key with this secret. Every key is compared, each in constant time."""
+        found = None
+        for key in self.keys:
+            # Headers come as Latin-1, whatever their bytes were.
+            if hmac.compare_digest(given.encode("utf-8", "replace"), key.secret.encode()):
+                found = key
+        return found
+
+    # -- browsers
+
+    def session(self, key: Key) -> str:
+        """The cookie of a browser whose user gave this key."""
+        until = f"{key.name}.{int(time.time()) + SESSION_SECONDS}"
+        return f"{until}.{self._signed('session', until, key.secret)}"
+
+    def _of_session(self, connection: HTTPConnection) -> Key | None:
+        until, _, signature = connection.cookies.get(SESSION, "").rpartition(".")
+        name, _, ends = until.partition(".")
+        key = next((one for one in self.keys if one.name == name), None)
+        if key is None or not hmac.compare_digest(
+            signature.encode(), self._signed("session", until, key.secret).encode()
+        ):
+            return None
+        return key if int(ends) > time.time() else None
+
+    def token(self, cookie: str) -> str:
+        """What a form must bring back beside the browser's cookie, so that no page of another site can send it."""
+        return self._signed("form", cookie)
+
+    def refuse_forged(self, connection: HTTPConnection, token: object) -> None:
+        """Raises Problem 403 unless the form was made by a page of this server for this browser."""
+        cookie = connection.cookies.get(FORM, "")
+        if not cookie or not hmac.compare_digest(str(token).encode("utf-8", "replace"), self.token(cookie).encode()):
+            raise Problem(403, "this form is too old, or cookies are off. Load the page again and send it once more")
+
+    def _signed(self, *parts: str) -> str:
+        return hmac.new(self._secret, "\n".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+class Counted:
+    """What callers spend, by what it is: no more than `most` in `seconds`, which come back evenly."""
+
+    def __init__(self, most: float, seconds: float, what: str) -> None:
+        self.most, self.seconds, self.what = most, seconds, what
+        self._spent: dict[str, tuple[float, float]] = {}
+
+    def spend(self, caller: str, amount: float = 1, *, forced: bool = False) -> None:
+        """Raises Problem 429 if that is too much; `forced` for what was spent already."""
+        now = time.monotonic()
+        if len(self._spent) > 10_000:  # addresses of strangers
+            self._spent = {one: state for one, state in self._spent.items() if now - state[1] < self.seconds}
+        spent, at = self._spent.get(caller, (0.0, now))
+        spent = max(0.0, spent - (now - at) * self.most / self.seconds)
+        if not forced and spent + amount > self.most:
+            wait = max(1, int((spent + amount - self.most) * self.seconds / self.most) + 1)
+            raise Problem(429, f"too many {self.what}: try again in {wait} s", {"Retry-After": str(wait)})
+        self._spent[caller] = spent + amount, now
+
+
+class Limited:
+    """The quotas of all callers, as they are now."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self.quotas = quotas
+        self.requests = Counted(quotas.requests, 60, "requests")
+        self.checks = Counted(quotas.checks, 60, "checks")
+        self.tokens = None if quotas.tokens is None else Counted(quotas.tokens, 86_400, "tokens of language models")
+        self._running: dict[str, int] = {}
+
+    def start(self, caller: Caller) -> None:
+        """One more check or file of this caller runs. Raises Problem 429."""
+        if self._running.get(caller.id, 0) >= self.quotas.at_once:
+            said = f"{self.quotas.at_once} checks of yours are running: wait for one of them"
+            raise Problem(429, said, {"Retry-After": "2"})
+        if self.tokens is not None:
+            self.tokens.spend(caller.id)
+        self.checks.spend(caller.id)
+        self._running[caller.id] = self._running.get(caller.id, 0) + 1
+
+    def end(self, caller: Caller, usage: Mapping[str, Any] | None = None) -> None:
+        """It is over, and has used these tokens."""
+        left = self._running.pop(caller.id, 1) - 1
+        if left > 0:
+            self._running[caller.id] = left
+        if self.tokens is not None and usage:
+            used = int(usage.get("prompt_tokens") or 0) + int(usage.get("completion_tokens") or 0)
+            self.tokens.spend(caller.id, used, forced=True)
+
+
+class Guard:
+    """Refuses what another site's page sends and bodies that are too large, and adds the headers of every answer."""
+
+    def __init__(self, app: ASGIApp, most: int, larger: Mapping[str, int]) -> None:
+        """`most`: bytes of a body; `larger`: the same for paths that take files."""
+        self.app, self.most, self.larger = app, most, larger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        most = self.larger.get(scope["path"], self.most)
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    given.setdefault(name, value)
+            await send(message)
+
+        read = 0
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > most:
+                raise Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
+            return message
+
+        refused = None
+        if scope["method"] not in SAFE and foreign(headers):
+            refused = Problem(403, "the request comes from a page of another site")
+        elif headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")[:15]) > most:
+            refused = Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
+        if refused is not None:
+            await refused.response(scope)(scope, receive, answered)
+            return
+        await self.app(scope, limited, answered)
+
+
+def foreign(headers: Headers) -> bool:
+    """Whether a browser says that a page of another site sends this. Programs say neither."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+
+
+def needed(rights: Collection[Right], caller: Caller) -> None:
+    """Raises Problem 403 unless the caller has these rights."""
+    missing = [right for right in rights if right not in caller.rights]
+    if missing:
+        raise Problem(403, f"the key {caller.name} lacks the right {' and '.join(missing)}")

@@ -1,0 +1,373 @@
+"""What takes long: checks with their events, files of claims, papers to ingest. Kept while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+from ..core.errors import CcheckError, Incomplete
+from ..core.text import json_line
+from ..core.types import Claim
+from ..ingest import IngestOptions, Progress, Reject, Report
+from ..pipeline.claims import ClaimRecord
+from ..service import Check, Event, How, Service
+from .access import Caller, Limited
+from .problems import problem_of
+
+KEEP_ALIVE = 15.0
+"""Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
+MOST_KEPT = 64
+"""How many files and ingests that ended are kept."""
+MOST_REJECTS = 200
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Job:
+    """Work in a thread, and whoever waits for what changes. Its attributes change in the event loop alone."""
+
+    def __init__(self, id_: str, caller: Caller) -> None:
+        self.id, self.caller = id_, caller
+        self.error: CcheckError | None = None
+        self.stopped = False
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    def change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def changed(self, seconds: float) -> bool:
+        """Waits for the next change; False if there was none for so long."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End at the next step."""
+        self.stopped = True
+
+    def refuse_stopped(self) -> None:
+        """Raises Incomplete if somebody stopped it. Called between steps, in the thread."""
+        if self.stopped:
+            raise Incomplete("the check was stopped")
+
+
+class CheckJob(Job):
+    """A claim that is checked. `events` has what happened, also for those who come late."""
+
+    def __init__(self, id_: str, caller: Caller, claim: str) -> None:
+        super().__init__(id_, caller)
+        self.check = Check(id=id_, claim=claim, status="running")
+        self.events: list[Event] = []
+
+    async def stream(self, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
+        """The events after the first so many, as SSE; the last is `done` or `error`."""
+        for number in itertools.count(after):
+            while number >= len(self.events):
+                if closing.is_set() or not self.running:
+                    return
+                if not await self.changed(KEEP_ALIVE):
+                    yield b": waiting\n\n"
+            event = self.events[number]
+            yield sse(number, event)
+            if event.kind in ("done", "error"):
+                return
+
+
+@dataclass(slots=True)
+class Row:
+    """A claim of a file: what became of it."""
+
+    number: int
+    record: ClaimRecord
+    check: Check | None = None
+    error: str | None = None
+    kind: str | None = None
+
+    @property
+    def status(self) -> str:
+        if self.error is not None:
+            return "failed"
+        return "waiting" if self.check is None else "done"
+
+    def to_dict(self) -> dict[str, Any]:
+        check = self.check
+        return {
+            "number": self.number,
+            "id": self.record.claim.id,
+            "claim": self.record.claim.text,
+            "status": self.status,
+            "check": None if check is None else check.id,
+            "label": None if check is None else check.label,
+            "error": self.error,
+        }
+
+
+class FileJob(Job):
+    """A file of claims, as a table that fills."""
+
+    def __init__(self, id_: str, caller: Caller, name: str, records: Sequence[ClaimRecord]) -> None:
+        super().__init__(id_, caller)
+        self.name = name
+        self.rows = [Row(number, one, error=one.problem) for number, one in enumerate(records, 1)]
+
+    @property
+    def done(self) -> int:
+        return sum(row.status != "waiting" for row in self.rows)
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for row in self.rows if row.status == "failed"]
+
+    @property
+    def retryable(self) -> list[Row]:
+        return [row for row in self.failed if row.record.problem is None]
+
+    def to_dict(self) -> dict[str, Any]:
+        said = {"id": self.id, "name": self.name, "running": self.running, "done": self.done}
+        error = None if self.error is None else str(self.error)
+        return said | {"error": error, "claims": [row.to_dict() for row in self.rows]}
+
+
+@dataclass(slots=True)
+class Ingested:
+    """How far an ingest is."""
+
+    progress: Progress | None = None
+    report: Report | None = None
+    rejects: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+class IngestJob(Job):
+    """Papers that are read into the store."""
+
+    def __init__(self, id_: str, caller: Caller, names: Sequence[str]) -> None:
+        super().__init__(id_, caller)
+        self.names = list(names)
+        self.state = Ingested()
+
+    def to_dict(self) -> dict[str, Any]:
+        progress, report = self.state.progress, self.state.report
+        return {
+            "id": self.id,
+            "files": self.names,
+            "running": self.running,
+            "phase": progress.phase if progress is not None and self.running else None,
+            "documents": progress.documents if progress is not None else 0,
+            "counts": None
+            if report is None
+            else {
+                name: getattr(report, name)
+                for name in ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
+            },
+            "rejects": self.state.rejects,
+            "error": None if self.error is None else str(self.error),
+        }
+
+
+class Jobs:
+    """All that runs, by id. `close` waits for it."""
+
+    def __init__(self, service: Service, limited: Limited) -> None:
+        self.service, self.limited = service, limited
+        self.closing = asyncio.Event()
+        self.checks: dict[str, CheckJob] = {}
+        self.files: dict[str, FileJob] = {}
+        self.ingests: dict[str, IngestJob] = {}
+        self._files = ThreadPoolExecutor(4, "ccheck-files")
+        self._ingests = ThreadPoolExecutor(1, "ccheck-ingest")  # a store has one writer
+
+    # -- checks
+
+    async def check(self, claim: str, caller: Caller, **how: Unpack[How]) -> CheckJob:
+        """Start a check, or join the one of the same id that runs. Raises Problem 429, CcheckError."""
+        id_ = await self.service.id_of_async(claim, **how)
+        running = self.checks.get(id_)
+        if running is not None:
+            return running
+        self.limited.start(caller)
+        job = self.checks[id_] = CheckJob(id_, caller, claim)
+        job.task = asyncio.create_task(self._check(job, claim, how))
+        return job
+
+    async def _check(self, job: CheckJob, claim: str, how: How) -> None:
+        loop = asyncio.get_running_loop()
+
+        def add(event: Event) -> None:
+            job.events.append(event)
+            job.change()
+
+        def tell(event: Event) -> None:
+            loop.call_soon_threadsafe(add, event)
+            if event.kind not in ("done", "error"):
+                job.refuse_stopped()
+
+        usage = None
+        try:
+            job.check = await self.service.check_async(claim, tell, **how)
+            usage = (job.check.result or {}).get("usage")
+        except CcheckError as error:
+            job.error = error
+            job.check = replace(job.check, status="failed", error=str(error), problem=type(error).__name__)
+            add(Event("error", problem_of(error).to_dict()))
+        except Exception as error:
+            log.exception("a bug in checking a claim")
+            job.error = Incomplete("a bug in the server; its log has the details")
+            job.check = replace(job.check, status="failed", error=str(job.error), problem=type(error).__name__)
+            add(Event("error", problem_of(job.error).to_dict()))
+        finally:
+            self.limited.end(job.caller, usage)
+            del self.checks[job.id]
+            job.change()
+
+    # -- files of claims
+
+    def file(self, name: str, records: Sequence[ClaimRecord], caller: Caller, **how: Unpack[How]) -> FileJob:
+        """Start to check the claims of a file. Raises Problem 429."""
+        self.limited.start(caller)
+        job = FileJob(secrets.token_hex(8), caller, name, records)
+        _add(self.files, job.id, job)
+        job.task = asyncio.create_task(self._file(job, job.rows, how))
+        return job
+
+    def retry(self, job: FileJob, caller: Caller, **how: Unpack[How]) -> None:
+        """Check the rows again that failed, but for those that are no claims. Raises Problem 429."""
+        rows = job.retryable
+        if job.running or not rows:
+            return
+        self.limited.start(caller)
+        for row in rows:
+            row.error = row.check = None
+        job.error = None
+        job.stopped = False
+        job.task = asyncio.create_task(self._file(job, rows, how))
+
+    async def _file(self, job: FileJob, rows: Sequence[Row], how: How) -> None:
+        loop = asyncio.get_running_loop()
+        todo = [row for row in rows if row.error is None]
+        usage = {"prompt_tokens": 0, "completion_tokens": 0}
+
+        def set_(row: Row, check: Check) -> None:
+            row.check, row.error, row.kind = check, check.error, check.problem
+            job.change()
+
+        def work() -> None:
+            claims = [Claim(row.record.claim.text, row.record.claim.id, row.record.claim.date) for row in todo]
+            for row, check in zip(todo, self.service.check_many(claims, **how), strict=True):
+                for name in usage:
+                    usage[name] += ((check.result or {}).get("usage") or {}).get(name, 0)
+                loop.call_soon_threadsafe(set_, row, check)
+                job.refuse_stopped()
+
+        try:
+            await self._in(self._files, job, work)
+        finally:
+            for row in todo:
+                if row.check is None:
+                    row.error = str(job.error or "it was not checked")
+            self.limited.end(job.caller, usage)
+
+    # -- papers
+
+    def ingest(self, paths: Sequence[Path], caller: Caller, folder: tempfile.TemporaryDirectory[str]) -> IngestJob:
+        """Start to read files into the store; the folder is removed when that is done."""
+        job = IngestJob(secrets.token_hex(8), caller, [path.name for path in paths])
+        _add(self.ingests, job.id, job)
+        job.task = asyncio.create_task(self._ingest(job, paths, folder))
+        return job
+
+    async def _ingest(self, job: IngestJob, paths: Sequence[Path], folder: tempfile.TemporaryDirectory[str]) -> None:
+        loop = asyncio.get_running_loop()
+        rejects = Path(folder.name) / "rejects.jsonl"
+
+        def progressed(progress: Progress) -> None:
+            job.state.progress = progress
+            job.change()
+
+        def tell(progress: Progress) -> None:
+            loop.call_soon_threadsafe(progressed, progress)
+
+        def work() -> None:
+            settings = self.service.checker.settings
+            options = IngestOptions(rejects=rejects, cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
+            job.state.report = self.service.checker.ingest(list(paths), options=options, on_progress=tell)
+
+        try:
+            await self._in(self._ingests, job, work)
+            job.state.rejects = _rejects(rejects, Path(folder.name))
+        finally:
+            folder.cleanup()
+            job.change()
+
+    # --
+
+    async def _in(self, threads: ThreadPoolExecutor, job: Job, work: Callable[[], None]) -> None:
+        """Run work in a thread; its failure is the job's error."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(threads, work)
+        except CcheckError as error:
+            job.error = error
+        except Exception:
+            log.exception("a bug in %s", type(job).__name__)
+            job.error = Incomplete("a bug in the server; its log has the details")
+        finally:
+            job.change()
+
+    async def close(self, seconds: float) -> None:
+        """Wait so long for what runs."""
+        self.closing.set()
+        jobs: list[Job] = [*self.checks.values(), *self.files.values(), *self.ingests.values()]
+        for job in jobs:
+            job.change()
+            if isinstance(job, FileJob):
+                job.stop()  # after the claims that are under way
+        tasks = [job.task for job in jobs if job.task is not None and not job.task.done()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            if late:
+                log.warning("%d checks were not finished within %g s", len(late), seconds)
+        self._files.shutdown(wait=False, cancel_futures=True)
+        self._ingests.shutdown(wait=False, cancel_futures=True)
+
+
+def sse(number: int, event: Event) -> bytes:
+    """An event as a server sends it, with its number, from which a client that lost its connection goes on."""
+    return f"id: {number}\nevent: {event.kind}\ndata: {json_line(dict(event.data))}\n".encode()
+
+
+def _add(jobs: dict[str, T], id_: str, job: T) -> None:
+    """With the oldest that ended left out, so that a server that runs for months holds few."""
+    for old, one in list(jobs.items()):
+        if len(jobs) < MOST_KEPT:
+            break
+        if not (isinstance(one, Job) and one.running):
+            del jobs[old]
+    jobs[id_] = job
+
+
+def _rejects(file: Path, folder: Path) -> list[Mapping[str, Any]]:
+    """The first rejects, with their files by name: where they lay is nobody's business."""
+    import json
+
+    found: list[Mapping[str, Any]] = []
+    with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
+        for line in itertools.islice(lines, MOST_REJECTS):
+            one = Reject(**json.loads(line))
+            found.append({"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record})
+    return found

@@ -1,0 +1,81 @@
+"""Problems as answers: RFC 9457 for programs, a page for people. A problem's type is the class of ccheck's error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Scope
+
+from ..core import errors
+from ..core.errors import CcheckError
+from ..core.text import json_line
+from .page import environment
+
+TYPE = "urn:ccheck:"
+STATUS: Mapping[type[CcheckError], int] = {
+    errors.UsageError: 400,
+    errors.MissingExtra: 501,
+    errors.NotFound: 404,
+    errors.StoreChanged: 409,
+    errors.InvalidData: 422,
+    errors.ServerError: 502,
+    errors.Incomplete: 500,
+}
+
+
+class Problem(Exception):
+    """A request that is answered with an error. `type`: the name of ccheck's error, if it is one."""
+
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, type_: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers, self.type = status, detail, dict(headers or {}), type_
+
+    @property
+    def title(self) -> str:
+        """`UsageError` is `Usage error`; others by their status."""
+        if self.type is None:
+            return HTTPStatus(self.status).phrase
+        return re.sub("(?<!^)([A-Z])", lambda found: f" {found[1].lower()}", self.type)
+
+    def to_dict(self) -> dict[str, Any]:
+        kind = "about:blank" if self.type is None else f"{TYPE}{self.type}"
+        return {"type": kind, "title": self.title, "status": self.status, "detail": self.detail}
+
+    def response(self, scope: Scope) -> Response:
+        """As JSON, or as a page for a browser that opened an address of pages."""
+        if for_people(scope):
+            given = {"problem": self, "visitor": None, "loading": False, "missing": None}
+            page = environment().get_template("problem.html").render(given)
+            return HTMLResponse(page, self.status, self.headers)
+        return Response(json_line(self.to_dict()), self.status, self.headers, "application/problem+json")
+
+
+def for_people(scope: Scope) -> bool:
+    """Whether a request is a browser's, for a page."""
+    path: str = scope["path"]
+    accepts = Headers(scope=scope).get("accept", "")
+    return "text/html" in accepts and not path.startswith(("/v1/", "/mcp")) and not path.endswith(".json")
+
+
+def problem_of(error: CcheckError, *, named: bool = False) -> Problem:
+    """The problem that an error is. `named`: the request named what is not found; else the server lacks it (503)."""
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    if status == 404 and not named:
+        status = 503
+    return Problem(status, str(error), type_=type(error).__name__)
+
+
+def error_of(problem: Mapping[str, Any]) -> CcheckError:
+    """The error that a server's problem is, for a client of it."""
+    kind = getattr(errors, str(problem.get("type", "")).removeprefix(TYPE), None)
+    detail = str(problem.get("detail") or problem.get("title") or "no reason was given")
+    if isinstance(kind, type) and issubclass(kind, CcheckError) and kind is not errors.MissingExtra:
+        return kind(detail)
+    return errors.ServerError(f"the server refused: {detail}")

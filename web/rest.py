@@ -1,0 +1,320 @@
+"""REST: `/v1/…`, health and metrics. Bodies and answers are JSON; errors are problems (RFC 9457)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..core.answers import result_of
+from ..core.errors import CcheckError, InvalidData
+from ..core.recipe import load_recipe, recipe_names
+from ..core.text import json_line
+from ..pipeline.run import MAX_CLAIM_CHARS
+from ..service import Check, Correction, Description, Event, How, Wanted
+from .access import Caller, Right
+from .jobs import CheckJob, sse
+from .problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from .app import Web
+
+QUICK_SECONDS = 2.0
+"""How long a request for a check waits for it, unless it says otherwise."""
+MOST_WAIT = 60.0
+NDJSON = "application/x-ndjson"
+
+Answers: TypeAlias = dict[int | str, dict[str, Any]]
+"""What OpenAPI says of answers, by status."""
+CHECKED: Answers = {
+    200: {"model": Check},
+    202: {"model": Check, "headers": {"Location": {"schema": {"type": "string"}}}},
+}
+Id = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the id of a check: 16 hexadecimal digits")]
+
+
+class ProblemBody(BaseModel):
+    """An error, as RFC 9457 has it. `type` is `urn:ccheck:` and the class of ccheck's error, or `about:blank`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class HowToCheck(_Sent):
+    """How to check. What is left out has its default."""
+
+    k: int = Field(10, ge=1, le=100, description="how many documents")
+    filters: list[Annotated[str, Field(max_length=500)]] = Field(
+        [], max_length=20, description='conditions on metadata, such as "year>=2010"'
+    )
+    recipe: str | None = Field(None, max_length=100, description="a packaged recipe, instead of the server's")
+    fresh: bool = Field(False, description="check again, also if the record has this check")
+
+    def how(self, caller: Caller) -> How:
+        return How(k=self.k, filters=self.filters, recipe=self.recipe, fresh=self.fresh, user=caller.name)
+
+
+class ClaimSent(HowToCheck):
+    """A claim to check."""
+
+    claim: str = Field(min_length=1, max_length=MAX_CLAIM_CHARS)
+    wait: float = Field(QUICK_SECONDS, ge=0, le=MOST_WAIT, description="seconds to wait for the answer")
+
+
+class CorrectionSent(_Sent):
+    """What is wrong with a check. `doc_id` is the document concerned, none for the verdict."""
+
+    what: Literal["wrong verdict", "wrong stance", "not relevant"]
+    doc_id: str | None = Field(None, max_length=2000)
+    label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = None
+    note: str | None = Field(None, max_length=2000)
+    user: str | None = Field(None, max_length=100, description="who says so; a key's name counts more")
+
+    def value(self, check: str, caller: Caller) -> Correction:
+        return Correction(
+            check, self.what, self.doc_id, self.label, self.note or None, caller.name or self.user or None
+        )
+
+
+class Search(BaseModel):
+    """Documents, best first, each as in the evidence of a check, without a stance."""
+
+    query: str
+    hits: list[dict[str, Any]]
+
+
+class DocumentFound(BaseModel):
+    """A document of the store."""
+
+    id: str
+    title: str
+    text: str
+    metadata: dict[str, Any]
+    published: str | None
+
+
+class RecipeFound(BaseModel):
+    """A packaged recipe."""
+
+    name: str
+    description: str
+
+
+def rest(app: FastAPI, web: Web) -> None:
+    """Add the routes to the application."""
+    router = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 502, 503))
+
+    def caller(*rights: Right) -> Any:
+        def asked(request: Request) -> Caller:
+            return web.caller(request, *rights)
+
+        return Depends(asked)
+
+    reader, checker = caller("read"), caller("check")
+
+    @router.post(
+        "/checks",
+        tags=["checks"],
+        responses=_answers(CHECKED, 413, 415),
+        openapi_extra={"requestBody": {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+    )
+    async def check(request: Request, sent: Annotated[ClaimSent, Body()], asked: Caller = checker) -> Response:
+        """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
+        job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
+        await _finished(job, sent.wait)
+        if job.error is not None:
+            raise problem_of(job.error)
+        where = {"Location": f"/v1/checks/{job.id}"}
+        if job.running:
+            return _json(job.check.to_dict(), 202, where | {"Retry-After": "2"})
+        return _json(job.check.to_dict(), 200, where)
+
+    @router.post("/checks/many", tags=["checks"], responses=_answers({200: {"content": {NDJSON: {}}}}, 413, 415))
+    async def check_many(
+        request: Request, how: Annotated[HowToCheck, Query()], asked: Caller = checker
+    ) -> StreamingResponse:
+        """Check claims, one JSON object (`{"claim": "…"}`) or text a line. One check a line comes back, in order."""
+        claims = _lines(await request.body(), web.limited.quotas.claims)
+        web.limited.start(asked)
+        return StreamingResponse(_many(web, claims, asked, how), media_type=NDJSON)
+
+    @router.get("/checks", tags=["checks"], responses={200: {"model": list[Check]}})
+    async def checks(
+        search: Annotated[str | None, Query(max_length=500)] = None,
+        label: Annotated[str | None, Query(max_length=40)] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 20,
+        before: Annotated[str | None, Query(max_length=40, description="older than this time (ISO 8601)")] = None,
+        asked: Caller = reader,
+    ) -> Response:
+        """The recorded checks, the newest first."""
+        wanted = Wanted(search=search, label=label, limit=limit, before=before)
+        return _json([one.to_dict() for one in await web.service.checks_async(wanted)])
+
+    @router.get("/checks/{id}", tags=["checks"], responses=_answers({200: {"model": Check}}, 404))
+    async def find(id: Id, asked: Caller = reader) -> Response:  # noqa: A002
+        """A check: of the record, or one that runs (`status` is `running`)."""
+        return _json((await web.find(id)).to_dict())
+
+    @router.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
+    async def stop(id: Id, asked: Caller = checker) -> Response:  # noqa: A002
+        """Stop a check that runs, at its next step."""
+        job = web.jobs.checks.get(id)
+        if job is None:
+            raise Problem(404, f"no check {id} runs", type_="NotFound")
+        job.stop()
+        return _json(job.check.to_dict(), 202)
+
+    @router.get(
+        "/checks/{id}/events", tags=["checks"], responses=_answers({200: {"content": {"text/event-stream": {}}}}, 404)
+    )
+    async def events(
+        id: Id,  # noqa: A002
+        last_event_id: Annotated[str | None, Header(max_length=10)] = None,
+        asked: Caller = reader,
+    ) -> StreamingResponse:
+        """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
+        after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
+        job = web.jobs.checks.get(id)
+        stream = _ended(await web.find(id)) if job is None else job.stream(after, web.jobs.closing)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    @router.post("/checks/{id}/corrections", tags=["checks"], responses=_answers({200: {"model": Check}}, 404))
+    async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], asked: Caller = checker) -> Response:  # noqa: A002
+        """Say what is wrong with a check. It is kept beside the answer, and shown with it."""
+        try:
+            return _json((await web.service.correct_async(sent.value(id, asked))).to_dict())
+        except CcheckError as error:
+            raise problem_of(error, named=True) from None
+
+    @router.get("/corrections", tags=["checks"], responses={200: {"content": {NDJSON: {}}}})
+    async def pairs(asked: Caller = reader) -> Response:
+        """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`."""
+        lines = await asyncio.to_thread(lambda: "".join(map(json_line, web.service.pairs())))
+        return Response(lines, media_type=NDJSON)
+
+    @router.get("/search", tags=["collection"], response_model=Search)
+    async def search(
+        query: Annotated[str, Query(min_length=1, max_length=10_000)],
+        k: Annotated[int, Query(ge=1, le=100)] = 10,
+        filters: Annotated[list[str] | None, Query(max_length=20)] = None,
+        asked: Caller = reader,
+    ) -> Response:
+        """The documents that a claim would be checked against."""
+        found = await web.service.search_async(query, k=k, filters=filters or [])
+        return _json({"query": query, "hits": [one.to_dict() for one in found]})
+
+    @router.get("/documents/{id:path}", tags=["collection"], response_model=DocumentFound, responses=_problems(404))
+    async def document(id: Annotated[str, Path(max_length=2000)], asked: Caller = reader) -> Response:  # noqa: A002
+        """A document with its text."""
+        try:
+            found = await web.service.document_async(id)
+        except CcheckError as error:
+            raise problem_of(error, named=True) from None
+        return _json({name: getattr(found, name) for name in DocumentFound.model_fields})
+
+    @router.get("/recipes", tags=["collection"], response_model=list[RecipeFound])
+    async def recipes(asked: Caller = reader) -> Response:
+        """The packaged recipes."""
+        found = await asyncio.to_thread(lambda: [load_recipe(name) for name in recipe_names()])
+        return _json([{"name": one.name, "description": one.description} for one in found])
+
+    @router.get("/collections", tags=["collection"], responses={200: {"model": list[Description]}})
+    async def collections(asked: Caller = reader) -> Response:
+        """What is searched, and with what."""
+        return _json([(await web.service.describe_async()).to_dict()])
+
+    app.include_router(router)
+    _state(app, web)
+
+
+def _state(app: FastAPI, web: Web) -> None:
+    @app.get("/health", tags=["state"], responses={200: {"model": dict[str, str]}})
+    async def health() -> Response:
+        """200 while the server runs. Needs no key."""
+        return _json({"status": "ok"})
+
+    @app.get("/ready", tags=["state"], responses=_answers({200: {"model": dict[str, str]}}, 503))
+    async def ready() -> Response:
+        """200 once the models are loaded and the store can be searched, else 503 with what is missing. Needs no key."""
+        if web.loading:
+            raise Problem(503, "the models are being loaded", {"Retry-After": "5"})
+        if web.missing is not None:
+            raise Problem(503, web.missing)
+        return _json({"status": "ready"})
+
+    @app.get("/metrics", tags=["state"], responses=_answers({200: {"content": {"text/plain": {}}}}, 401, 403))
+    async def metrics(request: Request) -> Response:
+        """Prometheus's text format."""
+        web.caller(request, "read")
+        return Response(web.metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _finished(job: CheckJob, seconds: float) -> None:
+    """Wait so long for a check. It goes on if the time is over, or if the caller hangs up."""
+    if job.task is not None:
+        await asyncio.wait([job.task], timeout=seconds)
+
+
+async def _ended(check: Check) -> AsyncIterator[bytes]:
+    yield sse(0, Event("error" if check.status == "failed" else "done", check.to_dict()))
+
+
+async def _many(web: Web, claims: Sequence[str], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
+    """Checks as lines; what stops them all is the last line, a problem."""
+    usage = {"prompt_tokens": 0, "completion_tokens": 0}
+    try:
+        checks = web.service.check_many(claims, **how.how(asked))
+        while (check := await web.in_thread(next, checks, None)) is not None:
+            result: Mapping[str, Any] = check.result or {}
+            for name in usage:
+                usage[name] += (result.get("usage") or {}).get(name, 0)
+            yield json_line(check.to_dict())
+    except CcheckError as error:
+        yield json_line(problem_of(error).to_dict())
+    finally:
+        web.limited.end(asked, usage)
+
+
+def _lines(body: bytes, most: int) -> list[str]:
+    """The claims of NDJSON. Raises Problem."""
+    claims: list[str] = []
+    for number, line in enumerate(body.splitlines(), 1):
+        if line.strip():
+            try:
+                claims.append(ClaimSent.model_validate_json(line).claim if line.lstrip()[:1] == b"{" else line.decode())
+            except (ValidationError, UnicodeDecodeError) as error:
+                raise problem_of(InvalidData(f'line {number}: write {{"claim": "…"}} or a text')) from error
+    if not claims:
+        raise problem_of(InvalidData("there is no claim: send one a line"))
+    if len(claims) > most:
+        raise Problem(413, f"{len(claims):,} claims: at most {most:,} may be sent at once")
+    return claims
+
+
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_line(content), status, headers, "application/json")
+
+
+def _answers(good: Answers, *statuses: int) -> Answers:
+    return good | _problems(*statuses)
+
+
+def _problems(*statuses: int) -> Answers:
+    body = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+    return {status: {"description": "a problem", "content": body} for status in statuses}
+
+
+def readable(check: Check) -> Any:
+    """The result of a recorded check, whose documents have no texts; None while it runs."""
+    return None if check.result is None else result_of(check.result)
