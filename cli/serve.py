@@ -182,7 +182,7 @@ def web(asked: ServedWeb) -> None:
     \b
     ccheck serve web
     ccheck serve web --store local:papers --port 8350
-    CCHECK_API_KEYS="newsroom:read+check:A-LONG-RANDOM-KEY" ccheck serve web --host 0.0.0.0
+    CCHECK_API_KEYS=desk:read+check:LONG-RANDOM-KEY ccheck serve web --host ::
 
     On this machine no key is needed. Any other address needs CCHECK_API_KEYS: NAME:RIGHTS:KEY, separated by spaces,
     with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
@@ -231,13 +231,14 @@ def serve_mcp(
     rerank: str | None = opt.rerank,
     no_record: bool = opt.option("Keep no record of checks."),
 ) -> None:
-    """Serve check_claim, search_evidence, get_paper and describe_collection to a program that starts this one.
+    """Serve tools for language models (MCP) to the program that starts it.
 
     \b
     ccheck serve mcp
     ccheck serve mcp --store local:papers
 
-    Speaks the Model Context Protocol on standard input and output. ccheck serve web has the same tools at /mcp.
+    The tools are check_claim, search_evidence, get_paper and describe_collection, of the Model Context Protocol, on
+    standard input and output. ccheck serve web has the same tools at /mcp.
     """
     import asyncio
 

@@ -36,7 +36,7 @@ pytest_plugins = [
         "rerank_servers",
         "scripted_llm",
     ),
-    *("stores", "verdict_questions"),
+    *("stores", "verdict_questions", "web_servers"),
 ]
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))

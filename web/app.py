@@ -91,7 +91,7 @@ class Web:
 
     async def find(self, id_: str) -> Check:
         """A check that runs or is recorded. Raises Problem."""
-        job = self.jobs.checks.get(id_)
+        job = self.jobs.find(id_)
         if job is not None:
             return job.check
         try:

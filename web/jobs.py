@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from ..core.errors import CcheckError, Incomplete
-from ..core.text import json_line
+from ..core.text import counted, json_line
 from ..core.types import Claim
+from ..core.words import STANCES, VERDICTS
 from ..ingest import IngestOptions, Progress, Reject, Report
 from ..pipeline.claims import ClaimRecord
 from ..service import Check, Event, How, Service
@@ -75,6 +76,33 @@ class CheckJob(Job):
         super().__init__(id_, caller)
         self.check = Check(id=id_, claim=claim, status="running")
         self.events: list[Event] = []
+        self._titles: dict[str, str] = {}
+
+    def add(self, event: Event) -> None:
+        """Note an event, with what it means in words (`said`), if people should be told."""
+        for one in event.data.get("documents", ()):
+            self._titles[one["doc_id"]] = one["title"] or one["doc_id"]
+        first = all(one.kind != event.kind for one in self.events)
+        said = self._said(event, first)
+        self.events.append(Event(event.kind, {**event.data, **({"said": said} if said else {})}))
+        self.change()
+
+    def _said(self, event: Event, first: bool) -> str | None:
+        data, documents = event.data, event.data.get("documents", ())
+        best = documents[0]["title"] if documents else ""
+        match event.kind:
+            case "hits":
+                return f"Found {counted(len(documents), 'paper')}." if documents else "Found no paper."
+            case "reranked" if best:
+                return f"Put them in order. The best match: {best}"
+            case "sentences" if first:
+                return "Reading them for the sentences that bear on the claim."
+            case "stance":
+                title = self._titles.get(data["doc_id"], data["doc_id"])
+                return f"{title}: {STANCES[data['label']] if data.get('label') else 'not judged'}"
+            case "verdict":
+                return f"Verdict: {VERDICTS[data.get('label') or 'NONE'][1]}"
+        return None
 
     async def stream(self, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
         """The events after the first so many, as SSE; the last is `done` or `error`."""
@@ -188,12 +216,18 @@ class Jobs:
         self.service, self.limited = service, limited
         self.closing = asyncio.Event()
         self.checks: dict[str, CheckJob] = {}
+        self.lost: dict[str, CheckJob] = {}
+        """Checks that no record has, because they were stopped or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
         self._files = ThreadPoolExecutor(4, "ccheck-files")
         self._ingests = ThreadPoolExecutor(1, "ccheck-ingest")  # a store has one writer
 
     # -- checks
+
+    def find(self, id_: str) -> CheckJob | None:
+        """A check that runs, or that was lost."""
+        return self.checks.get(id_) or self.lost.get(id_)
 
     async def check(self, claim: str, caller: Caller, **how: Unpack[How]) -> CheckJob:
         """Start a check, or join the one of the same id that runs. Raises Problem 429, CcheckError."""
@@ -202,6 +236,7 @@ class Jobs:
         if running is not None:
             return running
         self.limited.start(caller)
+        self.lost.pop(id_, None)
         job = self.checks[id_] = CheckJob(id_, caller, claim)
         job.task = asyncio.create_task(self._check(job, claim, how))
         return job
@@ -209,12 +244,8 @@ class Jobs:
     async def _check(self, job: CheckJob, claim: str, how: How) -> None:
         loop = asyncio.get_running_loop()
 
-        def add(event: Event) -> None:
-            job.events.append(event)
-            job.change()
-
         def tell(event: Event) -> None:
-            loop.call_soon_threadsafe(add, event)
+            loop.call_soon_threadsafe(job.add, event)
             if event.kind not in ("done", "error"):
                 job.refuse_stopped()
 
@@ -223,18 +254,20 @@ class Jobs:
             job.check = await self.service.check_async(claim, tell, **how)
             usage = (job.check.result or {}).get("usage")
         except CcheckError as error:
-            job.error = error
-            job.check = replace(job.check, status="failed", error=str(error), problem=type(error).__name__)
-            add(Event("error", problem_of(error).to_dict()))
-        except Exception as error:
+            self._lose(job, error)
+        except Exception:
             log.exception("a bug in checking a claim")
-            job.error = Incomplete("a bug in the server; its log has the details")
-            job.check = replace(job.check, status="failed", error=str(job.error), problem=type(error).__name__)
-            add(Event("error", problem_of(job.error).to_dict()))
+            self._lose(job, Incomplete("a bug in the server; its log has the details"))
         finally:
             self.limited.end(job.caller, usage)
             del self.checks[job.id]
             job.change()
+
+    def _lose(self, job: CheckJob, error: CcheckError) -> None:
+        job.error = error
+        job.check = replace(job.check, status="failed", error=str(error), problem=type(error).__name__)
+        job.add(Event("error", problem_of(error).to_dict()))
+        _add(self.lost, job.id, job)
 
     # -- files of claims
 

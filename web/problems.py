@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
@@ -28,14 +29,17 @@ STATUS: Mapping[type[CcheckError], int] = {
 }
 
 
-class Problem(Exception):
+class Problem(HTTPException):
     """A request that is answered with an error. `type`: the name of ccheck's error, if it is one."""
 
     def __init__(
         self, status: int, detail: str, headers: Mapping[str, str] | None = None, type_: str | None = None
     ) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers, self.type = status, detail, dict(headers or {}), type_
+        super().__init__(status, detail, dict(headers or {}))
+        self.status, self.type = status, type_
+
+    def __str__(self) -> str:
+        return self.detail
 
     @property
     def title(self) -> str:

@@ -185,7 +185,7 @@ def rest(app: FastAPI, web: Web) -> None:
     ) -> StreamingResponse:
         """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
         after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
-        job = web.jobs.checks.get(id)
+        job = web.jobs.find(id)
         stream = _ended(await web.find(id)) if job is None else job.stream(after, web.jobs.closing)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 

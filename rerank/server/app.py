@@ -74,7 +74,7 @@ def create_app(
         summary="Rerankers with the APIs of TEI (also Elasticsearch), Cohere and Jina.",
         lifespan=lifespan,
     )
-    app.state.service = service
+    app.state.service, app.state.limits = service, limits
     app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
     if access.key is None:
         app.add_middleware(HostCheck, names=access.hosts, key=KEY)

@@ -89,7 +89,7 @@ def running(app: Any) -> Iterator[str]:
     from ccheck.core.serving import configuration, listen
 
     listening = listen("127.0.0.1", 0)
-    config = configuration(app, app.state.service.limits)
+    config = configuration(app, app.state.limits)
     config.timeout_graceful_shutdown = 30
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

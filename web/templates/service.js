@@ -1,21 +1,15 @@
 "use strict";
 // Without this script, pages load again by themselves until what they wait for is there.
-const said = {
-  queries: (data) => `Searching${data.queries ? ` with ${data.queries.length} queries` : ""}.`,
-  hits: (data) => `Found ${data.documents ? data.documents.length : "some"} papers.`,
-  reranked: () => "Put the papers in order.",
-  sentences: (data) => `Read ${data.title || data.doc_id || "the papers"}.`,
-};
-
 const live = document.querySelector("[data-events]");
 if (live) {
   const list = live.querySelector("ol");
   const source = new EventSource(live.dataset.events);
   for (const kind of ["queries", "hits", "reranked", "sentences", "stance", "verdict"]) {
     source.addEventListener(kind, (event) => {
+      const { said } = JSON.parse(event.data);
+      if (!said) return;
       const item = document.createElement("li");
-      const data = JSON.parse(event.data);
-      item.textContent = data.said || said[kind](data);
+      item.textContent = said;
       list.append(item);
     });
   }

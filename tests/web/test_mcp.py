@@ -1,0 +1,95 @@
+"""The tools for language models' programs, with the SDK's own client, over both transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import httpx
+import pytest
+from cli_runs import ccheck, command, jsonl
+from web_servers import CLAIM, KEYS, PAPERS
+
+mcp = pytest.importorskip("mcp")
+
+TOOLS = {"check_claim", "search_evidence", "get_paper", "describe_collection"}
+
+
+async def asked(client: Any) -> dict[str, Any]:
+    """What each tool says, and how it is described."""
+    tools = (await client.list_tools()).tools
+    assert {one.name for one in tools} == TOOLS
+    assert all(one.annotations.read_only_hint and one.output_schema for one in tools)
+    calls = {
+        "check_claim": {"claim": CLAIM, "k": 3},
+        "search_evidence": {"query": "ice melts", "k": 1},
+        "get_paper": {"doc_id": "sea"},
+        "describe_collection": {},
+    }
+    return {name: await client.call_tool(name, given) for name, given in calls.items()}
+
+
+def test_over_http(web):
+    async def run() -> dict[str, Any]:
+        async with mcp.Client(f"{web.url}/mcp") as client:
+            said = await asked(client)
+            said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
+            said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
+            return said
+
+    said = asyncio.run(run())
+    checked = said["check_claim"].structured_content
+    assert checked["verdict"] == "CONFLICTING" and checked["tokens"] == 0
+    assert {one["doc_id"]: one["stance"] for one in checked["papers"]}["gauge"] == "REFUTES"
+    assert checked["papers"][0]["sentences"] and checked["gaps"]
+    assert web.client.get(f"/v1/checks/{checked['id']}").status_code == 200
+    assert [one["doc_id"] for one in said["search_evidence"].structured_content["papers"]] == ["ice"]
+    assert said["get_paper"].structured_content["text"] == PAPERS[0]["text"]
+    assert said["describe_collection"].structured_content["documents"] == 3
+    assert said["missing"].is_error and "nobody" in said["missing"].content[0].text
+    assert said["wrong"].is_error and "yeer" in said["wrong"].content[0].text
+
+
+def test_over_stdio(tmp_path):
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--store", tmp_path / "store", "--no-dense")
+    program, *arguments = command("serve", "mcp", "--store", tmp_path / "store", "--recipe", "bm25")
+    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ), cwd=tmp_path)
+
+    async def run() -> dict[str, Any]:
+        async with mcp.Client(stdio_client(parameters)) as client:
+            return await asked(client)
+
+    said = asyncio.run(run())
+    assert said["get_paper"].structured_content["title"] == "Sea level"
+    assert said["check_claim"].structured_content["papers"]
+
+
+def test_with_keys_each_tool_needs_its_right(serve_web):
+    web = serve_web(keys=KEYS)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert web.client.post("/mcp", json=body).status_code == 401
+
+    async def run() -> Any:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        headers = {"Authorization": "Bearer reader-0123456789"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            mcp.Client(streamable_http_client(f"{web.url}/mcp", http_client=http)) as client,
+        ):
+            refused = await client.call_tool("check_claim", {"claim": CLAIM})
+            return refused, await client.call_tool("describe_collection", {})
+
+    refused, described = asyncio.run(run())
+    assert refused.is_error and "lacks the right check" in refused.content[0].text
+    assert not described.is_error
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example"}])
+def test_no_page_of_another_site_calls_tools(web, headers):
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert httpx.post(f"{web.url}/mcp", json=body, headers=headers).status_code in (403, 421)

@@ -1,0 +1,272 @@
+"""REST over a real port: checks, events, corrections, what is refused, and OpenAPI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from web_servers import CLAIM, KEYS, PAPERS
+
+from ccheck.core import errors
+from ccheck.core.errors import UsageError
+from ccheck.web.access import keys_from
+from ccheck.web.app import Limits
+from ccheck.web.problems import error_of
+
+OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+def problem(answer: httpx.Response, status: int, type_: str | None = None) -> str:
+    """The detail of a problem, which has the shape of RFC 9457."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert set(said) == {"type", "title", "status", "detail"} and said["status"] == status
+    assert said["type"] == ("about:blank" if type_ is None else f"urn:ccheck:{type_}")
+    return str(said["detail"])
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    found = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def test_a_quick_check_is_answered_at_once_and_found_again(web):
+    check = web.check()
+    assert check["status"] == "done" and check["result"]["verdict"]["label"] == "CONFLICTING"
+    assert {one["doc_id"]: one["stance"]["label"] for one in check["result"]["evidence"]}["gauge"] == "REFUTES"
+    assert web.check()["created"] == check["created"] != web.check(fresh=True)["created"]
+    assert web.client.get(f"/v1/checks/{check['id']}").json()["claim"] == CLAIM
+    assert check["id"] in {one["id"] for one in web.client.get("/v1/checks", params={"search": "risen"}).json()}
+
+
+def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    answer = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0.1})
+    assert answer.status_code == 202 and answer.json()["status"] == "running"
+    place = answer.headers["location"]
+    assert web.judge.busy.wait(60)
+    assert web.client.get(place).json()["status"] == "running"
+    again = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0})
+    assert again.headers["location"] == place and len(web.web.jobs.checks) == 1
+    with web.client.stream("GET", f"{place}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        web.judge.go.set()
+        events = events_of(stream.read().decode())
+    kinds = [kind for kind, _ in events]
+    assert kinds[0] == "queries" and kinds[-2:] == ["verdict", "done"] and {"hits", "stance"} <= set(kinds)
+    assert events[-1][1]["id"] == answer.json()["id"]
+    assert "Tide gauges: refutes" in [data.get("said") for _, data in events]
+    assert events_of(web.client.get(f"{place}/events").text)[0][0] == "done"  # of the record
+
+
+def test_a_client_that_lost_its_stream_goes_on_where_it_was(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    place = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).headers["location"]
+    assert web.judge.busy.wait(60)
+    with web.client.stream("GET", f"{place}/events", headers={"Last-Event-ID": "0"}) as stream:
+        web.judge.go.set()
+        assert "queries" not in [kind for kind, _ in events_of(stream.read().decode())]
+
+
+def test_streams_that_have_nothing_to_say_stay_open(serve_web, monkeypatch):
+    monkeypatch.setattr("ccheck.web.jobs.KEEP_ALIVE", 0.05)
+    web = serve_web()
+    web.judge.go.clear()
+    place = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).headers["location"]
+    with web.client.stream("GET", f"{place}/events") as stream:
+        lines = stream.iter_lines()
+        while next(lines) != ": waiting":
+            pass
+        web.judge.go.set()
+
+
+def test_a_check_can_be_stopped(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    place = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).headers["location"]
+    assert web.judge.busy.wait(60)
+    assert web.client.delete(place).status_code == 202
+    web.judge.go.set()
+    events = events_of(web.client.get(f"{place}/events").text)
+    assert events[-1][0] == "error" and "stopped" in json.dumps(events[-1][1])
+    assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
+
+
+def test_a_judge_that_fails_is_no_label(web):
+    check = web.check("Sea level boom.")
+    assert check["result"]["verdict"]["label"] is None and "judge broke" in check["result"]["verdict"]["error"]
+
+
+def test_many_claims_come_back_in_order_with_their_errors(web):
+    body = f"{json.dumps({'claim': CLAIM})}\n...\n\nThe sea is a lake.\n"
+    answer = web.client.post("/v1/checks/many", params={"k": 1}, content=body)
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    checks = [json.loads(line) for line in answer.text.splitlines()]
+    assert [one["status"] for one in checks] == ["done", "failed", "done"] and checks[1]["problem"] == "InvalidData"
+    assert "line 2" in problem(web.client.post("/v1/checks/many", content='one\n{"text": 1}'), 422, "InvalidData")
+    assert "one a line" in problem(web.client.post("/v1/checks/many", content=""), 422, "InvalidData")
+
+
+def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
+    web = serve_web()
+    check = web.check()
+    place = f"/v1/checks/{check['id']}/corrections"
+    sent = {"what": "wrong stance", "doc_id": "ice", "label": "REFUTES", "note": "lakes", "user": "eve"}
+    after = web.client.post(place, json=sent).json()
+    assert after["result"] == check["result"]
+    assert after["corrections"][0]["label"] == "REFUTES" and after["corrections"][0]["user"] == "eve"
+    (pair,) = map(json.loads, web.client.get("/v1/corrections").text.splitlines())
+    assert (pair["claim"], pair["doc_id"], pair["label"]) == (CLAIM, "ice", "REFUTES")
+    assert problem(web.client.post(place, json=sent | {"doc_id": "nobody"}), 400, "UsageError")
+    assert problem(web.client.post("/v1/checks/0123456789abcdef/corrections", json=sent), 404, "NotFound")
+
+
+def test_the_collection(web):
+    found = web.client.get("/v1/search", params={"query": "ice melts", "k": 1}).json()
+    assert [one["doc_id"] for one in found["hits"]] == ["ice"] and found["hits"][0]["stance"] is None
+    assert web.client.get("/v1/documents/sea").json()["text"] == PAPERS[0]["text"]
+    assert problem(web.client.get("/v1/documents/no/such"), 404, "NotFound")
+    (one,) = web.client.get("/v1/collections").json()
+    assert one["documents"] == 3 and one["ready"] is True and "year" in one["fields"]
+    assert "default" in {one["name"] for one in web.client.get("/v1/recipes").json()}
+    assert web.client.get("/health").json() == {"status": "ok"} and web.client.get("/ready").status_code == 200
+    assert 'ccheck_web_requests_total{path="/health"' in web.client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"claim": "x", "k": 0}, 422, "k: "),
+        ({"claim": "x", "kk": 1}, 422, "kk: "),
+        ({"claim": ""}, 422, "claim: "),
+        ({"claim": "x", "recipe": "../../etc"}, 400, "not a packaged recipe"),
+        ({"claim": "x", "filters": ["yeer>=2010"]}, 400, "yeer"),
+        ([], 422, ""),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said(web, body, status, said):
+    assert said in problem(
+        web.client.post("/v1/checks", json=body), status, {400: "UsageError"}.get(status, "InvalidData")
+    )
+
+
+def test_an_empty_store_says_so_until_papers_come(serve_web):
+    web = serve_web(papers=None)
+    assert problem(web.client.post("/v1/checks", json={"claim": CLAIM}), 503, "NotFound")
+    assert "store" in problem(web.client.get("/ready"), 503)
+    assert "Nothing can be checked yet" in web.page("/").text
+
+
+# -- who may ask
+
+
+def test_keys_have_rights(serve_web):
+    web = serve_web(keys=KEYS)
+
+    def asked(key: str, method: str, path: str, body: Any = None) -> int:
+        return web.client.request(method, path, json=body, headers={"Authorization": f"Bearer {key}"}).status_code
+
+    assert "Authorization" in problem(web.client.get("/v1/collections"), 401)
+    assert web.client.get("/v1/collections").headers["www-authenticate"] == "Bearer"
+    assert asked("reader-0123456789", "GET", "/v1/collections") == 200
+    assert asked("reader-0123456780", "GET", "/v1/collections") == 401
+    assert asked("reader-0123456789", "POST", "/v1/checks", {"claim": CLAIM}) == 403
+    assert asked("checker-012345678", "POST", "/v1/checks", {"claim": CLAIM, "wait": 30}) == 200
+    assert asked("checker-012345678", "GET", "/v1/checks") == 403
+    (check,) = web.client.get("/v1/checks", headers={"Authorization": "Bearer anna-0123456789ab"}).json()
+    assert check["user"] == "checker"
+    assert (
+        asked("no", "GET", "/metrics") == 401 and asked("no", "GET", "/health") == asked("no", "GET", "/ready") == 200
+    )
+
+
+@pytest.mark.parametrize("given", ["anna", "anna:read:short", "anna:all:0123456789abcdef", "a b:read:0123456789abcdef"])
+def test_keys_that_are_not_written_well_are_refused_and_not_shown(given):
+    with pytest.raises(UsageError) as refused:
+        keys_from(given)
+    assert "0123456789abcdef" not in str(refused.value) and "CCHECK_API_KEYS" in str(refused.value)
+
+
+def test_limits_are_counted_by_caller(serve_web):
+    web = serve_web(keys=KEYS, checks=2, requests=50)
+    anna = {"Authorization": "Bearer anna-0123456789ab"}
+    statuses = [
+        web.client.post("/v1/checks", json={"claim": f"{CLAIM} {n}"}, headers=anna).status_code for n in range(3)
+    ]
+    assert statuses == [200, 200, 429]
+    refused = web.client.post("/v1/checks", json={"claim": "x"}, headers=anna)
+    assert "too many checks" in problem(refused, 429) and int(refused.headers["retry-after"]) > 0
+    other = {"Authorization": "Bearer checker-012345678"}
+    assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers=other).status_code == 200
+
+
+def test_checks_at_once_are_limited_and_others_go_on(serve_web):
+    web = serve_web(at_once=1)
+    web.judge.go.clear()
+    assert web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).status_code == 202
+    assert "wait for one" in problem(web.client.post("/v1/checks", json={"claim": "Ice.", "wait": 0}), 429)
+    assert web.client.get("/v1/documents/sea").status_code == 200  # nobody waits for the judge
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+    ],
+)
+def test_pages_of_other_sites_can_not_ask(web, headers, status):
+    answer = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 30}, headers=headers)
+    assert answer.status_code == status
+    if status != 421:
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_body_that_is_too_large_is_refused(serve_web, length):
+    web = serve_web(limits=Limits(body=2000, timeout=20))
+    body = b'{"claim": "' + b"x" * 5000 + b'"}'
+    answer = web.client.post(
+        "/v1/checks", content=body if length else iter([body]), headers={"Content-Type": "application/json"}
+    )
+    assert "2,000 bytes" in problem(answer, 413)
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.UsageError, errors.NotFound, errors.InvalidData, errors.ServerError, errors.Incomplete]
+)
+def test_a_client_gets_the_error_that_the_server_had(kind):
+    from ccheck.web.problems import problem_of
+
+    back = error_of(problem_of(kind("why")).to_dict())
+    assert type(back) is kind and str(back) == "why"
+    assert isinstance(error_of({"type": "urn:ccheck:redact", "detail": "x"}), errors.ServerError)
+
+
+# -- OpenAPI
+
+
+def test_openapi_is_the_one_that_is_documented(web):
+    assert web.client.get("/openapi.json").json() == json.loads(OPENAPI.read_text(encoding="utf-8")), (
+        "run python3 scripts/openapi.py"
+    )
+
+
+def test_openapi_leads_nowhere_that_is_not_there(web):
+    text = json.dumps(schema := web.client.get("/openapi.json").json())
+    names = set(schema["components"]["schemas"])
+    assert schema["openapi"].startswith("3.1") and "HTTPValidationError" not in text
+    assert {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]} <= names
