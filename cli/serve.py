@@ -231,7 +231,7 @@ def serve_mcp(
     rerank: str | None = opt.rerank,
     no_record: bool = opt.option("Keep no record of checks."),
 ) -> None:
-    """Serve tools for language models (MCP) to the program that starts it.
+    """Serve tools for language models, over MCP.
 
     \b
     ccheck serve mcp
