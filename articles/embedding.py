@@ -48,15 +48,15 @@ class ImageEncoder:
 class Bm25Index:
     """Scores as Lucene has them: idf = ln(1 + (N - n + .5) / (n + .5)), tf / (tf + k1 * (1 - b + b * length / mean)).
 
-    Lengths are exact; search engines round them to a byte. `texts` are the terms of each text.
+    Lengths are exact; search engines round them to a byte. `texts` are the terms of each text, and b is 0.75.
     """
 
-    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+    def __init__(self, texts: Sequence[Sequence[str]], k1: float = K1) -> None:
         import numpy as np
 
         lengths = np.array([len(text) for text in texts], np.float64)
         mean = float(lengths.mean()) if len(texts) else 0.0
-        self._norms = K1 * (1 - B + B * lengths / (mean or 1.0))
+        self._norms = k1 * (1 - B + B * lengths / (mean or 1.0))
         self._count = len(texts)
         postings: dict[str, list[tuple[int, int]]] = {}
         for number, text in enumerate(texts):

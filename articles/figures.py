@@ -124,8 +124,11 @@ class FigureRanker:
         return self._by_chunks(run, claim, articles, keys)
 
     def _by_elements(self, name: str, run: ElementRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
+        def made() -> Bm25Index:
+            return Bm25Index([terms(self._text(name, run, key)) for key in self._rows], run.k1)
+
         def words() -> NDArray[np.float64]:
-            index = self._once(lambda: Bm25Index([terms(self._text(name, run, key)) for key in self._rows]), name)
+            index = self._once(made, name)
             return index.scores(query_terms(claim))[[self._rows[key] for key in keys]]
 
         # Repeating a caption changes nothing for an embedding but its length.

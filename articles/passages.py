@@ -95,7 +95,7 @@ class PassageRanker:
 
     def _index(self, article: str, texts: Sequence[str]) -> Bm25Index:
         if article not in self._indexes:
-            self._indexes[article] = Bm25Index([terms(text) for text in texts])
+            self._indexes[article] = Bm25Index([terms(text) for text in texts], self._stage.k1)
         return self._indexes[article]
 
     def _joined(self, cut: Cut, spans: Sequence[Span], scores: dict[int, float]) -> list[GroundingPassage]:

@@ -21,6 +21,7 @@ Instruction: TypeAlias = Annotated[
     str, Field(description="text before each claim when it is embedded, which some models need")
 ]
 MergeWeight: TypeAlias = Annotated[Weight, Field(description="its weight in the merge of scores")]
+K1: TypeAlias = Annotated[float, Field(ge=0, le=10, description="k1 of BM25; rank_bm25's is 1.5")]
 _LLM = "the language model; default: the one in the settings"
 
 
@@ -41,6 +42,7 @@ class ElementRun(Stage):
     tokens: int = Field(default=100, ge=16, le=8192, description="for windows: their size in words")
     characters: int = Field(default=1000, ge=100, le=100_000, description="for semantic: the largest chunk")
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
+    k1: K1 = 1.2
     model: EmbeddingModel = None
     instruction: Instruction = ""
     rephrased: bool = Field(
@@ -139,6 +141,7 @@ class PassagesStage(Stage):
     sentences: int = Field(default=5, ge=1, le=100)
     neighbours: int = Field(default=1, ge=0, le=5)
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
+    k1: K1 = 1.2
     model: EmbeddingModel = None
     instruction: Instruction = ""
     expressions: Path | Literal["none", "packaged"] = Field(

@@ -14,6 +14,7 @@ import pytest
 from cli_runs import ccheck
 from http_stub import Asked, Reply, http_stub
 from runtimes import on_cpu
+from tiny_published import make_bge_m3
 
 from ccheck.core.convert import _in_another_process, convert
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -37,16 +38,7 @@ def as_torch_saves(folder: Path, parts: int) -> None:
 
 @pytest.fixture(scope="module")
 def bge_m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The architecture of BAAI/bge-m3, small and with random weights: XLM-RoBERTa, its first token's vector, norms."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-    from tiny_rerankers import make_encoder
-
-    folder = tmp_path_factory.mktemp("models")
-    encoder = Transformer(str(make_encoder(folder / "encoder", architecture="xlm-roberta")))
-    pooling = Pooling(encoder.get_embedding_dimension(), "cls")
-    SentenceTransformer(modules=[encoder, pooling, Normalize()], device="cpu").save(str(folder / "bge-m3"))
-    return folder / "bge-m3"
+    return make_bge_m3(tmp_path_factory.mktemp("models") / "bge-m3")
 
 
 def test_the_converted_model_makes_the_same_vectors(bge_m3, tmp_path):

@@ -1,38 +1,113 @@
-"""The published systems run whole by their names, with small stand-ins for their models: ingest, then a query."""
+"""The published systems run whole by their names, on both kinds of store: from the tasks' raw files to the scores of
+their main tables, with the commands that the tables print. Models are small ones of the true architectures with random
+weights, and the language model is scripted."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import shlex
+import uuid
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import ccheck
+from article_files import JATS
+from averitec_rows import ROWS
+from cli_runs import ccheck, jsonl
+from question_llm import kind_of, passages_of, questioned
 from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck.core.recipe import load_recipe, models_used
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.lab.papers.published import tables_of
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
+pytest.importorskip("ir_measures", reason="needs the extra evaluation")
 CLAIM = "sea level has risen 20 cm since 1900"
-MINI = "all-MiniLM-L6-v2"
+
+
+STORES = ("local", "elasticsearch")
+"""Both kinds of store: the second is a real Elasticsearch."""
 
 
 @pytest.fixture(scope="module")
-def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Small models of the true architectures under the names that recipes give them."""
+    from tiny_published import make_bge_m3, make_e5_mistral, make_jina_v3
+    from tiny_qwen2 import make_qwen2
+    from tiny_rerankers import make_decoder, make_encoder
     from tiny_sparse import make_splade
 
-    return make_splade(tmp_path_factory.mktemp("sparse") / "splade")
+    folder = tmp_path_factory.mktemp("models")
+    ensemble = load_recipe("climatecheck-ensemble").rerankers["ensemble"].models
+    made = {
+        name: make_encoder(folder / name, architecture="xlm-roberta", seed=seed) for seed, name in enumerate(ensemble)
+    }
+    minilm = "ms-marco-MiniLM-L6-v2-climatecheck"
+    inf = make_qwen2(folder / "inf")
+    return made | {
+        minilm: make_encoder(folder / minilm, architecture="bert"),
+        "naver/splade-v3": make_splade(folder / "splade"),
+        "bge-m3-climatecheck": make_bge_m3(folder / "bge-m3"),
+        "infly/inf-retriever-v1": inf,
+        "inf-retriever-v1-checkthat4b": inf,
+        "BAAI/bge-reranker-v2-gemma": make_decoder(folder / "gemma"),
+        "jinaai/jina-embeddings-v3-hf": make_jina_v3(folder / "jina"),
+        "intfloat/e5-mistral-7b-instruct": make_e5_mistral(folder / "e5"),
+    }
 
 
 @pytest.fixture(scope="module")
-def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    from tiny_rerankers import make_encoder
+def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The sample's papers and claims as the tasks publish theirs: ClimateCheck's and CheckThat!'s tables."""
+    folder = tmp_path_factory.mktemp("raw")
+    papers = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+    claims = [json.loads(line) for line in CLAIMS.read_text().splitlines()][:6]
+    texts = {paper["_id"]: paper["text"] for paper in papers}
+    names = {"SUPPORTS": "Supports", "REFUTES": "Refutes", "NOT_ENOUGH_INFO": "Not Enough Information"}
+    pairs = [
+        {
+            "claim_id": claim["_id"], "claim": claim["text"], "abstract_id": piece["doc_id"],
+            "abstract": texts[piece["doc_id"]], "annotation": names[piece["label"]],
+        }
+        for claim in claims
+        for piece in claim["evidence"]
+    ]  # fmt: skip
+    first = {claim["_id"]: claim["evidence"][0]["doc_id"] for claim in claims}
+    posts = [{"post_id": one["_id"], "tweet_text": one["text"], "cord_uid": first[one["_id"]]} for one in claims]
+    rows = [{"title": paper["title"], "abstract": paper["text"]} for paper in papers]
 
-    folder = tmp_path_factory.mktemp("rerankers")
-    return [make_encoder(folder / str(seed), architecture="bert", seed=seed) for seed in range(5)]
+    def collection(name: str, key: str) -> Path:
+        return table(folder / name, [{key: paper["_id"], **row} for paper, row in zip(papers, rows, strict=True)])
+
+    return {
+        "climate": collection("abstracts.csv", "abstract_id"),
+        "pairs": table(folder / "test.csv", pairs),
+        "papers": collection("collection.csv", "cord_uid"),
+        "posts": table(folder / "dev.tsv", posts),
+    }
+
+
+def table(file: Path, rows: list[dict[str, Any]]) -> Path:
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if file.suffix == ".tsv" else ",")
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "local":
+        yield str(tmp_path / "store")
+        return
+    name = f"{request.getfixturevalue('elasticsearch_url')}/published-{uuid.uuid4().hex[:8]}"
+    yield name
+    ccheck("index", "delete", "--store", name, "--yes")
 
 
 def answer(request: dict[str, Any]) -> Said:
@@ -76,15 +151,14 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         yield made
 
 
-def replacing(recipe: str, stand_ins: dict[str, object]) -> list[str]:
-    """--replace for every model that the recipe names; language models are the server's, under their own names."""
-    known = set(models_used(load_recipe(recipe)))
-    assert set(stand_ins) <= known
-    return [word for old, new in stand_ins.items() for word in ("--replace", f"{old}={new}")]
+def replacing(recipe: str, models: dict[str, Path]) -> list[str]:
+    """--replace for every model that the recipe loads; language models are the server's, under their own names."""
+    named = [name for name, kind in models_used(load_recipe(recipe)).items() if kind != "language model"]
+    return [word for name in named for word in ("--replace", f"{name}={models[name]}")]
 
 
-def run(recipe: str, store: Path, replace: list[str], *more: str) -> dict[str, Any]:
-    ingested = ccheck("ingest", CORPUS, "--store", store, "--recipe", recipe, *replace)
+def run(recipe: str, store: str, corpus: Path, replace: list[str], *more: str) -> dict[str, Any]:
+    ingested = ccheck("ingest", corpus, "--store", store, "--recipe", recipe, *replace)
     assert ingested.code == 0, ingested.err
     ran = ccheck("query", CLAIM, "--store", store, "--recipe", recipe, *replace, "--json", *more)
     assert ran.code == 0, ran.err
@@ -97,13 +171,24 @@ def run(recipe: str, store: Path, replace: list[str], *more: str) -> dict[str, A
     return result
 
 
-def test_climatecheck_hybrid(server, tmp_path, splade, encoders):
-    stand_ins = {
-        "naver/splade-v3": splade,
-        "bge-m3-climatecheck": MINI,
-        "ms-marco-MiniLM-L6-v2-climatecheck": encoders[0],
-    }
-    result = run("climatecheck-hybrid", tmp_path / "store", replacing("climatecheck-hybrid", stand_ins))
+def measured(recipe: str, number: str, files: dict[str, object], *more: object) -> dict[str, float]:
+    """The columns of a table of the recipe's source, from the command that the table prints for the recipe."""
+    name, _, ablation = recipe.partition(":")
+    made = tables_of(name)[number]
+    words = [str(files.get(word, word)) for word in shlex.split(made.command_for(recipe))]
+    ran = ccheck(*words[1:], *more, "--json", "--quiet")
+    assert ran.code == 0, ran.err
+    (found,) = ran.objects
+    rows = [row["row"] for row in found["published"] if row["table"] == number]
+    own = {row: one for row, one in made.rows.items() if one.command is None and one.recipe is None}
+    assert rows == [row for row, one in own.items() if (one.ablation or "") == ablation]
+    assert {"cost", "replaced"} <= found.keys() and {"seconds", "seconds_per_claim"} & found.keys()
+    return {metric: found["metrics"][metric] for metric in made.metrics}
+
+
+def test_climatecheck_hybrid(server, store, models, raw):
+    replace = replacing("climatecheck-hybrid", models)
+    result = run("climatecheck-hybrid", store, raw["climate"], replace)
     assert len(result["evidence"]) == 10
     best = result["evidence"][0]
     assert {"bm25", "sparse", "dense", "rrf", "cross-encoder", "listwise"} >= set(best["scores"]) > {"rrf", "listwise"}
@@ -113,78 +198,114 @@ def test_climatecheck_hybrid(server, tmp_path, splade, encoders):
     assert result["verdict"]["label"] == "NOT_ENOUGH_INFO"
     asked = Counter(request["model"] for request in server.requests)
     assert asked == {"gpt-4.1": 11}  # one order of twenty, ten stances
+    assert {request["temperature"] for request in server.requests} == {0}
     shown = next(request for request in server.requests if "evidentiary" in request["messages"][0]["content"])
     assert sum(message["role"] == "assistant" for message in shown["messages"]) == 6, "six rankings are shown"
+    files = {"CLAIMS": raw["pairs"], "QRELS": raw["pairs"], "PAIRS": raw["pairs"]}
+    scores = measured("climatecheck-hybrid", "2", files, "--store", store, *replace)
+    assert 0 < scores["ClimateCheck-R@10"] <= 1 and scores["ClimateCheck"] > 0
+    assert measured("climatecheck-hybrid", "3", files, *replace)["weighted_recall"] < 1
 
 
-def test_climatecheck_ensemble(server, tmp_path, encoders):
-    models = load_recipe("climatecheck-ensemble").rerankers["ensemble"].models
-    replace = replacing("climatecheck-ensemble", dict(zip(models, encoders, strict=True)))
-    result = run("climatecheck-ensemble", tmp_path / "store", replace)
+def test_climatecheck_ensemble(server, store, models, raw):
+    replace = replacing("climatecheck-ensemble", models)
+    result = run("climatecheck-ensemble", store, raw["climate"], replace)
     (request,) = [one for one in server.requests if one["model"] == "gemini-2.5-pro"]
     assert "climate scientist" in request["messages"][0]["content"] and user_text(request).count('"number": ') == 10
+    assert request["max_tokens"] == 65_536 and "temperature" not in request
     assert [piece["stance"]["label"] for piece in result["evidence"]] == ["NOT_ENOUGH_INFO"] * 10
     first, last = (piece["scores"]["ensemble"] for piece in (result["evidence"][0], result["evidence"][-1]))
     assert 5 / 61 >= first >= last > 0  # the sum of 1 / (60 + rank) over five models
+    files = {"CLAIMS": raw["pairs"], "QRELS": raw["pairs"], "PAIRS": raw["pairs"]}
+    scores = measured("climatecheck-ensemble", "overview", files, "--store", store, *replace)
+    assert 0 <= scores["ClimateCheck-R@10"] <= 1
+    assert measured("climatecheck-ensemble", "overview-2", files, *replace)["weighted_f1"] < 1
 
 
-@pytest.mark.parametrize("recipe", ["checkthat-4b", "checkthat-4b:rewrite", "checkthat-4b:expand"])
-def test_checkthat_4b(server, tmp_path, encoders, recipe):
-    stand_ins = {
-        "infly/inf-retriever-v1": MINI,
-        "inf-retriever-v1-checkthat4b": MINI,
-        "BAAI/bge-reranker-v2-gemma": encoders[1],
-    }
-    result = run(recipe, tmp_path / "store", replacing(recipe, stand_ins), "-k", "5")
+def test_checkthat_4b(server, store, models, raw):
+    replace = replacing("checkthat-4b", models)
+    result = run("checkthat-4b", store, raw["papers"], replace, "-k", "5")
     assert len(result["evidence"]) == 5 and result["verdict"] is None
     assert all("gemma" in piece["scores"] for piece in result["evidence"])
-    assert len(server.requests) == (0 if recipe == "checkthat-4b" else 1)
+    files = {"CLAIMS": raw["posts"], "QRELS": raw["posts"]}
+    scores = measured("checkthat-4b", "1-development", files, "--store", store, *replace)
+    assert 0 <= scores["RR@1"] <= scores["RR@5"] <= 1
+    assert scores["R@100"] == 1, "71 papers"
+    assert server.requests == []
+    for number, way in enumerate(("rewrite", "expand"), 1):
+        recipe = f"checkthat-4b:{way}"
+        ran = ccheck("query", CLAIM, "--store", store, "--recipe", recipe, *replace, "--json")
+        assert ran.code == 0 and len(server.requests) == number
 
 
-def test_checkthat_4b_elasticsearch_with_additional_documents(server, tmp_path):
+def test_checkthat_4b_elasticsearch(server, store, models, raw):
+    """With additional documents, which both kinds of store take."""
     recipe = "checkthat-4b-elasticsearch"
-    replace = replacing(recipe, {"inf-retriever-v1-checkthat4b": MINI})
-    result = run(recipe, tmp_path / "store", replace, "-k", "5")
+    replace = replacing(recipe, models)
+    result = run(recipe, store, raw["papers"], replace, "-k", "5")
     assert Counter(request["model"] for request in server.requests) == {"llama-3.2": 2 * 71}
     assert len(result["evidence"]) == 5
     # A misspelt word of a post is found, and one that only the made-up post has.
     for text in ("omg brrr", "tide gagues"):
-        ran = ccheck("query", text, "--store", tmp_path / "store", "--recipe", recipe, *replace, "--json")
+        ran = ccheck("query", text, "--store", store, "--recipe", recipe, *replace, "--json")
         assert any("bm25" in piece["ranks"] for piece in ran.objects[0]["evidence"]), text
-    again = ccheck("ingest", CORPUS, "--store", tmp_path / "store", "--recipe", recipe, *replace)
+    again = ccheck("ingest", raw["papers"], "--store", store, "--recipe", recipe, *replace)
     assert again.code == 0 and len(server.requests) == 2 * 71, "nothing is asked twice"
-    hyde = ccheck("query", CLAIM, "--store", tmp_path / "store", "--recipe", f"{recipe}:hyde", *replace, "--json")
-    assert hyde.code == 0 and len(server.requests) == 2 * 71 + 1
+    files = {"CLAIMS": raw["posts"], "QRELS": raw["posts"]}
+    assert measured(recipe, "5", files, "--store", store, *replace)["RR@5"] > 0
+    assert measured(f"{recipe}:hyde", "5", files, "--store", store, *replace)["RR@5"] >= 0
+    assert len(server.requests) == 2 * 71 + 6
 
 
-def test_without_additional_documents_on_a_real_elasticsearch(server, elasticsearch_url, tmp_path):
-    pytest.importorskip("ir_measures", reason="needs the extra evaluation")
-    recipe = "checkthat-4b-elasticsearch:plain"
-    replace = replacing(recipe, {"inf-retriever-v1-checkthat4b": MINI})
-    store = f"{elasticsearch_url}/published-recipes"
-    try:
-        result = run(recipe, store, replace, "-k", "5")
-        assert len(result["evidence"]) == 5
-        claims = [json.loads(line) for line in Path(CLAIMS).read_text().splitlines()]
-        qrels = tmp_path / "qrels.tsv"
-        rows = [f"{claim['_id']}\t{piece['doc_id']}\t1" for claim in claims for piece in claim["evidence"]]
-        qrels.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-        ran = ccheck(
-            "evaluate", recipe, *replace, "--store", store, "--claims", CLAIMS, "--qrels", qrels, "--json", "--quiet"
-        )
-        assert ran.code == 0, ran.err
-        (measured,) = ran.objects
-        assert measured["replaced"] == {"inf-retriever-v1-checkthat4b": MINI}
-        assert measured["metrics"]["R@100"] > 0.5
-        assert measured["published"] == [
-            {
-                "table": "5",
-                "row": "ES",
-                "on": "CheckThat! 2025 task 4b, 7,718 papers",
-                "split": "development",
-                "metrics": {"RR@1": 0.6053, "RR@5": 0.6669},
-                "note": "",
-            }
-        ]
-    finally:
-        ccheck("index", "delete", "--store", store, "--yes")
+def test_averitec_questions(monkeypatch, store, models, tmp_path):
+    """The rows of the task's table, from the pages of each claim."""
+    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
+    pages = tmp_path / "pages.jsonl"
+    made = [{"url": f"https://example.org/{number}", "text": f"The mayor of town {number} bought bridges. " * 60,
+             "claim_ids": [str(number)]} for number in range(3)]  # fmt: skip
+    pages.write_text("".join(f"{json.dumps(page | {'_id': page['url']})}\n" for page in made))
+    (tmp_path / "dev.json").write_text(json.dumps(ROWS[:3]))
+    recipe = "averitec-questions"
+    replace = replacing(recipe, models)
+    with questioned(Veracity=lambda text: {"reasoning": "So they say.", "label": "Refuted"}) as llm:
+        for name, value in {"OPENAI_BASE_URL": llm.url, "OPENAI_API_KEY": KEY, "CCHECK_DEVICE": "cpu"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        ingested = ccheck("ingest", pages, "--store", store, "--recipe", recipe, *replace)
+        assert ingested.code == 0, ingested.err
+        scores = measured(recipe, "2", {"CLAIMS": tmp_path / "dev.json"}, "--store", store, *replace)
+    assert scores["accuracy"] == pytest.approx(1 / 3) and scores["QA-METEOR"] > 0
+    kinds = Counter(kind_of(request) for request in llm.requests)
+    assert kinds == {"Questions": 3, "Queries": 4, "PassageAnswer": 12, "Veracity": 3}, "no question is asked twice"
+    assert {request["model"] for request in llm.requests} == {"Qwen/Qwen3-14B-AWQ"}
+    assert not any("temperature" in request for request in llm.requests)
+    for request in llm.requests:
+        if kind_of(request) == "PassageAnswer":
+            sources = {page["url"] for page in passages_of(user_text(request))}
+            assert len(sources) == 1, "each claim has its own pages"
+
+
+def words_shared(reference: str, text: str) -> float:
+    words, others = set(reference.lower().split()), set(text.lower().split())
+    return len(words & others) / max(1, len(words | others))
+
+
+@pytest.mark.parametrize("recipe", ["context24-figures", "context24-passages"])
+def test_context24(server, models, tmp_path, recipe):
+    """Articles are read from their files, so no store takes part."""
+    articles = tmp_path / "articles"
+    articles.mkdir()
+    (articles / "snails.xml").write_text(JATS)
+    gold = jsonl(
+        tmp_path / "gold.jsonl",
+        {
+            "claim_id": "1", "article": "snails", "claim": "The moss was eaten at night.", "element_ids": ["g2"],
+            "passages": ["Moss was eaten at night, and slime dried by day."],
+        },
+    )  # fmt: skip
+    number = "4" if recipe == "context24-figures" else "5"
+    files = {"ARTICLES": articles, "GOLD": gold, "MODEL": models["ms-marco-MiniLM-L6-v2-climatecheck"]}
+    if number == "5":
+        pytest.importorskip("bert_score", reason="needs the extra bertscore")
+    scores = measured(recipe, number, files, *replacing(recipe, models))
+    assert all(0 < value <= 1 for value in scores.values())
