@@ -101,10 +101,11 @@ def table(file: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "local":
         yield str(tmp_path / "store")
         return
+    monkeypatch.setenv("CCHECK_ELASTICSEARCH_TIMEOUT", "300")
     name = f"{request.getfixturevalue('elasticsearch_url')}/published-{uuid.uuid4().hex[:8]}"
     yield name
     ccheck("index", "delete", "--store", name, "--yes")
