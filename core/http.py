@@ -158,11 +158,12 @@ class Patience:
                 seconds = pause(number, error.retry_after)
                 if time.monotonic() + seconds >= started + self.seconds:
                     raise
-                self._say(str(error))
+                self.say(str(error))
             await asyncio.sleep(seconds)
         raise AssertionError("it is tried until it works or raises")
 
-    def _say(self, problem: str) -> None:
+    def say(self, problem: str) -> None:
+        """Tell the user, once, that a server is waited for."""
         if not self.notified:
             self.notified = True
             end = "" if problem.endswith(("?", ".")) else "."

@@ -136,10 +136,12 @@ class Settings(Table):
     ] = Field({}, description="the fields of indices that ccheck did not make: a table for each store")
 
     rerank: Annotated[str | None, Here("`auto`, `late`, `none`", _is_named_way)] = Field(
-        None, description="the reranker, instead of the recipe's: auto, late, none, a model's name or folder, or a URL"
+        None,
+        description="the reranker, instead of the recipe's: auto, late, none, a model's name or folder, or a URL",
     )
     rerank_url: str | None = Field(
-        None, description="the reranking server that auto uses: ccheck's, TEI's or another's"
+        None,
+        description="the reranking server that auto uses, ccheck's, TEI's or another's; several with commas between",
     )
     rerank_api_key: SecretStr | None = Field(None, description="from the environment only")
     rerank_timeout: Annotated[float, Here()] = Field(

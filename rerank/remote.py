@@ -114,6 +114,8 @@ class RemoteReranker:
             raise UsageError(f"{url!r} is not the URL of a reranking server (example: http://127.0.0.1:8080)")
         self.notice: str | None = None
         """A warning for the user about the connection."""
+        self.model: str | None = None
+        """What the server says that it serves, as soon as it was asked and if it says so."""
         keep_secret(api_key)
         keep_secrets_of(url)
         self._model = parsed.params.get("model")
@@ -179,8 +181,11 @@ class RemoteReranker:
             raise ServerError(self._reason_refused(answer))
         if answer.status == 200:
             with contextlib.suppress(ValidationError):  # not TEI's
-                limit = _Info.model_validate_json(answer.content).max_client_batch_size or MOST_TEXTS
-                return _Route(True, self._url.copy_with(path=f"{root}/rerank"), limit)
+                info = _Info.model_validate_json(answer.content)
+                self.model = info.model_id
+                return _Route(
+                    True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size or MOST_TEXTS
+                )
         return _Route(False, self._url if path.endswith("/rerank") else self._url.copy_with(path=f"{root}/v1/rerank"))
 
     def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> Fetched:

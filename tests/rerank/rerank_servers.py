@@ -59,7 +59,7 @@ class WordScorer:
         encoded = []
         for passage in passages:
             words = passage.split()
-            ids = tuple(hash(word) % 1000 for word in [query, passage, *words[:8]])
+            ids = tuple(hash(word) % 10**9 for word in [query, passage, *words[:8]])
             self._texts[ids] = f"{query}\n{passage}"
             encoded.append(Encoded(ids, len(words) > 8))
         return encoded
