@@ -101,7 +101,11 @@ class Web:
 
     async def describe(self) -> Description | None:
         """What is searched; None while the models are being loaded, which would have to be waited for."""
-        return None if self.loading else await self.service.describe_async()
+        if self.loading:
+            return None
+        described = await self.service.describe_async()
+        self.missing = described.missing
+        return described
 
     async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
         """What work returns, done in a thread."""

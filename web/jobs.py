@@ -339,7 +339,7 @@ class Jobs:
         def work() -> None:
             settings = self.service.checker.settings
             options = IngestOptions(rejects=rejects, cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
-            job.state.report = self.service.checker.ingest(list(paths), options=options, on_progress=tell)
+            job.state.report = self.service.checker.ingest(*paths, options=options, on_progress=tell)
 
         try:
             await self._in(self._ingests, job, work)

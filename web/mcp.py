@@ -27,7 +27,7 @@ from ..core.types import Evidence
 from ..service import How
 from .access import RIGHTS, Caller, Right
 from .problems import Problem
-from .rest import readable
+from .shown import readable
 from .views import claim_view
 
 if TYPE_CHECKING:

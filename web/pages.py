@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.recipe import recipe_names
 from ..core.text import json_line, shortened
-from ..core.types import Document, Result
+from ..core.types import Document
 from ..pipeline.claims import iter_claims
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, How, Wanted
@@ -27,8 +28,8 @@ from .citing import Citing
 from .jobs import FileJob, IngestJob
 from .page import environment, static_files
 from .problems import Problem, problem_of
-from .rest import ClaimSent, CorrectionSent, readable
-from .shown import choices, filtered, with_texts
+from .rest import ClaimSent, CorrectionSent
+from .shown import choices, filtered, readable, with_texts
 from .views import claim_view
 
 if TYPE_CHECKING:
@@ -71,12 +72,13 @@ class Pages:
             name, value, max_age=seconds, httponly=True, samesite="strict", secure=self.web.served.secure
         )
 
-    async def form(self, request: Request, *rights: Right) -> tuple[Caller, FormData]:
+    @contextlib.asynccontextmanager
+    async def form(self, request: Request, *rights: Right) -> AsyncIterator[tuple[Caller, FormData]]:
         """The caller and the form that was sent. Raises Problem if it was forged."""
         caller = self.web.caller(request, *rights)
-        form = await request.form(max_files=MOST_FILES, max_fields=100)
-        self.web.access.refuse_forged(request, form.get("token"))
-        return caller, form
+        async with request.form(max_files=MOST_FILES, max_fields=100) as form:
+            self.web.access.refuse_forged(request, form.get("token"))
+            yield caller, form
 
 
 def pages(app: FastAPI, web: Web) -> None:
@@ -115,14 +117,14 @@ def _check_pages(router: APIRouter, web: Web, made: Pages) -> None:
 
     @router.post("/checks")
     async def check(request: Request) -> Response:
-        caller, form = await made.form(request, "check")
-        job = await web.jobs.check(_text(form, "claim"), caller, **_how(form, caller))
-        # The page of a quick check is its answer at once, also without a script.
-        if job.task is not None:
-            await asyncio.wait([job.task], timeout=0.3)
-        if job.error is not None:
-            raise problem_of(job.error)
-        return _to(f"/checks/{job.id}")
+        async with made.form(request, "check") as (caller, form):
+            job = await web.jobs.check(_text(form, "claim"), caller, **_how(form, caller))
+            # The page of a quick check is its answer at once, also without a script.
+            if job.task is not None:
+                await asyncio.wait([job.task], timeout=0.3)
+            if job.error is not None:
+                raise problem_of(job.error)
+            return _to(f"/checks/{job.id}")
 
     @router.get("/checks/{name}")
     async def find(request: Request, name: str) -> Response:
@@ -131,41 +133,42 @@ def _check_pages(router: APIRouter, web: Web, made: Pages) -> None:
         check = await web.find(id_)
         if ending == "json":
             return _json(check.to_dict())
-        result = readable(check)
         if ending in EXPORTS:
-            if result is None:
+            if check.status == "running":
                 raise Problem(409, "the check is not done yet")
-            text = Citing(FORMATS[ending]).text(result)
+            text = Citing(FORMATS[ending]).text(readable(check))
             named = {"Content-Disposition": f'attachment; filename="ccheck-{id_}.{ending}"'}
             return Response(text, media_type=EXPORTS[ending], headers=named)
         if ending:
             raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
         if check.status == "running":
             return made.show(request, caller, "progress.html", check=check)
-        return await web.in_thread(functools.partial(_result_page, web, made, request, caller, check, result))
+        return await web.in_thread(functools.partial(_result_page, web, made, request, caller, check))
 
     @router.post("/checks/{id}/corrections")
     async def correct(request: Request, id: str) -> Response:  # noqa: A002
-        caller, form = await made.form(request, "check")
-        fields = {name: _text(form, name) or None for name in ("what", "doc_id", "label", "note", "user")}
-        fields["what"] = fields["what"] or ("wrong stance" if fields["doc_id"] else "wrong verdict")
-        try:
-            sent = CorrectionSent.model_validate(fields)
-        except ValueError as error:
-            raise problem_of(InvalidData("the correction can't be read. Load the page and send it again")) from error
-        try:
-            await web.service.correct_async(sent.value(id, caller))
-        except CcheckError as error:
-            raise problem_of(error, named=True) from None
-        return _to(f"/checks/{id}#{'verdict' if sent.doc_id is None else 'evidence'}")
+        async with made.form(request, "check") as (caller, form):
+            fields = {name: _text(form, name) or None for name in ("what", "doc_id", "label", "note", "user")}
+            fields["what"] = fields["what"] or ("wrong stance" if fields["doc_id"] else "wrong verdict")
+            try:
+                sent = CorrectionSent.model_validate(fields)
+            except ValueError as error:
+                raise problem_of(
+                    InvalidData("the correction can't be read. Load the page and send it again")
+                ) from error
+            try:
+                await web.service.correct_async(sent.value(id, caller))
+            except CcheckError as error:
+                raise problem_of(error, named=True) from None
+            return _to(f"/checks/{id}#{'verdict' if sent.doc_id is None else 'evidence'}")
 
     @router.post("/checks/{id}/stop")
     async def stop(request: Request, id: str) -> Response:  # noqa: A002
-        await made.form(request, "check")
-        if (job := web.jobs.checks.get(id)) is not None:
-            job.stop()
-            await job.changed(2)
-        return _to(f"/checks/{id}" if id in web.jobs.checks else "/")
+        async with made.form(request, "check"):
+            if (job := web.jobs.checks.get(id)) is not None:
+                job.stop()
+                await job.changed(2)
+            return _to(f"/checks/{id}")
 
     @router.get("/history")
     @router.get("/history.json")
@@ -183,18 +186,18 @@ def _check_pages(router: APIRouter, web: Web, made: Pages) -> None:
 def _file_pages(router: APIRouter, web: Web, made: Pages) -> None:
     @router.post("/files")
     async def send(request: Request) -> Response:
-        caller, form = await made.form(request, "check")
-        (upload,) = _uploads(form, most=1)
-        with tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
-            (path,) = await web.in_thread(_saved, [upload], Path(folder))
-            records = await web.in_thread(lambda: list(iter_claims(path)))
-        if len(records) > web.limited.quotas.claims:
-            raise Problem(413, f"{len(records):,} claims: a file may have at most {web.limited.quotas.claims:,}")
-        if not records:
-            raise problem_of(InvalidData(f"{path.name} has no claims"))
-        job = web.jobs.file(path.name, records, caller, **_how(form, caller))
-        await job.changed(0.3)
-        return _to(f"/files/{job.id}")
+        async with made.form(request, "check") as (caller, form):
+            (upload,) = _uploads(form, most=1)
+            with tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
+                (path,) = await web.in_thread(_saved, [upload], Path(folder))
+                records = await web.in_thread(lambda: list(iter_claims(path)))
+            if len(records) > web.limited.quotas.claims:
+                raise Problem(413, f"{len(records):,} claims: a file may have at most {web.limited.quotas.claims:,}")
+            if not records:
+                raise problem_of(InvalidData(f"{path.name} has no claims"))
+            job = web.jobs.file(path.name, records, caller, **_how(form, caller))
+            await job.changed(0.3)
+            return _to(f"/files/{job.id}")
 
     def of(request: Request, id_: str) -> FileJob:
         job = web.jobs.files.get(id_.removesuffix(".json"))
@@ -210,15 +213,15 @@ def _file_pages(router: APIRouter, web: Web, made: Pages) -> None:
 
     @router.post("/files/{id}/{what}")
     async def act(request: Request, id: str, what: str) -> Response:  # noqa: A002
-        caller, _ = await made.form(request, "check")
-        job = of(request, id)
-        if what == "retry":
-            web.jobs.retry(job, caller, user=caller.name)
-        elif what == "stop":
-            job.stop()
-        else:
-            raise Problem(404, "there is no such page")
-        return _to(f"/files/{id}")
+        async with made.form(request, "check") as (caller, _):
+            job = of(request, id)
+            if what == "retry":
+                web.jobs.retry(job, caller, user=caller.name)
+            elif what == "stop":
+                job.stop()
+            else:
+                raise Problem(404, "there is no such page")
+            return _to(f"/files/{id}")
 
 
 def _paper_pages(router: APIRouter, web: Web, made: Pages) -> None:
@@ -234,16 +237,16 @@ def _paper_pages(router: APIRouter, web: Web, made: Pages) -> None:
 
     @router.post("/papers")
     async def add(request: Request) -> Response:
-        caller, form = await made.form(request, "write")
-        folder = tempfile.TemporaryDirectory(prefix="ccheck-papers-")
-        try:
-            paths = await web.in_thread(_saved, _uploads(form, MOST_FILES), Path(folder.name))
-        except BaseException:
-            folder.cleanup()
-            raise
-        job = web.jobs.ingest(paths, caller, folder)
-        await job.changed(0.3)
-        return _to(f"/papers/added/{job.id}")
+        async with made.form(request, "write") as (caller, form):
+            folder = tempfile.TemporaryDirectory(prefix="ccheck-papers-")
+            try:
+                paths = await web.in_thread(_saved, _uploads(form, MOST_FILES), Path(folder.name))
+            except BaseException:
+                folder.cleanup()
+                raise
+            job = web.jobs.ingest(paths, caller, folder)
+            await job.changed(0.3)
+            return _to(f"/papers/added/{job.id}")
 
     @router.get("/papers/added/{id}")
     async def added(request: Request, id: str) -> Response:  # noqa: A002
@@ -269,23 +272,23 @@ def _sign_in(router: APIRouter, web: Web, made: Pages) -> None:
     @router.post("/sign-in")
     async def sign_in(request: Request) -> Response:
         web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
-        form = await request.form(max_files=0, max_fields=10)
-        web.access.refuse_forged(request, form.get("token"))
-        key = web.access.known(_text(form, "key").strip())
-        if key is None:
-            page = made.show(request, None, "sign_in.html", wrong=True, next=_local(_text(form, "next")))
-            page.status_code = 401
-            return page
-        response = _to(_local(_text(form, "next")))
-        made.set_cookie(response, SESSION, web.access.session(key), SESSION_SECONDS)
-        return response
+        async with request.form(max_files=0, max_fields=10) as form:
+            web.access.refuse_forged(request, form.get("token"))
+            key = web.access.known(_text(form, "key").strip())
+            if key is None:
+                page = made.show(request, None, "sign_in.html", wrong=True, next=_local(_text(form, "next")))
+                page.status_code = 401
+                return page
+            response = _to(_local(_text(form, "next")))
+            made.set_cookie(response, SESSION, web.access.session(key), SESSION_SECONDS)
+            return response
 
     @router.post("/sign-out")
     async def sign_out(request: Request) -> Response:
-        await made.form(request)
-        response = _to("/")
-        response.delete_cookie(SESSION)
-        return response
+        async with made.form(request):
+            response = _to("/")
+            response.delete_cookie(SESSION)
+            return response
 
     def asked(request: Request) -> Response:
         page = made.show(request, None, "sign_in.html", wrong=False, next=_local(str(request.url.path)))
@@ -295,10 +298,10 @@ def _sign_in(router: APIRouter, web: Web, made: Pages) -> None:
     web.sign_in = asked
 
 
-def _result_page(web: Web, made: Pages, request: Request, caller: Caller, check: Check, result: Result) -> Response:
+def _result_page(web: Web, made: Pages, request: Request, caller: Caller, check: Check) -> Response:
     """A check that is done."""
     query = {name: request.query_params.get(name, "") for name in ("stance", "from", "to", "field")}
-    result = with_texts(result, web.service)
+    result = with_texts(readable(check), web.service)
     view = claim_view(result, 1, {})
     shown = filtered(view["documents"], query)
     corrections: dict[str | None, list[Correction]] = {}

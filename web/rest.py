@@ -11,7 +11,6 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.answers import result_of
 from ..core.errors import CcheckError, InvalidData
 from ..core.recipe import load_recipe, recipe_names
 from ..core.text import json_line
@@ -250,6 +249,8 @@ def _state(app: FastAPI, web: Web) -> None:
         if web.loading:
             raise Problem(503, "the models are being loaded", {"Retry-After": "5"})
         if web.missing is not None:
+            await web.describe()  # which may find that it has come
+        if web.missing is not None:
             raise Problem(503, web.missing)
         return _json({"status": "ready"})
 
@@ -313,8 +314,3 @@ def _answers(good: Answers, *statuses: int) -> Answers:
 def _problems(*statuses: int) -> Answers:
     body = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
     return {status: {"description": "a problem", "content": body} for status in statuses}
-
-
-def readable(check: Check) -> Any:
-    """The result of a recorded check, whose documents have no texts; None while it runs."""
-    return None if check.result is None else result_of(check.result)

@@ -7,13 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import CcheckError
-from ..core.types import Document, Evidence, Result
-from ..service import Service
+from ..core.answers import result_of
+from ..core.errors import CcheckError, Incomplete
+from ..core.types import Claim, Document, Evidence, Result
+from ..service import Check, Service
 
 MOST_VALUES, LONGEST_VALUE = 20, 80
 CITED = frozenset({"title", "doi", "url", "year", "authors", "author", "first_author", "abstract", "id", "pmid"})
 """Fields that say which paper it is, and not of what kind."""
+
+
+def readable(check: Check) -> Result:
+    """The result of a check that is not running, as it was recorded: its documents have no texts."""
+    if check.result is not None:
+        return result_of(check.result)
+    recipe, store = (str(check.settings.get(name, "")) for name in ("recipe", "store"))
+    return Result(Claim(check.claim), (), None, recipe, store, error=Incomplete(check.error or "it was not done"))
 
 
 def with_texts(result: Result, service: Service) -> Result:

@@ -1,0 +1,255 @@
+"""The service's pages as a browser without scripts sees them: forms, their tokens, exports, files, papers, keys."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from html_page import HOSTILE, Element, parse
+from rerank_servers import wait_until
+from web_servers import CLAIM, KEYS, PAPERS, Web
+
+from ccheck.web.access import Access, Counted, Key, foreign
+from ccheck.web.problems import Problem
+
+
+def cards(page: Element) -> list[str]:
+    return [one.one("h3").words for one in page.all("li", class_="document")]
+
+
+def checked(web: Web, claim: str = CLAIM, **fields: str) -> tuple[str, Element]:
+    """The address and the page of a check that a form asked for."""
+    answer = web.send("/checks", {"claim": claim, **fields})
+    assert answer.status_code == 200, answer.text
+    id_ = answer.url.path.rsplit("/", 1)[1]
+    wait_until(lambda: id_ not in web.web.jobs.checks)
+    return f"/checks/{id_}", web.page(f"/checks/{id_}")
+
+
+def test_a_claim_is_checked_without_a_script(web):
+    address, page = checked(web)
+    assert page.one("h1").words == CLAIM
+    assert "Conflicting evidence" in page.one("div", id="verdict").words
+    assert [one.words for one in page.one("ul", class_="tally").all("li")] == [
+        "✓ 1 supporting",
+        "✗ 1 refuting",
+        "○ 1 leaving it open",
+    ]
+    assert [one.all("a")[0].words for one in page.all("section", class_="side")] == ["Sea level", "Tide gauges"]
+    assert "Sea level rose by 20 cm since 1900." in [one.text for one in page.all("mark")]
+    assert "Coasts flood." in page.words  # the abstract around it
+    assert "https://doi.org/10.1000/sea" in [one.attributes["href"] for one in page.all("a")]
+    assert "Found by its words (rank 1)" in page.words
+    assert "What was not found" in page.words and "Only the 3 best matches" in page.words
+    (link,) = [one for one in page.all("input") if "readonly" in one.attributes]
+    assert link.attributes["value"] == web.url + address
+    assert "no language model was asked" in page.words
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("stance=REFUTES", ["2 Tide gauges"]),
+        ("from=2016", ["3 Ice"]),
+        ("to=2010", ["2 Tide gauges"]),
+        ("field=journal%3DNature", ["1 Sea level", "3 Ice"]),
+        ("stance=SUPPORTS&to=2010", []),
+        ("stance=&from=&to=&field=", ["1 Sea level", "2 Tide gauges", "3 Ice"]),
+        ("from=x&stance=%3Cscript%3E", []),
+    ],
+)
+def test_evidence_is_filtered_by_parameters(web, query, shown):
+    address, _ = checked(web)
+    page = web.page(f"{address}?{query}")
+    assert cards(page) == shown
+    assert f"{len(shown)} of 3 papers shown" in page.words
+
+
+def test_a_check_is_exported(web):
+    address, _ = checked(web)
+    assert web.browser.get(f"{address}.json").json()["claim"] == CLAIM
+    rows = list(csv.DictReader(io.StringIO(web.browser.get(f"{address}.csv").text)))
+    assert [row["stance"] for row in rows] == ["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"]
+    assert "@article{church2015" in web.browser.get(f"{address}.bib").text
+    answer = web.browser.get(f"{address}.md")
+    assert answer.text.startswith("## Sea level") and "attachment" in answer.headers["content-disposition"]
+    assert web.browser.get(f"{address}.exe").status_code == 404
+
+
+def test_a_check_that_runs_says_so_and_loads_again(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    answer = web.send("/checks", {"claim": CLAIM})
+    page = parse(answer.text)
+    assert page.one("ol", role="log").attributes["aria-live"] == "polite"
+    assert page.all("noscript") and page.all("meta", **{"http-equiv": "refresh"})
+    assert web.send(f"{answer.url.path}/stop", {}).status_code == 200
+    web.judge.go.set()
+    wait_until(lambda: not web.web.jobs.checks)
+    page = web.page(answer.url.path)
+    assert "Not checked" in page.words and "stopped" in page.words
+
+
+def test_what_was_checked_is_found_in_the_history(web):
+    checked(web, "Coffee is a drink.")
+    page = web.page("/history?q=coffee")
+    assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
+    assert "No check fits" in web.page("/history?q=nothing+of+it").words
+    assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
+    assert "Coffee is a drink." in web.page("/").words
+
+
+def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
+    web = serve_web()
+    address, page = checked(web)
+    (form,) = [one for one in page.all("form") if any(i.attributes.get("value") == "ice" for i in one.all("input"))]
+    assert form.attributes["action"] == f"{address}/corrections"
+    assert [one.attributes["value"] for one in form.all("button")] == ["SUPPORTS", "REFUTES", "not relevant"]
+    web.send(f"{address}/corrections", {"doc_id": "ice", "label": "REFUTES", "note": "lakes", "user": "Eve"})
+    web.send(f"{address}/corrections", {"doc_id": "sea", "what": "not relevant"})
+    page = web.page(web.send(f"{address}/corrections", {"label": "SUPPORTS"}).url.path)
+    said = [one.words for one in page.all("p", class_="correction")]
+    assert said[0].startswith("Corrected: supported") and said[1].startswith("Corrected: not relevant")
+    assert said[2].startswith("Corrected: the paper refutes – lakes (Eve, ")
+    assert "Conflicting evidence" in page.one("div", id="verdict").words  # the answer stays
+    assert web.send(f"{address}/corrections", {"doc_id": "nobody", "label": "REFUTES"}).status_code == 400
+    assert web.send(f"{address}/corrections", {"label": "MAYBE"}).status_code == 422
+
+
+def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    lines = [{"_id": "a", "text": CLAIM}, {"_id": "b", "text": "..."}, {"_id": "c", "text": "Ice is cold."}]
+    file = "".join(json.dumps(one) + "\n" for one in lines)
+    answer = web.send("/files", {}, files={"file": ("claims.jsonl", file)})
+    page = parse(answer.text)
+    assert page.one("div", id="live").attributes["data-refresh"] and "1 of 3 claims done, 1 failed" in page.words
+    web.judge.go.set()
+    job = web.web.jobs.files[answer.url.path.rsplit("/", 1)[1]]
+    wait_until(lambda: not job.running)
+    page = web.page(answer.url.path)
+    rows = [one.words for one in page.one("tbody").all("tr")]
+    assert "Conflicting evidence" in rows[0] and "Not checked" in rows[1] and "only marks" in rows[1]
+    assert not [one for one in page.all("button") if "again" in one.text]  # what is no claim will never be one
+    job.rows[2].error = "the server was gone"
+    assert [one for one in web.page(answer.url.path).all("button") if "again" in one.text]
+    web.send(f"{answer.url.path}/retry", {})
+    wait_until(lambda: not job.running)
+    assert [one["status"] for one in web.browser.get(f"{answer.url.path}.json").json()["claims"]] == [
+        "done",
+        "failed",
+        "done",
+    ]
+
+
+def test_a_file_that_has_no_claims_is_refused(web):
+    assert "has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
+    assert "choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
+
+
+def test_papers_are_added_with_progress_and_rejects(serve_web):
+    web = serve_web(papers=None)
+    lines = "".join(json.dumps(one) + "\n" for one in PAPERS) + '{"_id": "bad"}\nno json\n'
+    answer = web.send("/papers", {}, files=[("file", ("../../x papers.jsonl", lines))])
+    job = web.web.jobs.ingests[answer.url.path.rsplit("/", 1)[1]]
+    wait_until(lambda: not job.running)
+    page = web.page(answer.url.path)
+    assert "3 papers added, 0 updated, 0 already there, 2 rejected" in page.words
+    rejects = web.browser.get(f"{answer.url.path}.json").json()["rejects"]
+    assert [(one["file"], one["line"]) for one in rejects] == [("x papers.jsonl", 4), ("x papers.jsonl", 5)]
+    assert "ccheck-papers-" not in answer.text + page.text and web.client.get("/ready").status_code == 200
+    assert "3 papers" in web.page("/papers").words
+
+
+@pytest.mark.parametrize("path", ["/checks", "/files", "/papers", "/sign-in", "/checks/0123456789abcdef/corrections"])
+def test_forms_of_others_are_refused(web, path):
+    for token in ("", "0" * 64, "é"):
+        answer = web.send(path, {"claim": CLAIM}, token=token)
+        assert answer.status_code == 403 and "Load the page again" in answer.text
+
+
+def test_with_keys_people_sign_in(serve_web):
+    web = serve_web(keys=KEYS)
+    asked = web.browser.get("/history")
+    assert asked.status_code == 401 and "Sign in" in asked.text
+    token = re.findall('name="token" value="([0-9a-f]+)"', asked.text)[0]
+    wrong = web.send("/sign-in", {"key": "anna-no", "next": "/history"}, token=token)
+    assert wrong.status_code == 401 and "not known" in wrong.text
+    answer = web.send("/sign-in", {"key": "reader-0123456789", "next": "//evil.example"}, token=token)
+    assert answer.status_code == 200 and answer.url.path == "/" and answer.url.host == "127.0.0.1"
+    assert web.send("/checks", {"claim": CLAIM}, token=token).status_code == 403  # it may only read
+    assert "Add papers" not in web.page("/papers").words
+    web.send("/sign-out", {}, token=token)
+    assert web.browser.get("/history").status_code == 401
+
+
+def test_a_session_ends_and_can_not_be_made_up(monkeypatch):
+    access = Access([key := Key("anna", frozenset(["read"]), "s" * 16)])
+
+    class Asked:
+        client, headers, cookies = None, {}, {}
+
+    asked = Asked()
+    asked.cookies = {"ccheck_session": access.session(key)}
+    assert access.caller(asked).name == "anna"
+    for made_up in ("", "anna", "anna.9999999999.x", access.session(key)[:-1], Access([key]).session(key)):
+        asked.cookies = {"ccheck_session": made_up}
+        with pytest.raises(Problem):
+            access.caller(asked)
+    asked.cookies = {"ccheck_session": access.session(key)}
+    monkeypatch.setattr("ccheck.web.access.time.time", lambda: 9e9)
+    with pytest.raises(Problem):
+        access.caller(asked)
+
+
+def test_what_is_spent_comes_back(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("ccheck.web.access.time.monotonic", lambda: now)
+    counted = Counted(2, 60, "checks")
+    counted.spend("a")
+    counted.spend("a")
+    counted.spend("b")
+    with pytest.raises(Problem) as refused:
+        counted.spend("a")
+    assert 30 <= int(refused.value.headers["Retry-After"]) <= 31
+    now = 31.0
+    counted.spend("a")
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_foreign"),
+    [
+        ({"host": "a:1", "origin": "http://a:1"}, False),
+        ({"host": "a:1", "origin": "http://a:2"}, True),
+        ({"host": "a"}, False),
+        ({"host": "a", "sec-fetch-site": "same-site"}, True),
+    ],
+)
+def test_where_a_request_comes_from(headers, is_foreign):
+    from starlette.datastructures import Headers
+
+    assert foreign(Headers(headers)) is is_foreign
+
+
+def test_nothing_from_a_paper_or_a_claim_is_markup(serve_web):
+    paper = {
+        "_id": HOSTILE[:90],
+        "title": HOSTILE,
+        "text": f"{HOSTILE} sea rose.",
+        "journal": HOSTILE[:40],
+        "year": HOSTILE[:9],
+    }
+    web = serve_web(papers=[paper, {"_id": "b", "title": "sea", "text": "sea fell", "journal": "x"}])
+    address, page = checked(web, f"sea {HOSTILE}".replace("\ud800", ""))
+    web.send(f"{address}/corrections", {"label": "SUPPORTS", "note": HOSTILE.replace("\ud800", ""), "user": HOSTILE[:90]})
+    for path in (address, "/", "/history", f"/documents/{page.all('a')[-1].text}"):
+        text = web.browser.get(path).text
+        assert "alert(1)" not in re.sub(r"&lt;.*?&gt;", "", text) or "<script>alert" not in text
+        parsed = parse(text) if path != "/documents/" else page
+        assert not parsed.all("img") and all(
+            one.attributes.get("src", "").startswith("/static/") for one in parsed.all("script")
+        )
+        assert not [name for one in parsed for name in one.attributes if name.startswith("on") or name == "style"]
