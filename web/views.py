@@ -15,7 +15,7 @@ from ..core.text import counted, seconds, shortened
 from ..core.words import STANCES, VERDICTS, sure
 
 if TYPE_CHECKING:
-    from ..core.types import Document, Evidence, Hit, Result, Role, Sentence
+    from ..core.types import Document, Evidence, Hit, Result, Sentence
 
 MAX_TEXT = 20_000
 """Characters of a document that a page holds in addition to its evidence."""
@@ -117,7 +117,7 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     doi = metadata.get("doi") or metadata.get("DOI")
     spans = evidence_spans(document, evidence.sentences, "text")
     parts = pieces(document.text, spans, CONTEXT_CHARS)
-    roles = {one.start: one.role for one in evidence.sentences if one.field == "text"}
+    notes = {one.start: note(one) for one in evidence.sentences if one.field == "text"}
     # A saved answer has the sentences of a text, and not the text.
     alone = [one for one in evidence.sentences if one.field == "text" and not document.text]
     far = sum(part.end - part.start for part in parts if part.kind == "far")
@@ -134,14 +134,21 @@ def _document(evidence: Evidence) -> dict[str, Any]:
         "retracted": cited.retracted,
         "doi": doi,
         "url": doi_url(doi),
-        "parts": list(_up_to(len(document.text), document.text, parts, roles)),
+        "parts": list(_up_to(len(document.text), document.text, parts, notes)),
         "folded": far > FOLDED_CHARS,
-        "whole": list(_up_to(MAX_TEXT, document.text, parts, roles)),
+        "whole": list(_up_to(MAX_TEXT, document.text, parts, notes)),
         "characters": len(document.text),
         "too_long": len(document.text) > MAX_TEXT,
-        "alone": alone,
+        "alone": [(one.text, note(one)) for one in alone],
         "astray": [one for one in evidence.sentences if one not in alone and not in_place(one, document)],
     }
+
+
+def note(sentence: Sentence) -> str:
+    """What stands beside a sentence: its role in the paper and its page, as far as they are known."""
+    page, last = sentence.page, sentence.last_page
+    place = "" if page is None else f"p. {page}" if last is None else f"pp. {page}–{last}"
+    return ", ".join(part for part in (sentence.role, place) if part)
 
 
 def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
@@ -152,14 +159,12 @@ def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
     return title or [(False, shortened(document.text, 80) or document.id)]
 
 
-def _up_to(
-    limit: int, text: str, parts: Iterable[Piece], roles: Mapping[int, Role | None]
-) -> Iterator[tuple[str, str, Role | None]]:
-    """The kind of each part, its text, and the role of the sentence that begins there, if it is evidence."""
+def _up_to(limit: int, text: str, parts: Iterable[Piece], notes: Mapping[int, str]) -> Iterator[tuple[str, str, str]]:
+    """The kind of each part, its text, and the note of the sentence that begins there, if it is evidence."""
     for part in parts:
         if part.start < limit:
-            role = roles.get(part.start) if part.kind == "evidence" else None
-            yield part.kind, text[part.start : min(part.end, limit)], role
+            said = notes.get(part.start, "") if part.kind == "evidence" else ""
+            yield part.kind, text[part.start : min(part.end, limit)], said
 
 
 def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:

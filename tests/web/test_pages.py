@@ -38,7 +38,7 @@ def test_a_claim_is_checked_without_a_script(web):
         "✗ 1 refuting",
         "○ 1 leaving it open",
     ]
-    assert [one.all("a")[0].words for one in page.all("section", class_="side")] == ["Sea level", "Tide gauges"]
+    assert [one.all("a")[0].words for one in page.all("div", class_="side")] == ["Sea level", "Tide gauges"]
     assert "Sea level rose by 20 cm since 1900." in [one.text for one in page.all("mark")]
     assert "Coasts flood." in page.words  # the abstract around it
     assert "https://doi.org/10.1000/sea" in [one.attributes["href"] for one in page.all("a")]
@@ -244,7 +244,9 @@ def test_nothing_from_a_paper_or_a_claim_is_markup(serve_web):
     }
     web = serve_web(papers=[paper, {"_id": "b", "title": "sea", "text": "sea fell", "journal": "x"}])
     address, page = checked(web, f"sea {HOSTILE}".replace("\ud800", ""))
-    web.send(f"{address}/corrections", {"label": "SUPPORTS", "note": HOSTILE.replace("\ud800", ""), "user": HOSTILE[:90]})
+    web.send(
+        f"{address}/corrections", {"label": "SUPPORTS", "note": HOSTILE.replace("\ud800", ""), "user": HOSTILE[:90]}
+    )
     for path in (address, "/", "/history", f"/documents/{page.all('a')[-1].text}"):
         text = web.browser.get(path).text
         assert "alert(1)" not in re.sub(r"&lt;.*?&gt;", "", text) or "<script>alert" not in text

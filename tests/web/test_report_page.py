@@ -42,13 +42,16 @@ def test_a_claim_with_all_that_is_known_of_it(tmp_path):
     claim = html.one("section", id="c1")
     assert claim.one("h2").text == "Seas rise"
     verdict = claim.one(class_="verdict").words
-    assert verdict == "✓ Supported · confidence 0.81 Both papers say so. Judged by llm:x (one-step)"
-    assert claim.one("h3").words == "1 Sea level"
+    assert verdict == (
+        "✓ Supported confidence 0.81, moderate ✓ 1 supporting Both papers say so. Judged by llm:x (one-step)"
+    )
+    assert claim.one("h4").words == "1 Sea level"
     assert claim.one(class_="facts").words == "2011 · doi:10.1007/s10712-011-9119-1 · d1"
     (link,) = [one for one in claim.all("a") if one.text.startswith("doi:")]
     assert link.attributes == {"href": "https://doi.org/10.1007/s10712-011-9119-1", "rel": "noopener noreferrer"}
     stance = claim.one(class_="stance").words
-    assert stance == "✓ supports · confidence 0.90 (supports 0.90, refutes 0.10) It says so."
+    assert stance == "✓ supports confidence 0.90, high" and "It says so." in claim.words
+    assert "Probabilities: supports 0.90, refutes 0.10." in claim.one("details", class_="why").words
     assert [mark.text for mark in claim.one("p", class_="excerpt").all("mark")] == [ROSE]
     way = claim.one("details", class_="way").words
     assert "Time: retrieve 4.1 ms · verdict 2.3 s" in way
@@ -151,13 +154,13 @@ def test_evidence_in_the_title(tmp_path):
     made = document(title="On the sea. It rises. The end")
     sentences = (sentence(made, "It rises.", "title"),)
     html = page(tmp_path, result(Evidence(Hit(1, made, 1.0), sentences)))
-    assert html.one("h3").words == "1 On the sea. It rises. The end" and html.one("h3").one("mark").text == "It rises."
+    assert html.one("h4").words == "1 On the sea. It rises. The end" and html.one("h4").one("mark").text == "It rises."
 
 
 def test_what_is_far_from_the_evidence_is_folded_away(tmp_path):
     html = page(tmp_path, result(piece(ROSE))).one(class_="document")
     assert html.one("p", class_="excerpt").words == f"{TEXT[: TEXT.index(RATE) + len(RATE)]} …"
-    assert html.one("summary").words == f"The whole text ({len(TEXT)} characters)"
+    assert html.one("details", class_="whole").one("summary").words == f"The whole text ({len(TEXT)} characters)"
     short = page(tmp_path, result(piece("Seas rise.", text="Seas rise. Why? Ice melts. So it goes. The end.")))
     assert (
         short.one(class_="document").one("p", class_="text").text == "Seas rise. Why? Ice melts. So it goes. The end."
@@ -168,8 +171,8 @@ def test_a_whole_book_does_not_fill_the_page(tmp_path):
     text = "The sea is deep. " * 20_000 + "It rises by 3 mm. " + "The sea is wide. " * 20_000
     html = page(tmp_path, result(piece("It rises by 3 mm.", text=text))).one(class_="document")
     assert html.one("p", class_="excerpt").one("mark").text == "It rises by 3 mm."
-    assert MAX_TEXT - 10 < len(html.one("details").one("p", class_="text").text) <= MAX_TEXT
-    assert html.one("details").all("mark") == []
+    assert MAX_TEXT - 10 < len(html.one("details", class_="whole").one("p", class_="text").text) <= MAX_TEXT
+    assert html.one("details", class_="whole").all("mark") == []
     assert "Cut here" in html.words and (tmp_path / "page.html").stat().st_size < 3 * MAX_TEXT
     one_word = page(tmp_path, result(piece("yyy", text="x" * 300_000 + "yyy" + "x" * 300_000)))
     assert one_word.one("p", class_="excerpt").one("mark").text == "yyy" and len(one_word.words) < 2 * MAX_TEXT
