@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .errors import InvalidData, NotFound, require
 from .models import find_model
+from .once import one_at_a_time
 from .stages import Analysis
 from .text import CONTROLS
 from .types import document_text
@@ -305,6 +306,7 @@ def foreign_language(text: str) -> str | None:
     return _NAMES[best] if ranked[best] - ranked["en"] > MARGIN else None
 
 
+@one_at_a_time
 @functools.cache
 def _rank() -> Callable[[str], list[tuple[str, float]]]:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..core.errors import InvalidData
+from ..core.once import one_at_a_time
 from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
@@ -187,12 +188,14 @@ def unit_length(vectors: Floats) -> Floats:
     return vectors
 
 
+@one_at_a_time
 @functools.lru_cache(maxsize=1)
 def load_bert(folder: BertFolder) -> NumpyBert:
     """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
     return NumpyBert(folder)
 
 
+@one_at_a_time
 @functools.lru_cache(maxsize=1)
 def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
     """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from ..core.analysis import sentence_spans
 from ..core.errors import InvalidData
+from ..core.once import one_at_a_time
 from ..core.types import Role, Sentence
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def _features(sentence: str, place: int | None, count: int) -> Iterator[str]:
     yield from (f"@{10 * place // count} of 10", f"@{min(place, 4)}", f"@-{min(count - place, 4)}")
 
 
+@one_at_a_time
 @functools.cache
 def packaged_roles() -> RoleModel:
     """The model that ccheck carries. Raises InvalidData for a file that is missing or broken."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scripted_llm import KEY, Said, say, scripted
 
 import ccheck
+from ccheck.core import analysis
 from ccheck.core.runtime import Runtime
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.service import Service, open_service
@@ -89,6 +92,27 @@ def test_what_is_loaded_is_loaded_once() -> None:
 
     with Runtime() as runtime, ThreadPoolExecutor(AT_ONCE) as threads:
         assert set(threads.map(load, range(AT_ONCE))) == {made[0]} and len(made) == 1
+
+
+def test_the_model_of_languages_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading it takes a second of a thread, and 32 threads half a minute."""
+    made = []
+
+    class Slow:
+        @staticmethod
+        def from_model_file(file: str) -> Any:
+            made.append(file)
+            time.sleep(0.2)
+            return SimpleNamespace(set_languages=lambda names: None, rank=lambda text: [("en", 1.0)])
+
+    analysis._rank.__wrapped__.cache_clear()  # type: ignore[attr-defined]
+    try:
+        monkeypatch.setattr("py3langid.langid.LanguageIdentifier", Slow)
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda place: analysis._rank(), range(AT_ONCE)))
+        assert len(made) == 1
+    finally:
+        analysis._rank.__wrapped__.cache_clear()  # type: ignore[attr-defined]
 
 
 def test_checks_go_on_while_papers_are_read_in(folder: Path, tmp_path: Path) -> None:
