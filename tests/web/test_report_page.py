@@ -118,7 +118,8 @@ def test_the_relevance_of_what_was_found_is_shown(tmp_path):
 def shown(tmp_path: Path, evidence: Evidence) -> tuple[str, list[str]]:
     """The whole text as the page has it, and what is highlighted in it."""
     html = page(tmp_path, result(evidence)).one(class_="document")
-    (whole,) = html.one("details", class_="whole").all("p") if html.all("details") else html.all("p", class_="text")
+    folded = html.all("details", class_="whole")
+    (whole,) = folded[0].all("p") if folded else html.all("p", class_="text")
     return whole.text, [mark.text for mark in whole.all("mark")]
 
 

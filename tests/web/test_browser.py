@@ -1,0 +1,170 @@
+"""The service's pages in a real browser: streaming, keyboard, phone, dark, and what axe finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import absent
+from web_servers import CLAIM, PAPERS, Web
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core's script (MPL-2.0), from `AXE_PATH` or npm: it is not part of ccheck."""
+    given, npm = os.environ.get("AXE_PATH"), shutil.which("npm")
+    if given is not None:
+        return Path(given).read_text(encoding="utf-8")
+    folder = tmp_path_factory.mktemp("axe")
+    asked = [npm or "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder, "axe-core@4"]
+    if npm is None or subprocess.run(asked, capture_output=True, timeout=120, check=False).returncode:
+        absent("browser", "axe-core is not here: set AXE_PATH to its axe.min.js, or install npm")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Any]:
+    """Opens pages of a context of their own; at the end, none may have complained."""
+    contexts, complaints = [], []
+
+    def open_(address: str, **context: Any) -> Any:
+        contexts.append(browser.new_context(**context))
+        contexts[-1].set_default_timeout(120_000)
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert [one for one in complaints if "Failed to load resource" not in one] == []
+
+
+def ask(page: Any, claim: str = CLAIM) -> None:
+    page.fill("#claim", claim)
+    page.click("button.main")
+
+
+def test_from_the_first_visit_to_a_verdict_a_correction_and_the_history(look, web: Web):
+    page = look(web.url)
+    ask(page)
+    page.wait_for_selector("#verdict")
+    assert page.inner_text("h1") == CLAIM and "Conflicting evidence" in page.inner_text("#verdict")
+    assert page.locator("mark").first.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(255, 240, 163)"
+    page.click("#c1-d1 .correct summary")
+    page.click("#c1-d1 .correct button[value=REFUTES]")
+    page.wait_for_selector("#c1-d1 .correction")
+    page.select_option("select[name=stance]", "REFUTES")
+    page.click(".filters button")
+    page.wait_for_url("**stance=REFUTES**")
+    assert page.locator(".document").count() == 1
+    page.click("text=History")
+    page.wait_for_selector("ol.list")
+    assert CLAIM in page.inner_text("ol.list")
+
+
+def test_what_happens_is_told_as_it_happens(look, serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    page = look(web.url)
+    ask(page)
+    page.wait_for_selector("[role=log] li >> text=Reading them for the sentences")
+    assert "Found 3 papers." in page.inner_text("[role=log]")
+    web.judge.go.set()
+    page.wait_for_selector("#verdict")
+
+
+def test_a_check_is_stopped(look, serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    page = look(web.url)
+    ask(page)
+    page.wait_for_selector("[data-events]")
+    page.click("text=Stop")
+    web.judge.go.set()
+    page.wait_for_selector("#verdict")
+    assert "stopped" in page.inner_text("#verdict")
+
+
+def test_a_file_of_claims_fills_its_table(look, serve_web, tmp_path):
+    web = serve_web()
+    web.judge.go.clear()
+    file = tmp_path / "claims.csv"
+    file.write_text(f'id,text\n1,"{CLAIM}"\n2,...\n', encoding="utf-8")
+    page = look(web.url)
+    page.set_input_files("input[type=file]", file)
+    page.click("text=Check the file")
+    page.wait_for_selector("text=1 of 2 claims done, 1 failed")
+    web.judge.go.set()
+    page.wait_for_selector("text=2 of 2 claims done, 1 failed")
+    assert "Conflicting evidence" in page.inner_text("tbody") and "only marks" in page.inner_text("tbody")
+
+
+def test_papers_are_dropped_into_an_empty_store(look, serve_web, tmp_path):
+    web = serve_web(papers=None)
+    file = tmp_path / "papers.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in PAPERS) + "no json\n", encoding="utf-8")
+    page = look(web.url)
+    assert "Nothing can be checked yet" in page.inner_text("main")
+    page.click("text=Papers")
+    page.wait_for_selector("input[type=file]")
+    page.set_input_files("input[type=file]", file)
+    page.click("button.main")
+    page.wait_for_selector("text=3 papers added")
+    assert "1 rejected" in page.inner_text("#live") and "papers.jsonl" in page.inner_text("tbody")
+
+
+def test_all_of_it_works_by_keyboard(look, web: Web):
+    page = look(web.url)
+    page.keyboard.type(CLAIM)  # the box has the focus
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Check"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#verdict")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.correct summary')"):
+            break
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.open")
+
+
+def test_without_javascript_the_verdict_comes_too(look, web: Web):
+    page = look(web.url, java_script_enabled=False)
+    ask(page)
+    page.wait_for_selector("#verdict")
+    assert page.locator("[data-print]").is_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_and_all_fits_a_phone(look, web: Web, axe: str, scheme: str):
+    check = f"/checks/{web.check()['id']}"
+    file = web.send("/files", {}, files={"file": ("c.csv", "id,text\n1,Ice is cold.\n2,...\n")}).url.path
+    size = {"width": 390, "height": 800}
+    page = look(web.url, color_scheme=scheme, viewport=size, reduced_motion="reduce", bypass_csp=True)
+    found = {}
+    for path in ("/", check, "/history", "/papers", "/documents/sea", file, "/no-such-page"):
+        page.goto(web.url + path)
+        page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        page.evaluate(axe)
+        said = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
+        assert len(said["passes"]) > 5
+        for one in said["violations"]:
+            found[path, one["id"]] = [node["html"][:200] for node in one["nodes"][:3]]
+    assert found == {}
