@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def convert(name: str, output: Path) -> list[Path]:
     if check_folder(output, "the model").exists():
         raise UsageError(f"{output} exists. Choose another folder, or remove it first")
     source = pickled_model(name)
+    output.absolute().parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.absolute().parent))
     try:
         made = work / "model"
@@ -126,9 +128,12 @@ def main(file: str, target: str) -> None:
 
     _shut_in()
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        try:
+            found = torch.load(file, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:  # torch's words say how to run what the file says
+            found = None
         if not (isinstance(found, dict) and found and all(isinstance(one, torch.Tensor) for one in found.values())):
-            raise ValueError("it does not hold tensors alone")
+            raise ValueError("it does not hold tensors, or not tensors alone")
         # Tied weights share their memory, which safetensors does not store.
         tensors = {name: one.detach().clone(memory_format=torch.contiguous_format) for name, one in found.items()}
         save_file(tensors, target, metadata={"format": "pt"})

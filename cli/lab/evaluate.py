@@ -127,6 +127,7 @@ def evaluate(asked: Evaluate) -> None:
         evaluate_averitec(asked, with_ablations(named, asked.ablation) if named else [], files, chosen)
         return
     if asked.articles is not None:
+        _refuse(asked, "--articles, which measures inside articles", "out", "ev2r", "store", "stance")
         from .evaluate_articles import evaluate_articles
 
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
@@ -213,10 +214,15 @@ def _check_pairs_options(asked: Evaluate) -> None:
     if asked.out is not None and asked.ablation is not None:
         raise UsageError("--out writes the answers of one judge. Leave out --ablation")
     check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
-    useless = ("claims", "qrels", "verdicts", "metrics", "run", "grid")
+    _refuse(asked, "--pairs, which measures a judge without retrieval", "claims")
+
+
+def _refuse(asked: Evaluate, other: str, *more: str) -> None:
+    """Raises UsageError for options that have no meaning with another one, which measures no retrieval."""
+    useless = (*more, "qrels", "verdicts", "metrics", "run", "grid")
     if given := [{"metrics": "metric"}.get(name, name) for name in useless if getattr(asked, name)]:
         said = ", ".join(f"--{name}" for name in given)
-        raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")
+        raise UsageError(f"{said} can't be used with {other}")
 
 
 def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:

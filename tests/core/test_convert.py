@@ -70,7 +70,7 @@ def test_a_file_that_is_more_than_tensors_does_nothing(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     torch.save({"a": Hostile()}, tmp_path / "model" / "pytorch_model.bin")
-    with pytest.raises(InvalidData, match="can't be converted"):
+    with pytest.raises(InvalidData, match="can't be converted: it does not hold tensors"):
         convert("model", tmp_path / "made")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["model"]
 

@@ -34,8 +34,7 @@ def test_every_row_loads_and_has_its_command(name):
             if row.ablation or row.recipe:
                 load_recipe(row.recipe or f"{name}:{row.ablation}")
             said = row_command(recipe, table, row) or row.note or table.command == "none"
-            if name.startswith(("climatecheck", "checkthat")):  # other tables list other teams' systems
-                assert said, f"table {number}: a row that nothing runs says why"
+            assert said, f"table {number}: a row that nothing runs says why"
 
 
 @pytest.mark.parametrize("rows", [{"a": {"published": [1, 2]}}, {"a": {"ablation": "x", "recipe": "y"}}, {}])
@@ -53,4 +52,19 @@ def test_the_page_has_what_was_published_and_measured_and_every_key():
         "### [retrievers.bm25.analysis]",
     ):
         assert said in made, said
+    own = page(
+        [
+            {"recipe": "bm25", "metrics": {"R@5": 0.25}, "claims": 7, "seconds_per_claim": {"total": 0.5}, "cost": 2.0},
+            {
+                "recipe": "bm25",
+                "metrics": {"weighted_f1": None},
+                "pairs": 4,
+                "seconds": 1.0,
+                "replaced": {"a": "b"},
+                "intervals": {"weighted_f1": None},
+            },
+        ]
+    )
+    assert "|  | 7 | R@5 .250 | – | – | .500 | 2 |" in own
+    assert "|  | 4 | weighted_f1 – | – | b for a | .250 | – |" in own
     assert all(re.search(r"recorded at [0-9a-f]{7} \d{4}-\d\d-\d\d$", run["note"]) for run in read_measured())
