@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .core.settings import Settings
     from .core.types import Claim, Document, Evidence, Filter, Hit, Result, Sentence, Stance, Verdict
     from .pipeline.checker import Checker
+    from .rerank import Reranker
+    from .rerank.own import Score
     from .verdict import Judge
 
 
@@ -57,11 +59,13 @@ def open(  # noqa: A001
     store: str | os.PathLike[str] | None = None,
     *,
     judge: Judge | None = None,
+    reranker: Score | Reranker | None = None,
     trust_folder: bool = False,
     **settings: Any,
 ) -> Checker:
     """Open a store. `store` is written as for `--store`, or a path; by default, the settings name it.
 
+    `judge` and `reranker` are functions of your own, in place of the recipe's; results have their names.
     Further settings override the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what the
     flags of `ccheck query` do. If the current folder's ccheck.toml sets something that only you may choose, that is an
     error, unless you allowed the file (`ccheck config trust`) or set `trust_folder`.
@@ -74,7 +78,10 @@ def open(  # noqa: A001
     named = None if store is None else os.fspath(store)
     own = resolve({"store": named, **settings}, trust_folder=trust_folder).settings
     changes = Changes(settings.get("llm_model"), settings.get("stance_model"), settings.get("rerank"))
-    return Checker(own, recipe=resolved(own, changes), judge=judge)
+    checker = Checker(own, recipe=resolved(own, changes), judge=judge)
+    if reranker is not None:
+        checker.rerank_with(reranker)
+    return checker
 
 
 def __getattr__(name: str) -> Any:

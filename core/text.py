@@ -85,6 +85,11 @@ def whole_number(text: str) -> int | None:
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
+def name_of(thing: object) -> str:
+    """What a program's own function or object is called in results: its `name`, else that of its definition."""
+    return str(getattr(thing, "name", None) or getattr(thing, "__qualname__", type(thing).__qualname__))
+
+
 def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
 

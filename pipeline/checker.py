@@ -14,11 +14,14 @@ from ..core.adjust import filled, resolved
 from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
 from ..core.memory import Memory
-from ..core.recipe import Recipe
+from ..core.recipe import Recipe, name_clash
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Result
+from ..rerank import Reranker
+from ..rerank.open import bring
+from ..rerank.own import Score
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import refuse_unfit
 from ..verdict import Judge
@@ -189,6 +192,14 @@ class Checker(Closing):
             if compared and info is not None and info.layout.embedding is None:
                 self._plan = self._compared(self._plan)
         return self._plan
+
+    def rerank_with(self, function: Score | Reranker) -> None:
+        """Use a program's own reranker in place of the recipe's."""
+        stage = bring(function, self.runtime)
+        if problem := name_clash(self.recipe.retrievers, [stage.model]):
+            raise UsageError(f"the recipe {self.recipe.name} with the reranker {stage.model}: {problem}")
+        self.recipe = self.recipe.model_copy(update={"rerankers": {stage.model: stage}})
+        self._plan = None
 
     def forget_plan(self) -> None:
         """Plan again for the next claim: the store may have changed."""

@@ -15,6 +15,7 @@ from ..core.errors import CcheckError
 from ..core.fusion import Scored
 from ..core.memory import Memory, memory_key, recall
 from ..core.stages import ListwiseStage, QueryText, Retriever
+from ..core.text import name_of
 from ..core.types import (
     Evidence,
     Hit,
@@ -434,11 +435,12 @@ def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
             replace(piece, stance=stance) for piece, stance in zip(state.evidence, stances, strict=True)
         )
         failed = sum(stance.label is None for stance in stances)
-        state.verdict = replace(verdict, judged=len(stances) - failed, failed=failed)
+        method = name_of(judge) if verdict.method == "none" else verdict.method
+        state.verdict = replace(verdict, method=method, judged=len(stances) - failed, failed=failed)
     except Exception as error:  # noqa: BLE001
         message = f"{type(error).__name__}: {error}"
         state.evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in state.evidence)
-        state.verdict = Verdict(None, method="judge", error=message, failed=len(state.evidence))
+        state.verdict = Verdict(None, method=name_of(judge), error=message, failed=len(state.evidence))
     state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
     return state
 

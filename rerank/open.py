@@ -11,6 +11,7 @@ from ..core.keys import is_yours, key_for
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import EnsembleStage, LateStage, ListwiseStage, ModelStage, RerankerStage
+from .own import OwnReranker, Score
 from .several import EnsembleReranker, LocalReranker, RememberedReranker
 from .types import Reranker
 
@@ -31,8 +32,19 @@ def open_reranker(stage: RerankerStage, runtime: Runtime) -> Reranker:
     """
     if isinstance(stage, ListwiseStage):  # the language model itself is opened once
         return _opened(stage, runtime)
-    key = stage.model_dump_json(exclude={"depth", "required", "alpha"})
-    return runtime.once("reranker", key, runtime.settings.rerank_url, make=lambda: _opened(stage, runtime))
+    return runtime.once(*_key(stage, runtime), make=lambda: _opened(stage, runtime))
+
+
+def bring(function: Score | Reranker, runtime: Runtime) -> ModelStage:
+    """The stage of a program's own reranker, which `open_reranker` then finds in the runtime."""
+    own = OwnReranker(function)
+    stage = ModelStage(model=own.name, required=True)
+    runtime.once(*_key(stage, runtime), make=lambda: own)
+    return stage
+
+
+def _key(stage: RerankerStage, runtime: Runtime) -> tuple[str | None, ...]:
+    return "reranker", stage.model_dump_json(exclude={"depth", "required", "alpha"}), runtime.settings.rerank_url
 
 
 def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:

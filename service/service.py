@@ -21,12 +21,13 @@ from ..core.answers import Saved, result_of
 from ..core.closing import Closing
 from ..core.errors import CcheckError, NotFound, UsageError
 from ..core.recipe import Recipe, load_recipe, recipe_names
-from ..core.text import did_you_mean
+from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of
 from ..pipeline.claims import ClaimRecord
 from ..pipeline.plan import Plan
+from ..rerank.own import OwnReranker
 from ..search import parse_filter
 from .open import open_record
 from .record import Record, Wanted, missing
@@ -191,8 +192,10 @@ class Service(Closing):
             "generation": plan.state,
             "version": __version__,
         }
-        # An answer is not found again if nobody knows whether the store has changed, or what a judge is.
-        known = plan.state is not None and (checker.judge is None or hasattr(checker.judge, "name"))
+        # An answer is not found again if nobody knows whether the store has changed, or a program's own function.
+        rerankers = [one.function for _, one in plan.rerankers.values() if isinstance(one, OwnReranker)]
+        own = [one for one in (checker.judge, *rerankers) if one is not None]
+        known = plan.state is not None and all(hasattr(one, "name") for one in own)
         return _Way(checker, k, filters, how.get("fresh", False) or not known, how.get("user"), about)
 
     def _checker(self, recipe: str | Recipe | None) -> Checker:
@@ -386,7 +389,7 @@ def models_of(plan: Plan, judge: object | None = None) -> list[str]:
     specs = dict.fromkeys(f"{one.spec.model} ({one.spec.fingerprint[:8]})" for one in plan.encoders.values())
     models = [*specs, *(reranker.name for _, reranker in plan.rerankers.values())]
     if judge is not None:
-        models.append(str(getattr(judge, "name", None) or getattr(judge, "__qualname__", type(judge).__qualname__)))
+        models.append(name_of(judge))
     elif plan.method is not None:
         models.append(plan.method.name)
     if plan.asking is not None:

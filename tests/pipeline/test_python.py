@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +65,53 @@ def test_a_data_frame_is_not_taken_for_claims(tmp_path: Path) -> None:
 def test_a_setting_that_is_none_is_named_with_the_nearest() -> None:
     with pytest.raises(ccheck.CcheckError, match=r"unknown key recpie: did you mean 'recipe'\?"):
         ccheck.open(recpie="bm25")
+
+
+PAIR = [{"_id": "a", "text": "Tea is hot.", "year": 2001}, {"_id": "b", "text": "Tea is very, very hot."}]
+
+
+def refuting(claim: ccheck.Claim, evidence: Sequence[ccheck.Evidence]) -> tuple[list[ccheck.Stance], ccheck.Verdict]:
+    return [ccheck.Stance("REFUTES", 0.9) for _ in evidence], ccheck.Verdict("REFUTES", 0.9)
+
+
+def longest(claim: str, passages: Sequence[str]) -> list[float]:
+    return [float(len(one)) for one in passages]
+
+
+def failing(*given: object) -> Any:
+    raise RuntimeError("no electricity")
+
+
+def test_a_judge_and_a_reranker_of_ones_own_are_named_in_the_result(tmp_path: Path) -> None:
+    with ccheck.open(tmp_path / "store", recipe="bm25", judge=refuting, reranker=longest) as checker:
+        checker.ingest(PAIR, dense=False)
+        result = checker.check("tea is hot")
+    assert [one.document.id for one in result.evidence] == ["b", "a"]
+    assert result.evidence[0].hit.scores["longest"] == len("Tea is very, very hot.")
+    assert result.verdict is not None and result.verdict.method == "refuting"
+    assert result.to_dict()["scored_by"] == {"bm25": "retriever", "longest": "reranker"}
+
+
+def test_what_they_raise_is_said_and_never_a_label_or_a_rank(tmp_path: Path) -> None:
+    def short(claim: str, passages: Sequence[str]) -> list[float]:
+        return [1.0]
+
+    for reranker, said in ((failing, "RuntimeError: no electricity"), (short, "1 scores for 2 passages")):
+        with ccheck.open(tmp_path / "store", recipe="bm25", judge=failing, reranker=reranker) as checker:
+            checker.ingest(PAIR, dense=False)
+            result = checker.check("tea is hot")
+        assert [one.document.id for one in result.evidence] == ["a", "b"] and said in result.warnings[0]
+        assert result.verdict is not None and (result.verdict.label, result.verdict.method) == (None, "failing")
+
+
+def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    with ccheck.open(tmp_path / "store", recipe="bm25", rerank="none") as checker:
+        checker.ingest(PAIR, dense=False)
+        result = checker.check("tea is hot")
+    frame = result.to_frame()
+    assert list(frame["doc_id"]) == [one.document.id for one in result.evidence] == ["a", "b"]
+    assert frame["metadata.year"][0] == 2001 and frame["scores.bm25"][0] == result.evidence[0].hit.score
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ccheck.CcheckError, match="pip install pandas"):
+        result.to_frame()

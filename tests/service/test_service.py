@@ -194,3 +194,24 @@ def test_a_listener_can_stop_a_check(service: Service) -> None:
         service.check(CLAIM, stop)
     assert service.checks() == []
     assert service.check(CLAIM).status == "done"
+
+
+def test_an_answer_of_a_function_without_a_name_is_not_found_again(tmp_path: Path) -> None:
+    class Named:
+        name = "always 1"
+
+        def __call__(self, claim, evidence):
+            return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
+
+    def anonymous(claim, evidence):
+        return Named()(claim, evidence)
+
+    ids = set()
+    for judge, again in ((Named(), True), (anonymous, False)):
+        with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", judge=judge) as service:
+            service.checker.ingest(PAPERS, dense=False)
+            first = service.check(CLAIM)
+            assert (service.check(CLAIM) == first) == again
+            ids.add(first.id)
+            assert first.settings["models"][-1].endswith("always 1" if again else "anonymous")
+    assert len(ids) == 2
