@@ -28,6 +28,9 @@ _CUT = "\x02"
 """PDFium's sign for a hyphen at the end of a line, which it joins with the next one."""
 _SAMPLED = 50
 """Characters of a page whose angle is looked at."""
+_CORK = dict(zip(map(chr, (0x15, 0x16, *range(0x1B, 0x20))), "– — ff fi fl ffi ffl".split(), strict=True))
+"""What control characters stand for in LaTeX's fonts of the Cork encoding, which often tell it to no reader."""
+_OF_CORK = re.compile(r"(?<=[^\W_])[\x15\x1b-\x1f]|[\x1b-\x1f](?=[a-z])|(?<=\s)\x16(?=\s)")
 _ABSTRACT = re.compile(r"^\s*(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary)\b\s*[:.—-]?\s*", re.IGNORECASE | re.MULTILINE)
 _HEADING = re.compile(
     r"(?=.{1,39}$)(?:\d+\.?\s+)?(?:a\s?b\s?s\s?t\s?r\s?a\s?c\s?t|summary|introduction|methods?|results?|references|"
@@ -50,9 +53,9 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
     try:
         opened = pypdfium2.PdfDocument(source.path)
     except pypdfium2.PdfiumError as error:
-        if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
-            raise
-        why = "the PDF needs a password. Save it without one first: qpdf --decrypt --password=… IN OUT"
+        why = f"the file can't be read as a PDF ({error}). Get it again, or repair it: qpdf IN OUT"
+        if error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD:
+            why = "the PDF needs a password. Save it without one first: qpdf --decrypt --password=… IN OUT"
         yield Reject(source.name, 1, why)
         return
     with opened as document:
@@ -61,7 +64,7 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         for number in range(len(document)):
             text = _upright(document[number])
             read = text.get_text_bounded().replace("\r", "").replace(PAGE, "")
-            pages.append(re.sub(rf"{_CUT}\n?", "-\n", read))
+            pages.append(readable(re.sub(rf"{_CUT}\n?", "-\n", read)))
             if number == 0:
                 sizes = _sizes(text)
             if sum(map(len, pages)) > TEXT_CHARS:
@@ -89,6 +92,11 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         "page_count": count,
     }
     yield one_document(source, data, "PDF files")
+
+
+def readable(text: str) -> str:
+    """A text with letters and dashes in place of the control characters that stand for them."""
+    return _OF_CORK.sub(lambda found: _CORK[found[0]], text)
 
 
 def _upright(page: PdfPage) -> PdfTextPage:
@@ -129,7 +137,7 @@ def _largest(sizes: list[tuple[float, str]]) -> str:
     """The first run of text in the largest letters of the first page, if it looks like a title."""
     by_size = Counter(size for size, character in sizes if not character.isspace())
     for size in sorted((size for size, count in by_size.items() if count >= 12), reverse=True)[:2]:
-        title = " ".join("".join(character for one, character in sizes if one == size).split())
+        title = " ".join(readable("".join(character for one, character in sizes if one == size)).split())
         if 12 <= len(title) <= 400 and len(title.split()) > 1:
             return title
     return ""

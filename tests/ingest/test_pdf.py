@@ -15,7 +15,7 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.types import Document, Sentence
 from ccheck.ingest import ingest
 from ccheck.ingest.documents import clean, make_document
-from ccheck.ingest.pdf import PAGE, flowing, joined, placed, without_running
+from ccheck.ingest.pdf import PAGE, flowing, joined, placed, readable, without_running
 
 pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
@@ -93,6 +93,13 @@ def test_running_lines_of_few_or_every_other_page() -> None:
     assert left.count("Tides") == 0 and left.count("A. Lopez") == 1  # on the first page
     assert not any(f"\n{n + 40}" in left for n in range(9)) and all(body in left for body in bodies)
     assert without_running(pages[:2]) == pages[:2]
+
+
+def test_ligatures_and_dashes_that_a_font_does_not_name() -> None:
+    assert readable("A coe\x1ecient, the \x1crst, o\x1b 2\x153 months \x16 so") == (
+        "A coefficient, the first, off 2\N{EN DASH}3 months \N{EM DASH} so"
+    )
+    assert readable("+ \x1b = \x15 \x10") == "+ \x1b = \x15 \x10"
 
 
 # -- from a file to an answer
