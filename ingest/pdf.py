@@ -24,7 +24,7 @@ TITLE_WITHIN = 2_000
 RUNNING = 3
 PAGE = "\ufdd0"
 """Stands where a page begins while a text is put together: a character that Unicode gives no meaning."""
-_CUT = "\x02"
+_CUT = "\ufffe"
 """PDFium's sign for a hyphen at the end of a line, which it joins with the next one."""
 _SAMPLED = 50
 """Characters of a page whose angle is looked at."""
@@ -42,42 +42,50 @@ _NOT_TITLES = re.compile(
     r"\.(?:docx?|tex|dvi|indd|pdf|qxd)\b|^(?:untitled|microsoft word|pii:?|doi:?)|^\W*$", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"[.!?:;][\"'”’)\]]*\s*$")
+_LONG = 20
+"""Characters of a line whose letters say how large those of the page's text are."""
+_SMALL = 0.92
+"""Letters of less than this share of that height are those of notes."""
 _FULL_LINE = 0.8
 """A last line of at least this share of a page's usual length goes on, if nothing ends its sentence."""
 
 
 def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     import pypdfium2
+    from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDFText_GetUnicode
 
     assert source.path is not None
     try:
         opened = pypdfium2.PdfDocument(source.path)
     except pypdfium2.PdfiumError as error:
         why = f"the file can't be read as a PDF ({error}). Get it again, or repair it: qpdf IN OUT"
-        if error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD:
+        if error.err_code == FPDF_ERR_PASSWORD:
             why = "the PDF needs a password. Save it without one first: qpdf --decrypt --password=… IN OUT"
         yield Reject(source.name, 1, why)
         return
     with opened as document:
         pages: list[str] = []
-        sizes: list[tuple[float, str]] = []
+        heights: list[list[float]] = []
+        letters: list[tuple[float, str]] = []
         for number in range(len(document)):
             text = _upright(document[number])
-            read = text.get_text_bounded().replace("\r", "").replace(PAGE, "")
-            pages.append(readable(re.sub(rf"{_CUT}\n?", "-\n", read)))
+            lines, sizes = _lines(text)
+            pages.append("\n".join(lines))
+            heights.append(sizes)
             if number == 0:
-                sizes = _sizes(text)
+                letters = [(_height(text, at), chr(FPDFText_GetUnicode(text, at))) for at in range(text.count_chars())]
             if sum(map(len, pages)) > TEXT_CHARS:
                 break
         info, count = document.get_metadata_dict(), len(document)
-    whole = flowing(joined(without_running(pages)))
+    apart = (notes_apart(page, sizes) for page, sizes in zip(without_running(pages), heights, strict=True))
+    whole = flowing(joined(list(apart)))
     if len(re.findall(r"\w", whole)) < 20:
         why = "the PDF has no text: it is probably a scan. Recognise its text first: ocrmypdf IN.pdf OUT.pdf"
         yield Reject(source.name, 1, why)
         return
     title = " ".join(info["Title"].split())
     if len(title) < 8 or _NOT_TITLES.search(title) or NOBODY.fullmatch(title):
-        title = _largest(sizes) or ("" if NOBODY.fullmatch(title) else title)
+        title = _largest(letters) or ("" if NOBODY.fullmatch(title) else title)
     start = _ABSTRACT.search(whole[:5_000])
     doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
     year = re.search(r"D:(\d{4})", info["CreationDate"])
@@ -116,25 +124,40 @@ def _upright(page: PdfPage) -> PdfTextPage:
     return page.get_textpage()
 
 
-def _sizes(page: PdfTextPage) -> list[tuple[float, str]]:
-    """The characters of a page, each with its height in points, as PDFium reads them."""
+def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
+    """The lines of a page, and the height of each one's letters in points."""
+    from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
+
+    lines: list[str] = []
+    heights: list[float] = []
+    begin = 0
+    for line in page.get_text_range().split("\r\n"):
+        units = len(line.encode("utf-16-le", "replace")) // 2  # as PDFium counts them
+        places = (begin + units * part // 4 for part in (1, 2, 3))
+        height = median(_height(page, FPDFText_GetCharIndexFromTextIndex(page, place)) for place in places)
+        begin += units + 2
+        *cut, last = readable(line.replace(PAGE, "").replace("\n", " ")).split(_CUT)
+        lines += [*(f"{one}-" for one in cut), last]
+        heights += [height] * (len(cut) + 1)
+    return lines, heights
+
+
+def _height(page: PdfTextPage, place: int) -> float:
+    """The height of a character in points; 0 for what PDFium adds: spaces, line ends, a ligature's second letter."""
     from ctypes import byref
 
-    from pypdfium2 import raw
+    from pypdfium2.raw import FS_MATRIX, FPDFText_GetFontSize, FPDFText_GetMatrix
 
-    found: list[tuple[float, str]] = []
-    matrix = raw.FS_MATRIX()
-    for place in range(page.count_chars()):
-        raw.FPDFText_GetMatrix(page, place, byref(matrix))
-        height = raw.FPDFText_GetFontSize(page, place) * (abs(matrix.d) or abs(matrix.b))
-        character = chr(raw.FPDFText_GetUnicode(page, place))
-        # What PDFium adds (spaces, line ends, the second letter of a ligature) has no height of its own.
-        found.append((found[-1][0] if found and (not height or character.isspace()) else round(height, 1), character))
-    return found
+    matrix = FS_MATRIX()
+    FPDFText_GetMatrix(page, place, byref(matrix))
+    return round(float(FPDFText_GetFontSize(page, place)) * (abs(matrix.d) or abs(matrix.b)), 1)
 
 
-def _largest(sizes: list[tuple[float, str]]) -> str:
+def _largest(letters: list[tuple[float, str]]) -> str:
     """The first run of text in the largest letters of the first page, if it looks like a title."""
+    sizes: list[tuple[float, str]] = []
+    for height, character in letters:
+        sizes.append((sizes[-1][0] if sizes and (not height or character.isspace()) else height, character))
     by_size = Counter(size for size, character in sizes if not character.isspace())
     for size in sorted((size for size, count in by_size.items() if count >= 12), reverse=True)[:2]:
         title = " ".join(readable("".join(character for one, character in sizes if one == size)).split())
@@ -149,7 +172,7 @@ def without_running(pages: list[str]) -> list[str]:
 
     A number in such a line may count the pages. Any other must be the same, or the line stays.
     """
-    lines = [page.splitlines() for page in pages]
+    lines = [page.split("\n") for page in pages]
     runs: dict[tuple[str, bool], list[list[tuple[int, int]]]] = {}
     for page, some in enumerate(lines):
         for at, top in _edges(some):
@@ -177,6 +200,22 @@ def _counts(pages: int, before: str, line: str) -> bool:
     """Whether a line goes on one that stood so many pages before: its numbers are the same, or count the pages."""
     numbers = [[whole_number(one) or 0 for one in re.findall("[0-9]+", text)] for text in (before, line)]
     return 0 < pages <= 2 and all(new - old in (0, pages) for old, new in zip(*numbers, strict=True))
+
+
+def notes_apart(page: str, heights: Sequence[float]) -> str:
+    """A page whose notes, its last lines in smaller letters, are a paragraph, before the sentence that goes on after
+    them."""
+    lines = page.split("\n")
+    usual = [height for line, height in zip(lines, heights, strict=True) if len(line) > _LONG]
+    small = _SMALL * median(usual) if usual else 0
+    full = [at for at, line in enumerate(lines) if line.strip() and heights[at] >= small]
+    body, notes = lines[: full[-1] + 1] if full else [], lines[full[-1] + 1 :] if full else lines
+    if not body or not any(map(str.strip, notes)):
+        return page
+    text = "\n".join(body)
+    end = max((found.end() for found in re.finditer(r"[.!?][\"”’)\]]*\s", f"{text}\n")), default=len(text))
+    rest = text[end:] and " " * (end - text.rfind("\n", 0, end) - 1) + text[end:]  # as long as its line was
+    return "\n\n".join(filter(str.strip, (text[:end], "\n".join(notes), rest)))
 
 
 def joined(pages: Sequence[str]) -> str:

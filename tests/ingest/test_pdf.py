@@ -15,7 +15,7 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.types import Document, Sentence
 from ccheck.ingest import ingest
 from ccheck.ingest.documents import clean, make_document
-from ccheck.ingest.pdf import PAGE, flowing, joined, placed, readable, without_running
+from ccheck.ingest.pdf import PAGE, flowing, joined, notes_apart, placed, readable, without_running
 
 pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
@@ -41,18 +41,15 @@ def test_every_sentence_is_whole_and_has_its_pages(tmp_path: Path, name: str) ->
     layouts = [Layout(**LAYOUTS[name]) for _ in range(3)]
     for seed, layout in enumerate(layouts):
         write_paper(tmp_path / f"{seed}.pdf", layout, 200, seed)
-    split = over = 0
+    over = 0
     for layout, paper in zip(layouts, documents(tmp_path), strict=True):
         assert paper.title == layout.title and len(paper.pages) == paper.metadata["page_count"] > 3
         for number, pages in layout.pages.items():
-            start = paper.text.find(sentence(number))
-            split += start < 0
-            if start >= 0:
-                one = Sentence(sentence(number), "text", start, start + len(sentence(number)), 1.0).on_pages_of(paper)
-                assert (one.page, one.last_page or one.page) == pages, number
-                over += one.last_page is not None
-    # A note at the foot of a page stands between the two halves of a sentence that goes on.
-    assert split <= (3 if name == "footnotes" else 0) and over > 3
+            start = paper.text.index(sentence(number))
+            one = Sentence(sentence(number), "text", start, start + len(sentence(number)), 1.0).on_pages_of(paper)
+            assert (one.page, one.last_page or one.page) == pages, number
+            over += one.last_page is not None
+    assert over > 3
 
 
 # -- over the end of a page
@@ -93,6 +90,23 @@ def test_running_lines_of_few_or_every_other_page() -> None:
     assert left.count("Tides") == 0 and left.count("A. Lopez") == 1  # on the first page
     assert not any(f"\n{n + 40}" in left for n in range(9)) and all(body in left for body in bodies)
     assert without_running(pages[:2]) == pages[:2]
+
+
+def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
+    lines = [
+        "A line of the text of a page. It goes",
+        "on and ends here. Another one goes on",
+        "1 A note.",
+        "2 Another.",
+    ]
+    page, heights = "\n".join(lines), [10.0, 10.0, 8.0, 8.0]
+    notes = notes_apart(page, heights).split("\n\n")
+    assert [one.strip() for one in notes] == [
+        "A line of the text of a page. It goes\non and ends here.", "1 A note.\n2 More.", "Another one goes on"
+    ]  # fmt: skip
+    on = flowing(joined([notes_apart(page, heights), "after all."])).replace(PAGE, "")
+    assert on.endswith("2 More.\n\nAnother one goes on after all.")
+    assert notes_apart(page, [10.0] * 4) == notes_apart(page, [8.0] * 4) == page and notes_apart("", [0.0]) == ""
 
 
 def test_ligatures_and_dashes_that_a_font_does_not_name() -> None:
