@@ -150,7 +150,7 @@ def _height(page: PdfTextPage, place: int) -> float:
 
     matrix = FS_MATRIX()
     FPDFText_GetMatrix(page, place, byref(matrix))
-    return round(float(FPDFText_GetFontSize(page, place)) * (abs(matrix.d) or abs(matrix.b)), 1)
+    return round(float(FPDFText_GetFontSize(page, place) * (abs(matrix.d) or abs(matrix.b))), 1)
 
 
 def _largest(letters: list[tuple[float, str]]) -> str:
