@@ -91,4 +91,5 @@ def test_a_model_says_what_each_element_presents(paper: Path, monkeypatch: pytes
     assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
     assert [kind_of(request) for request in llm.requests] == ["Description"] * 3
     assert {request["model"] for request in llm.requests} == {"m"}, "--llm wins over the recipe's model"
+    assert not any("temperature" in request for request in llm.requests), "the recipe leaves it to the server"
     assert 'Label: "FIG 1"' in user_text(llm.requests[0]) and "Snails of the coast grew" in user_text(llm.requests[0])

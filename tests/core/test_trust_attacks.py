@@ -272,4 +272,5 @@ def test_all_names_that_ccheck_chooses_are_known_as_such():
     recipes += [load_recipe(f"{recipe.name}:{ablation}") for recipe in recipes for ablation in recipe.ablations]
     named = {BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
     named |= {model for recipe in recipes for model in models_used(recipe) if "/" in model}
+    named |= {made.base for recipe in recipes for made in recipe.fine_tuned.values()}
     assert named == CHOSEN

@@ -221,6 +221,7 @@ def test_climatecheck_ensemble(server, store, models, raw):
     scores = measured("climatecheck-ensemble", "overview", files, "--store", store, *replace)
     assert 0 <= scores["ClimateCheck-R@10"] <= 1
     assert measured("climatecheck-ensemble", "overview-2", files, *replace)["weighted_f1"] < 1
+    assert not any("temperature" in request for request in server.requests), "nor where pairs are judged"
 
 
 def test_checkthat_4b(server, store, models, raw):
@@ -245,6 +246,7 @@ def test_checkthat_4b_elasticsearch(server, store, models, raw):
     replace = replacing(recipe, models)
     result = run(recipe, store, raw["papers"], replace, "-k", "5")
     assert Counter(request["model"] for request in server.requests) == {"llama-3.2": 2 * 71}
+    assert not any("temperature" in request for request in server.requests)
     assert len(result["evidence"]) == 5
     # A misspelt word of a post is found, and one that only the made-up post has.
     for text in ("omg brrr", "tide gagues"):
