@@ -28,7 +28,7 @@ import common
 import numpy as np
 
 import ccheck
-from ccheck.core.fusion import fuse, ranking_of
+from ccheck.core.fusion import fuse, places_in, ranking_of
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Query
@@ -162,7 +162,7 @@ def _features(
     top = fuse(own, dict.fromkeys(own, 1.0), fusion) if len(own) > 1 else list(*own.values())
     top = top[: relevance.HITS]
     documents = checker.store.get([id_ for id_, _ in top])
-    hits = ranking_of(top, own, documents, fusion if len(own) > 1 else None, {}).hits
+    hits = ranking_of(top, places_in(own), documents, fusion if len(own) > 1 else None, {}).hits
     bm25, dense = ("bm25" if "bm25" in own else None), ("dense" if "dense" in own else None)
     return relevance.features(text, hits, bm25, dense) if hits else dict.fromkeys(FITTED["BOTH"], 0.0)
 

@@ -68,6 +68,9 @@ def show_result(
         if explain:
             _show_way(console, evidence.hit, recipe)
         console.print()
+    if explain and result.fused_by is not None:
+        by = "the server, with its rrf retriever" if result.fused_by == "server" else "ccheck"
+        print_hanging(console, "", Text(f"The retrievers' rankings were fused by {by}.", "dim"), 0)
     if result.verdict is not None:
         print_hanging(console, Text("Verdict  ", "bold"), _verdict(result.verdict), 9)
         if result.verdict.label is not None and result.verdict.error:

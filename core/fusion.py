@@ -65,21 +65,29 @@ def projected(
     return sorted(scores.items(), key=lambda item: -item[1])
 
 
+Places: TypeAlias = Mapping[str, Mapping[Key, tuple[int, float]]]
+"""The rank and score of keys in each retriever's ranking, by the retriever's name."""
+
+
+def places_in(rankings: Mapping[str, Scored[Key]]) -> Places[Key]:
+    """The places of all keys of these rankings."""
+    return {
+        name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)} for name, ranking in rankings.items()
+    }
+
+
 def ranking_of(
     top: Scored[Key],
-    rankings: Mapping[str, Scored[Key]],
+    places: Places[Key],
     documents: Mapping[Key, Document],
     fusion: Fusion | None,
     units: Mapping[Key, Unit] | None = None,
 ) -> Ranking:
-    """The hits of the best keys, with their place in each retriever's ranking; `fusion` where one joined them.
+    """The hits of the best keys, with their places in each retriever's ranking; `fusion` where one joined them.
 
     `units` has the unit of each key, where units were ranked. A key without a document, which another process removed
     since it was found, is left out.
     """
-    places = {
-        name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)} for name, ranking in rankings.items()
-    }
     hits: list[Hit] = []
     for key, total in top:
         if key not in documents:

@@ -23,6 +23,8 @@ Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion",
 Reason: TypeAlias = Literal["no_claim", "nothing_bears", "left_open", "leaning", "disagreement", "not_judged"]
 """Why a verdict takes no side."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
+FusedBy: TypeAlias = Literal["server", "ccheck"]
+"""Who joined the rankings of several retrievers: the server that holds the store, or ccheck."""
 Scalar: TypeAlias = str | int | float | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
 Vector: TypeAlias = "NDArray[np.float32]"
@@ -227,10 +229,14 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The hits of one query, best first; `rankings` has what each retriever found, if somebody wants to see that."""
+    """The hits of one query, best first; `rankings` has what each retriever found, if somebody wants to see that.
+
+    `fused_by`: who joined the rankings of several retrievers. None if there was nothing to join.
+    """
 
     hits: tuple[Hit, ...]
     rankings: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
+    fused_by: FusedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +419,8 @@ class Result:
 
     `relevance` is the probability, in 0..1, that at least one document found bears on the claim. It is low if the
     collection has nothing about it, and None if it was not estimated.
+
+    `fused_by`: who joined the rankings of several retrievers, the server with its `rrf` retriever or ccheck.
     """
 
     claim: Claim
@@ -428,6 +436,7 @@ class Result:
     scored_by: Mapping[str, StageKind] = field(default_factory=dict)
     questions: tuple[QuestionAnswer, ...] | None = None
     relevance: float | None = None
+    fused_by: FusedBy | None = None
 
     def __repr__(self) -> str:
         label = self.verdict.label if self.verdict is not None else None
@@ -480,6 +489,7 @@ class Result:
             "recipe": self.recipe,
             "store": self.store,
             "scored_by": dict(self.scored_by),
+            "fused_by": self.fused_by,
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
             "usage": self.usage.to_dict(),

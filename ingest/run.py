@@ -82,7 +82,7 @@ def ingest(
     info = store.info()
     with _Run(store, encoders, options, found, on_progress) as run:
         run.notices += notices
-        gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
+        gained = info is not None and bool(info.documents) and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
         store.prepare(layout, reading)
         try:

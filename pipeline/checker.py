@@ -23,7 +23,7 @@ from ..rerank import Reranker
 from ..rerank.open import bring
 from ..rerank.own import Score
 from ..search import Filter, Store, open_store, parse_filter
-from ..search.filters import refuse_unfit
+from ..search.filters import NEGATED, refuse_unfit
 from ..verdict import Judge
 from .empty import why_nothing
 from .plan import DEGRADED, Plan, make_plan
@@ -185,7 +185,9 @@ class Checker(Closing):
         `compared`: the model is first compared with stored vectors that may come from another one.
         """
         if self._plan is None:
-            info = self.store.info(figures=self.memory is not None)  # a memory asks whether the store is the same
+            # A memory asks whether the store is the same. Without questions, an empty store is noticed by its searches.
+            figures = self.memory is not None or self.recipe.questions is not None
+            info = self.store.info(figures=figures)
             judges = self.judge is None
             self._plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
@@ -222,7 +224,9 @@ class Checker(Closing):
         plan = self.plan()
         several = [given] if isinstance(given, str | Filter) else given
         filters = [parse_filter(one) if isinstance(one, str) else one for one in several]
-        if filters:
+        # In a store of ccheck's a mistake passes no document, which `why_nothing` then explains, or is in a negation.
+        mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
+        if filters and mistakes_pass:
             refuse_unfit(filters, self.store.fields(), self.store.name)
         return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
 

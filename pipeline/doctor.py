@@ -265,7 +265,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
                 yield Finding("store", "absent", absent)
                 return
-            about = [f"{info.name}: {counted(info.documents, 'document')}", info.made_with]
+            about = [f"{info.name}: {counted(info.documents or 0, 'document')}", info.made_with]
             about += [f"{what}: {said}" for what, said in info.details.items()]
             profile, model = info.profile, resolved.settings.embedding_model
             if profile is not None:

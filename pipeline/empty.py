@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from ..core.analysis import terms
 from ..search import Filter, Store
-from ..search.filters import PUBLISHED
+from ..search.filters import PUBLISHED, refuse_unfit
+from ..search.store import no_documents
 from .plan import DEGRADED
 from .run import Run
 
@@ -18,13 +19,19 @@ MOST_WORDS = 8
 
 
 def why_nothing(run: Run) -> Callable[[str], str]:
-    """Says why no stage found anything for a claim's text. The store is asked once, when it is first needed."""
+    """Says why no stage found anything for a claim's text. The store is asked once, when it is first needed.
+
+    What it returns raises NotFound for an empty store, and UsageError for filters that can pass no document.
+    """
     store, filters = run.store, run.filters
     said = " and ".join(map(str, filters))
 
     @functools.cache
     def counted() -> tuple[int, int]:
         total = store.count()
+        if not total:
+            raise no_documents(store.name)
+        refuse_unfit(filters, store.fields() if filters else {}, store.name)
         return total, store.count(filters) if filters else total
 
     def why(text: str) -> str:

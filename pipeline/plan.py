@@ -17,7 +17,7 @@ from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.answering import searched_units
-from ..search.store import no_store, not_held, refuse_missing
+from ..search.store import no_documents, no_store, not_held, refuse_missing
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Plan:
     state: str | None = None
     asking: Asking | None = None
     degraded: bool = False
+    made_here: bool = True
 
     @property
     def found_by(self) -> str:
@@ -72,7 +73,7 @@ def make_plan(
     if info is None:
         raise no_store(store)
     if info.documents == 0:
-        raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")
+        raise no_documents(info.name)
     warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]
     warnings += info.notices
     degraded = list(info.degraded)
@@ -104,6 +105,7 @@ def make_plan(
         info.state,
         asking,
         bool(degraded),
+        info.made_here,
     )
 
 

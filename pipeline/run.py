@@ -12,7 +12,19 @@ from ..core.errors import CcheckError, InvalidData
 from ..core.memory import Memory
 from ..core.recipe import Recipe
 from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
-from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
+from ..core.types import (
+    Claim,
+    Evidence,
+    FusedBy,
+    Hit,
+    Query,
+    QuestionAnswer,
+    Result,
+    StageKind,
+    Usage,
+    Verdict,
+    add_usage,
+)
 from ..search import Filter, Store
 from ..verdict import is_packaged
 from .plan import Plan
@@ -120,6 +132,7 @@ class ClaimState:
     warnings: list[str]
     query: Query | None = None
     hits: tuple[Hit, ...] = ()
+    fused_by: FusedBy | None = None
     empty: str = ""
     reranked_by: str = ""
     evidence: tuple[Evidence, ...] = ()
@@ -152,6 +165,7 @@ class ClaimState:
             run.scored_by,
             self.questions,
             None if self.error is not None else self.relevance,
+            self.fused_by,
         )
 
 

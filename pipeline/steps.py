@@ -177,7 +177,7 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
         if isinstance(ranking, CcheckError):
             state.error = ranking
             continue
-        state.hits = ranking.hits
+        state.hits, state.fused_by = ranking.hits, ranking.fused_by
         if run.trace:
             state.stages = _traced(run, ranking)
         if state.hits:

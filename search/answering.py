@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from ..core.errors import CcheckError, InvalidData, ServerError, UsageError
-from ..core.fusion import Scored, fuse, ranking_of
+from ..core.fusion import Places, Scored, fuse, places_in, ranking_of
 from ..core.stages import Fusion, Retriever
-from ..core.types import Document, Ranking, Unit, document_of
+from ..core.types import Document, FusedBy, Ranking, Unit, document_of
 from .store import Ranks, Search, Store
 
 TRIES = 4
@@ -87,11 +87,13 @@ def answer(
 
 @dataclass(slots=True)
 class _Joined:
-    """One question's best keys, the rankings that they come from, and what was read for them."""
+    """One question's best keys, the rankings and places that they come from, and what was read for them."""
 
     top: Scored[str]
     rankings: Mapping[str, Scored[str]]
+    places: Places[str]
     fusion: Fusion | None
+    fused_by: FusedBy | None
     documents: dict[str, Document]
     units: Mapping[str, Unit] | None = None
 
@@ -100,15 +102,15 @@ class _Joined:
         return [key for key, _ in self.top if key not in self.documents]
 
     def ranking(self, whole: bool) -> Ranking:
-        made = ranking_of(self.top, self.rankings, self.documents, self.fusion, self.units)
-        return replace(made, rankings=self.rankings) if whole else made
+        made = ranking_of(self.top, self.places, self.documents, self.fusion, self.units)
+        return replace(made, rankings=self.rankings if whole else {}, fused_by=self.fused_by)
 
 
 def _join(search: Search, ranks: Sequence[Ranks], pooled: bool) -> _Joined:
     documents = {id_: document for one in ranks for id_, document in one.documents.items()}
     fusion = search.fusion if len(ranks) * len(search.retrievers) > 1 else None
     if len(ranks) == 1 and ranks[0].fused is not None:
-        return _Joined(ranks[0].fused[: search.k], ranks[0].rankings, fusion, documents)
+        return _Joined(ranks[0].fused[: search.k], {}, ranks[0].places, fusion, "server", documents)
     rankings = {(name, number): found for number, one in enumerate(ranks) for name, found in one.rankings.items()}
     if pooled:
         rankings = _pooled(rankings, {name: stage.depth for name, stage in search.retrievers.items()})
@@ -117,7 +119,7 @@ def _join(search: Search, ranks: Sequence[Ranks], pooled: bool) -> _Joined:
         fuse(rankings, weights, fusion) if fusion is not None else [one for found in rankings.values() for one in found]
     )
     best = ranks[0].rankings if len(ranks) == 1 and not pooled else _best(rankings)
-    return _Joined(top[: search.k], best, fusion, documents)
+    return _Joined(top[: search.k], best, places_in(best), fusion, "ccheck" if fusion is not None else None, documents)
 
 
 def _read(store: Store, granularity: str | None, questions: Iterable[_Joined]) -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ..core.errors import CcheckError, NotFound
-from ..core.fusion import Scored
+from ..core.fusion import Places, Scored
 from ..core.layout import Layout
 from ..core.profiles import StoreProfile
 from ..core.stages import Fusion, Retriever
@@ -31,7 +31,7 @@ class StoreInfo:
     """
 
     name: str
-    documents: int
+    documents: int | None
     passages: int
     layout: Layout
     dimensions: int | None = None
@@ -64,8 +64,9 @@ class Search:
     """What a store is asked.
 
     The ranking of a single retriever is the answer; `fusion` joins those of several. `k` is how many hits are wanted;
-    with 0, only rankings are. Without `details`, the rankings of the retrievers may be missing if the store fuses
-    them, which can save time. With `whole`, each is as deep as its retriever, even if fewer hits are wanted.
+    with 0, only rankings are. Without `details`, each retriever's ranks and scores may be missing if the store fuses
+    the rankings, which can save time. With `whole`, each ranking is as deep as its retriever, even if fewer hits are
+    wanted.
     """
 
     queries: Sequence[Query]
@@ -90,11 +91,13 @@ class Search:
 class Ranks:
     """A store's answer to one query: keys (ids, or those of units) with scores, best first, by retriever.
 
-    `fused` is what the store itself made of them, if it did. `documents` are those that the search brought along.
+    If the store itself fused the rankings, `fused` is the result, and `places` has where its keys were in each ranking,
+    instead of the `rankings`. `documents` are those that the search brought along.
     """
 
     rankings: Mapping[str, Scored[str]]
     fused: Scored[str] | None = None
+    places: Places[str] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
 
 
@@ -120,7 +123,7 @@ class Store(Protocol):
     def info(self, *, figures: bool = True) -> StoreInfo | None:
         """Returns the contents of the store; None if it does not exist.
 
-        Without `figures`, which cost requests or time, `passages` may be 0, `bytes` and `state` None.
+        Without `figures`, which cost requests or time, `passages` may be 0, `documents`, `bytes` and `state` None.
         """
         ...
 
@@ -241,6 +244,11 @@ def no_store(name: str) -> NotFound:
         f"there is no store {name} (ccheck index list shows those that exist). Create it with ccheck ingest FILE "
         f"--store {name}, or run ccheck demo, which makes one from sample papers"
     )
+
+
+def no_documents(name: str) -> NotFound:
+    """The error for a store without documents."""
+    return NotFound(f"the store {name} is empty. Fill it with ccheck ingest FILE")
 
 
 def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:

@@ -86,16 +86,17 @@ class Companion(ElasticStore):
         """Returns the combined info of the other index and this one."""
         ours = self.info(figures=figures)
         assert ours is not None
-        lacking = theirs.documents - ours.documents
+        documents = self._theirs.count(), self.count()
+        lacking = documents[0] - documents[1]
         late = self.behind() if figures else None
-        said = f"{ours.name}: {ours.documents:,} documents, {ours.layout.describe()}"
+        said = f"{ours.name}: {documents[1]:,} documents, {ours.layout.describe()}"
         if late:
             said += f"; {late:,} writes to {self._theirs.index} since it was last up to date"
         degraded = theirs.degraded
         if lacking > 0:
             degraded = (
                 *degraded,
-                f"the companion {ours.name} lacks {lacking:,} of {theirs.documents:,} documents, which only BM25 "
+                f"the companion {ours.name} lacks {lacking:,} of {documents[0]:,} documents, which only BM25 "
                 f"finds. Run ccheck index enrich --store {theirs.name}",
             )
         return replace(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.analysis import clip, query_terms
@@ -33,6 +34,7 @@ then they may become `CLAUSES`."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+_INITIAL_RANKS = re.compile(r"computed for initial ranks \[([\d, ]+)\]")
 _NOTHING: Body = {"match_none": {}}
 
 
@@ -181,10 +183,23 @@ def _vectors(index: Index, retriever: Dense) -> str:
     raise NotFound(f"{index.name} has no {what}{known}: dense retrieval needs an indexed dense_vector field")
 
 
-def rrf(retrievers: Sequence[Body], search: Search) -> Body:
-    """Reciprocal rank fusion on the server, which needs a licence."""
+def rrf(retrievers: Mapping[str, Body], search: Search) -> Body:
+    """Reciprocal rank fusion on the server, which needs a licence. Each retriever's score comes under its name."""
+    named = [{kind: body | {"_name": name}} for name, one in retrievers.items() for kind, body in one.items()]
     window = max(retriever.depth for retriever in search.retrievers.values())
-    return {"rrf": {"retrievers": retrievers, "rank_constant": search.fusion.k, "rank_window_size": window}}
+    return {"rrf": {"retrievers": named, "rank_constant": search.fusion.k, "rank_window_size": window}}
+
+
+def initial_ranks(hit: Mapping[str, Any]) -> list[int] | None:
+    """The rank that each retriever of an `rrf` gave a hit, 0 if it did not find it; None if the hit does not say.
+
+    They are in the explanation (`RRFRankDoc.explain` in Elasticsearch's source), which filters can put one level down.
+    """
+    explained = hit.get("_explanation", {})
+    for part in (explained, *explained.get("details", ())):
+        if (found := _INITIAL_RANKS.search(part.get("description", ""))) is not None:
+            return list(map(int, found[1].split(",")))
+    return None
 
 
 def fits_rrf(search: Search) -> bool:

@@ -36,6 +36,7 @@ from .queries import (
     Body,
     filter_bodies,
     fits_rrf,
+    initial_ranks,
     rrf,
     score_reader,
     search_part,
@@ -49,7 +50,7 @@ BYTES_AT_ONCE = 4 << 20
 HITS_AT_ONCE = 20_000
 """How many hits the searches of one request may ask for, so that an answer has some megabytes."""
 ALONG = 100
-"""How many documents a search may bring along. More are read for all queries together, each once."""
+"""How many documents searches may bring along. More are read for all queries together, each once."""
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
@@ -67,21 +68,20 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse, because its licence does not allow it."""
+    """The server does not fuse, because its licence does not allow it, or it does not say how it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searches:
     """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`.
 
-    `hits` is how many they ask for, `documents` says whether with what is stored of them.
+    `hits` is how many they ask for.
     """
 
     query: Query
-    searches: tuple[str, ...]
+    bodies: Mapping[str, Body]
     lines: bytes
     hits: int
-    documents: bool
 
 
 @dataclass(slots=True)
@@ -90,6 +90,7 @@ class Found:
 
     rankings: dict[str, Ranked]
     fused: Ranked | None = None
+    places: dict[str, dict[Key, tuple[int, float]]] = field(default_factory=dict)
     documents: dict[Key, Document] = field(default_factory=dict)
 
     def ranks(self, shared: frozenset[str]) -> Ranks:
@@ -102,6 +103,7 @@ class Found:
         return Ranks(
             {name: named(ranked) for name, ranked in self.rankings.items()},
             None if self.fused is None else named(self.fused),
+            {name: {public_id(key, shared): at for key, at in found.items()} for name, found in self.places.items()},
             {id_: one if one.id == id_ else replace(one, id=id_) for id_, one in documents.items()},
         )
 
@@ -141,14 +143,14 @@ class Searcher:
                 bodies[name] = body
         searches: dict[str, Body] = {}
         k, whole_index = self.search.k, not (self.index.semantic or self.index.group)
-        # Where each retriever's ranking is wanted, they are fused by ccheck, so that nothing is searched twice.
-        wanted = self.search.details or self.search.whole or not k
-        fits = fits_rrf(self.search) and whole_index
-        native = self.native and not wanted and len(bodies) == len(self.search.retrievers) and fits
-        source = (self.index.source or True) if k <= ALONG else False
+        # Where whole rankings are wanted, they are fused by ccheck, so that nothing is searched twice.
+        fits = k and not self.search.whole and fits_rrf(self.search) and whole_index
+        native = self.native and len(bodies) == len(self.search.retrievers) and fits
+        source = (self.index.source or True) if k * len(self.search.queries) <= ALONG else False
         if native:
-            joined = rrf([body["retriever"] for body in bodies.values()], self.search)
-            searches[NATIVE] = {"retriever": joined, "size": k, "_source": source}
+            joined = rrf({name: body["retriever"] for name, body in bodies.items()}, self.search)
+            explain = {"explain": True} if self.search.details else {}
+            searches[NATIVE] = {"retriever": joined, "size": k, "_source": source} | explain
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
             alone = self.search.alone and not (self._of_units or self.index.group)
@@ -168,16 +170,17 @@ class Searcher:
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
         return Searches(
             query,
-            tuple(searches),
+            searches,
             "".join(f"{line}\n" for line in lines).encode(),
             sum(body["size"] * (EXPECTED if name in self._of_units else 1) for name, body in searches.items()),
-            any(body.get("_source", False) is not False for body in searches.values()),
         )
 
     @property
     def _wanted(self) -> str:
-        """The parts to read of an answer without documents (`filter_path`). Of 10,000 hits they are a small share."""
-        parts = ["_id", "_score", "fields", "_index"]
+        """The parts of an answer that are read (`filter_path`): a small share of 10,000 hits, or of explanations."""
+        parts = ["_id", "_score", "fields", "_index", "_source"]
+        if self.native and self.search.details:
+            parts += ["matched_queries", "_explanation.description", "_explanation.details.description"]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
         whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
@@ -216,8 +219,9 @@ class Searcher:
         """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""
         path = path_of(self.name, "_msearch")
         params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
-        if not any(plan.documents for plan in plans):
-            params["filter_path"] = self._wanted
+        params |= {"filter_path": self._wanted}
+        if any(NATIVE in plan.bodies for plan in plans) and self.search.details:
+            params["include_named_queries_score"] = "true"
         found: dict[int, Found | CcheckError] = {}
         left = dict(enumerate(plans))
 
@@ -230,7 +234,7 @@ class Searcher:
             with self.client.understanding():
                 responses = iter(answer["responses"])
                 for place, plan in left.items():
-                    own = {name: next(responses) for name in plan.searches}
+                    own = {name: next(responses) for name in plan.bodies}
                     refused = next(filter(None, map(busy_part, own.values())), None)
                     if refused is None:
                         found[place] = self._found(plan, own)
@@ -267,24 +271,46 @@ class Searcher:
                 return error
             if self.index.made_here and any(hit.get("_index", there) != there for hit in _hits(response)[:1]):
                 raise Moved
-        every = [hit for response in responses.values() for hit in _hits(response)]
-        rankings = {
-            name: self._ranked(name, responses[name]) if name in responses else [] for name in self.search.retrievers
-        }
-        if self.index.group is not None:
-            depths = {name: retriever.depth for name, retriever in self.search.retrievers.items()}
-            papers = {
-                key_of(hit): hit["fields"][self.index.group][0]
-                for hit in every
-                if self.index.group in hit.get("fields", {})
-            }
-            rankings = by_paper(rankings, papers, depths)
-        found = Found({}, self._ranked(NATIVE, responses[NATIVE])) if NATIVE in responses else Found(rankings)
-        for hit in every:
+        found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        for hit in (hit for response in responses.values() for hit in _hits(response)):
             if "_source" in hit:
                 key = key_of(hit)
                 found.documents.setdefault(key, document(self.index, key[1], hit["_source"]))
         return found
+
+    def _rankings(self, responses: Mapping[str, dict[str, Any]]) -> dict[str, Ranked]:
+        retrievers, group = self.search.retrievers, self.index.group
+        rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in retrievers}
+        if group is None:
+            return rankings
+        hits = (hit for response in responses.values() for hit in _hits(response))
+        papers = {key_of(hit): hit["fields"][group][0] for hit in hits if group in hit.get("fields", {})}
+        return by_paper(rankings, papers, {name: retriever.depth for name, retriever in retrievers.items()})
+
+    def _fused(self, response: Mapping[str, Any]) -> Found:
+        """The server's own fusion. With details, it is what `core.fusion.fuse` would make of the same ranks: scores of
+        more digits, and equal ones in the order in which the retrievers found the documents.
+
+        Raises NotNative if the details are not there.
+        """
+        if not self.search.details:
+            return Found({}, self._ranked(NATIVE, response))
+        places: dict[str, dict[Key, tuple[int, float]]] = {name: {} for name in self.search.retrievers}
+        readers = {name: score_reader(self.index, one) for name, one in self.search.retrievers.items()}
+        order: dict[Key, tuple[float, int, int]] = {}
+        for hit in _hits(response):
+            key, scores, ranks = _key(hit), hit.get("matched_queries", {}), initial_ranks(hit) or []
+            found = [(name, place, rank) for place, (name, rank) in enumerate(zip(places, ranks, strict=False)) if rank]
+            if len(ranks) != len(places) or any(name not in scores for name, _, _ in found):
+                raise NotNative
+            # With a routing of their own two documents of an index can have the same id.
+            if key not in order:
+                total = sum(1.0 / (self.search.fusion.k + rank) for _, _, rank in found)
+                order[key] = (-total, *found[0][1:])
+                for name, _, rank in found:
+                    places[name][key] = rank, readers[name](scores[name])
+        return Found({}, [(key, -order[key][0]) for key in sorted(order, key=order.__getitem__)], places)
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
         read = float if name == NATIVE else score_reader(self.index, self.search.retrievers[name])
@@ -327,5 +353,5 @@ def _key(hit: Mapping[str, Any]) -> Key:
 
 def _size(plan: Searches) -> int:
     """The bytes of the query's part of a request; a search, and a hit that it asks for, count as some at least."""
-    by_count = len(plan.searches) * (BYTES_AT_ONCE // SEARCHES_AT_ONCE)
+    by_count = len(plan.bodies) * (BYTES_AT_ONCE // SEARCHES_AT_ONCE)
     return max(len(plan.lines), by_count, plan.hits * (BYTES_AT_ONCE // HITS_AT_ONCE))

@@ -122,7 +122,7 @@ class ElasticStore(Closing):
         sizes = reading.figures(self.client, index) if figures else None
         return StoreInfo(
             name=self.name,
-            documents=self.count(),
+            documents=self.count() if figures else None,
             passages=reading.count_passages(self.client, self.index, index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ccheck.core.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
+from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Document, Unit
 from ccheck.lab.measure.runs import strictly_decreasing
@@ -83,7 +83,9 @@ def test_parts_of_several_things_and_of_none() -> None:
 
 def test_hits_of_units_have_their_unit() -> None:
     document, unit = Document("a", "", "text"), Unit("sentences", 1, 0, 4, "text")
-    (hit,) = ranking_of([("a#1", 2.0)], {"bm25": [("a#1", 2.0)]}, {"a#1": document}, None, {"a#1": unit}).hits
+    (hit,) = ranking_of(
+        [("a#1", 2.0)], places_in({"bm25": [("a#1", 2.0)]}), {"a#1": document}, None, {"a#1": unit}
+    ).hits
     assert (hit.document, hit.unit, dict(hit.ranks)) == (document, unit, {"bm25": 1})
 
 
@@ -91,14 +93,14 @@ def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
     rankings = {"bm25": BM25, "dense": DENSE}
     fused = fuse(rankings, EVEN, Fusion(k=60))
     there = {key: Document(key, "", key) for key in "abd"}
-    ranking = ranking_of(fused, rankings, there, Fusion(k=60))
+    ranking = ranking_of(fused, places_in(rankings), there, Fusion(k=60))
     assert [(hit.rank, hit.document.id) for hit in ranking.hits] == [(1, "a"), (2, "b"), (3, "d")]
     # What the retrievers said of the others stays as it was.
     assert [dict(hit.ranks) for hit in ranking.hits] == [{"bm25": 1, "dense": 2}, {"bm25": 2}, {"dense": 3}]
     first = ranking.hits[0]
     assert first.score == first.scores["rrf"] == pytest.approx(1 / 61 + 1 / 62)
     assert (first.scores["bm25"], first.scores["dense"]) == (9.0, 0.5)
-    assert "rrf" not in ranking_of(BM25, {"bm25": BM25}, there, None).hits[0].scores
+    assert "rrf" not in ranking_of(BM25, places_in({"bm25": BM25}), there, None).hits[0].scores
 
 
 def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:

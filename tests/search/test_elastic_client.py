@@ -278,12 +278,18 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     both = {"bm25": Bm25(), "dense": Dense()}
     with ElasticStore(Connection(stub.url), "papers") as store:
         for _ in range(2):
-            answer_all(store, [Query("sea", np.array([1, 0], np.float32))], both, k=3, details=False)
+            answer_all(store, [Query("sea", np.array([1, 0], np.float32))], both, k=3)
         with pytest.raises(InvalidData, match=r"3 dimensions.*have 2"):
             answer_all(store, [Query("sea", np.array([1, 0, 0], np.float32))], both, k=3)
     bodies = [searched(body) for body in stub.bodies("/papers/_msearch")]
     assert [len(lines) for lines in bodies] == [2, 4, 4]  # native once, then both retrievers
     assert all(lines[0]["allow_partial_search_results"] is False for lines in bodies)
+    native = {
+        name: one.pop("_name")
+        for fused in bodies[0][1]["retriever"]["rrf"]["retrievers"]
+        for name, one in fused.items()
+    }
+    assert native == {"standard": "bm25", "knn": "dense"}
     assert bodies[0][1]["retriever"]["rrf"]["retrievers"] == [lines["retriever"] for lines in bodies[1][1::2]]
 
 

@@ -46,7 +46,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(store: ElasticStore, monkeypa
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(store, "_native", native)
         sent.clear()
-        rankings = answer_all(store, queries, retrievers, k=DEPTH, details=not native)
+        rankings = answer_all(store, queries, retrievers, k=DEPTH)
         assert any(b'"rrf"' in body for body in sent) is native
         assert store._native is native
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
@@ -55,12 +55,31 @@ def test_the_servers_fusion_and_our_own_rank_alike(store: ElasticStore, monkeypa
     own, native = rank(native=False), rank(native=True)
     assert len(own) == 20 and all(ranking.hits for ranking in own)
     for mine, theirs in zip(own, native, strict=True):
-        scores = {hit.document.id: hit.score for hit in mine.hits}
-        lowest = min(scores.values())
-        assert [hit.score for hit in theirs.hits] == pytest.approx([hit.score for hit in mine.hits], rel=1e-5)
-        for hit in theirs.hits:
+        assert (mine.fused_by, theirs.fused_by) == ("ccheck", "server")
+        lowest = mine.hits[-1].score
+        assert [hit.score for hit in theirs.hits] == [hit.score for hit in mine.hits]
+        for one, other in zip(mine.hits, theirs.hits, strict=True):
             # Of equal scores at the end, either side may show either.
-            assert hit.document.id in scores or hit.score == pytest.approx(lowest)
-            assert hit.score == pytest.approx(scores.get(hit.document.id, lowest), rel=1e-5)
-        for hit in mine.hits:
+            assert one.document == other.document or one.score == other.score == lowest
+            if one.document == other.document:
+                assert one.ranks == other.ranks
+                assert one.scores == pytest.approx(other.scores, rel=1e-6)
+        for hit in theirs.hits:
             assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
+
+
+def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
+    store: ElasticStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its explanation says is in no contract: in other words, ccheck fuses by itself."""
+    send = store.client.send
+
+    def in_other_words(*request: Any) -> dict[str, Any]:
+        return json.loads(json.dumps(send(*request)).replace("initial ranks", "ranks"))  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(store.client, "send", in_other_words)
+    monkeypatch.setattr(store, "_native", True)
+    text = "sea level has risen"
+    (ranking,) = answer_all(store, [Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
+    assert isinstance(ranking, Ranking) and ranking.fused_by == "ccheck" and len(ranking.hits) == 5
+    assert store._native is False

@@ -147,7 +147,7 @@ def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
     ("searches", "lines", "hits"), [(SEARCHES_AT_ONCE, 1, 1), (1, BYTES_AT_ONCE, 1), (1, 1, HITS_AT_ONCE)]
 )
 def test_a_request_has_so_many_searches_bytes_and_hits(searches: int, lines: int, hits: int) -> None:
-    full = _size(Searches(Query(""), ("a",) * searches, b"x" * lines, hits, False))
+    full = _size(Searches(Query(""), {str(place): {} for place in range(searches)}, b"x" * lines, hits))
     assert 0.99 * BYTES_AT_ONCE < full <= BYTES_AT_ONCE
 
 
@@ -155,9 +155,10 @@ def test_a_request_has_so_many_searches_bytes_and_hits(searches: int, lines: int
 
 
 def test_the_servers_fusion_is_asked_for_with_its_window() -> None:
-    one, two = {"standard": {}}, {"knn": {}}
+    one, two = {"standard": {"_name": "a"}}, {"knn": {"_name": "b"}}
     search = Search([], {"a": Bm25(depth=40), "b": Dense(depth=30)}, Fusion(k=20))
-    assert rrf([one, two], search) == {"rrf": {"retrievers": [one, two], "rank_constant": 20, "rank_window_size": 40}}
+    found = rrf({"a": {"standard": {}}, "b": {"knn": {}}}, search)
+    assert found == {"rrf": {"retrievers": [one, two], "rank_constant": 20, "rank_window_size": 40}}
 
 
 # -- requests

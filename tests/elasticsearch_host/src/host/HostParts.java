@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.lucene.analysis.Analyzer;
 import org.elasticsearch.cluster.service.ClusterService;
+import org.elasticsearch.common.io.stream.NamedWriteableRegistry;
 import org.elasticsearch.common.settings.Setting;
 import org.elasticsearch.common.settings.Settings;
 import org.elasticsearch.index.analysis.AnalyzerProvider;
@@ -19,6 +20,7 @@ import org.elasticsearch.plugins.ActionPlugin;
 import org.elasticsearch.plugins.AnalysisPlugin;
 import org.elasticsearch.plugins.SearchPlugin;
 import org.elasticsearch.rest.RestHandler;
+import org.elasticsearch.search.rank.RankDoc;
 import org.elasticsearch.transport.netty4.Netty4Plugin;
 
 /** The server's network module and what else a bare server lacks; {@code HostPlugin} adds what differs between 8.19 and 9. */
@@ -54,6 +56,11 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
     @Override
     public List<RetrieverSpec<?>> getRetrievers() {
         return List.of(new RetrieverSpec<>("rrf", (parser, context) -> RrfRetriever.parse(parser, context, license)));
+    }
+
+    @Override
+    public List<NamedWriteableRegistry.Entry> getNamedWriteables() {
+        return List.of(new NamedWriteableRegistry.Entry(RankDoc.class, RrfDoc.NAME, RrfDoc::new));
     }
 
     @Override

@@ -118,8 +118,10 @@ final class RrfRetriever extends CompoundRetrieverBuilder<RrfRetriever> {
         for (int i = 0; i < rankings.size(); i++) {
             int rank = 1;
             for (ScoreDoc hit : rankings.get(i)) {
-                var doc = fused.computeIfAbsent(new RankDoc.RankKey(hit.doc, hit.shardIndex), key -> new RankDoc(hit.doc, 0, hit.shardIndex));
-                doc.score += weights.get(i) / (rankConstant + rank++);
+                var doc = fused.computeIfAbsent(
+                    new RankDoc.RankKey(hit.doc, hit.shardIndex), key -> new RrfDoc(hit.doc, hit.shardIndex, rankings.size(), rankConstant));
+                doc.score += weights.get(i) / (rankConstant + rank);
+                ((RrfDoc) doc).ranks[i] = rank++;
             }
         }
         RankDoc[] top = fused.values().stream().sorted().limit(rankWindowSize).toArray(RankDoc[]::new);
