@@ -74,6 +74,9 @@ class Asked:
     stance: str | None = opt.stance
     dry_run: bool = opt.option("Print the prompts and estimate their tokens, without sending them.")
     no_record: bool = opt.option("Do not keep this check for ccheck history.  [env: CCHECK_RECORD=false]")
+    show_request: bool = opt.option(
+        "With --dry-run, print only the searches that Elasticsearch is sent, to paste into Kibana's console."
+    )
     as_json: bool = opt.under("Output", opt.as_json)
     format_: Literal["bibtex", "csv", "md"] | None = opt.option(
         "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
@@ -120,6 +123,8 @@ def query(asked: Asked) -> None:
         raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
     if asked.format_ is not None and (asked.as_json or asked.resume is not None):
         raise click.UsageError("--format prints no JSON: leave out --json and --resume")
+    if asked.show_request and not asked.dry_run:
+        raise click.UsageError("--show-request needs --dry-run")
     found = resolved_from(**opt.settings_of(asked))
     shared = ("llm", "stance", "rerank", "rerank_depth", "verdict")
     changes = Changes(**{name: getattr(asked, name) for name in shared}, replace=replacements(asked.replace))
@@ -132,6 +137,10 @@ def query(asked: Asked) -> None:
         reads = (asked.claims, asked.resume, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
     with checker(found.settings, recipe=pipeline, deep=asked.deep) as checked:
+        if asked.show_request:
+            sound = [claim for claim, problem in claims if problem is None]
+            click.echo("\n\n".join(checked.requests(sound, k=asked.k, filters=filters)))
+            return
         if asked.dry_run:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
             return

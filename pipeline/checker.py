@@ -36,6 +36,7 @@ from .steps import (
     judged,
     rerank,
     retrieve,
+    search_for,
     tell_judged,
     why_not_judged,
     without_questions,
@@ -178,6 +179,24 @@ class Checker(Closing):
                 if (reason := why_not_judged(current, state)) is not None:
                     skipped(reason)
             yield from method.plan_prompts(cases(current, states))
+
+    def requests(self, claims: Iterable[Claim], *, k: int = 10, filters: Filters = ()) -> Iterator[str]:
+        """What Elasticsearch is sent to search for each of these claims, as Kibana's console takes it.
+
+        Raises UsageError if the store is not on Elasticsearch, and the error of a claim that can't be searched for.
+        """
+        from ..search.elastic import ElasticStore
+
+        if not isinstance(self.store, ElasticStore):
+            raise UsageError(f"{self.store.name} is not on Elasticsearch, so that there is no request to show")
+        run = self._run(k, filters, details=True)
+        for state in run.states(claims):
+            if state.error is None:
+                retrieve(run, [state])
+            if state.error is not None:
+                raise state.error
+            assert state.query is not None
+            yield self.store.console(search_for(run, [state.query]))
 
     def plan(self, *, compared: bool = True) -> Plan:
         """The parts of the recipe that can run on this store and machine. Raises if a required part can't.

@@ -163,15 +163,7 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
     asked = [(state, state.query) for state in states if state.query is not None]
     if not asked:
         return
-    search = Search(
-        [query for _, query in asked],
-        run.retrievers,
-        run.recipe.fusion,
-        run.window,
-        run.filters,
-        run.reads_details or run.trace,
-        run.trace,
-    )
+    search = search_for(run, [query for _, query in asked])
     found = []
     for (state, query), ranking in zip(asked, answer(run.store, search, rank=partial(_rank, run)), strict=True):
         if isinstance(ranking, CcheckError):
@@ -190,6 +182,12 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
     except CcheckError as error:
         for state, _ in found:
             state.error = error
+
+
+def search_for(run: Run, queries: Sequence[Query]) -> Search:
+    """What the store is asked for these queries."""
+    details = run.reads_details or run.trace
+    return Search(queries, run.retrievers, run.recipe.fusion, run.window, run.filters, details, run.trace)
 
 
 def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from more_itertools import chunked, map_reduce
 
-from ...core.errors import CcheckError, ServerError
+from ...core.errors import CcheckError, ServerError, UsageError
 from ...core.fusion import Scored
 from ...core.layout import Layout
 from ...core.stages import Bm25, Retriever
@@ -248,6 +248,11 @@ class JoinedStore(ElasticStore):
     def state(self) -> str | None:
         own, beside = super().state(), self.companion()
         return own if beside is None else _joined(own, beside.state())
+
+    def console(self, search: Search) -> str:
+        if (beside := self.companion()) is not None and _served(beside._index().layout, search.retrievers):
+            raise UsageError(f"{self.name} is searched together with {beside.name}, in requests that depend on answers")
+        return super().console(search)
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()

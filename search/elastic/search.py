@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ ALONG = 100
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
+_NUMBERS = re.compile(r"\[[-\d.,e\s]+\]")
 _WITHOUT_TOTAL = {"track_total_hits": False}
 
 Ranked = list[tuple[Key, float]]
@@ -132,6 +134,15 @@ class Searcher:
         for chunk in constrained_batches(plans, BYTES_AT_ONCE, get_len=_size, strict=False):
             answers += self._named(self._answer(chunk))
         return answers
+
+    def console(self) -> str:
+        """The searches as Kibana's console takes them, an empty line between two."""
+        params = "?include_named_queries_score=true" if self.native and self.search.details else ""
+        asked = f"GET {path_of(self.name, '_search')[1:]}{params}"
+        bodies = [body for query in self.search.queries for body in self._plan(query).bodies.values()]
+        written = (json.dumps(body | _WITHOUT_TOTAL, indent=2, ensure_ascii=False) for body in bodies)
+        # A vector stays in one line.
+        return "\n\n".join(f"{asked}\n{_NUMBERS.sub(lambda row: ' '.join(row[0].split()), one)}" for one in written)
 
     def _plan(self, query: Query) -> Searches:
         filters = [*self.within, *filter_bodies(self.index, (*self.search.filters, *query.filters))]

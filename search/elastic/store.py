@@ -295,6 +295,12 @@ class ElasticStore(Closing):
             self._known = None  # the index may have been made again
             raise
 
+    def console(self, search: Search) -> str:
+        """What `rank` sends, as Kibana's console takes it. Raises as `rank` does."""
+        self.rank(search)  # after which it is known whether the server fuses
+        index = self._index_for(search.retrievers)
+        return Searcher(self.client, self.index, index, search, native=self._native).console()
+
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
         if not index.made_here:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from elastic_indices import LAYOUT, entry, filled, vector_of
 from searching import answer_all
@@ -13,6 +14,7 @@ from searching import answer_all
 from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.search import Search, answer
 from ccheck.search.elastic import ElasticStore
 
 DEPTH = 12
@@ -83,3 +85,17 @@ def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
     (ranking,) = answer_all(store, [Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
     assert isinstance(ranking, Ranking) and ranking.fused_by == "ccheck" and len(ranking.hits) == 5
     assert store._native is False
+
+
+def test_the_request_for_kibanas_console_finds_the_same(store: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_native", True)
+    text = "sea level has risen"
+    search = Search([Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
+    (ranking,) = answer(store, search)
+    asked, _, body = store.console(search).partition("\n")
+    method, path = asked.split()
+    found = httpx.request(method, f"{store.name.rpartition('/')[0]}/{path}", json=json.loads(body)).raise_for_status()
+    hits = found.json()["hits"]["hits"]
+    assert isinstance(ranking, Ranking)
+    assert {hit["_id"] for hit in hits} == {hit.document.id for hit in ranking.hits}
+    assert all(hit["matched_queries"] for hit in hits) and len(body.splitlines()) < 60
