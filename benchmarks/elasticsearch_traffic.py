@@ -1,4 +1,4 @@
-"""What a claim costs on Elasticsearch: requests, bytes and time, for each way to learn the retrievers' ranks and scores.
+"""What a claim costs on Elasticsearch: requests, bytes and time, for each way to learn each retriever's ranks.
 
 `explain`: one `rrf` search whose hits say their ranks in their explanation and their scores as named queries: what
 ccheck sends where the licence has `rrf`. `named`: the same without the explanation, and therefore without the ranks of
