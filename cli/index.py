@@ -26,6 +26,7 @@ SECTIONS = {
         "create": "Create an empty index with your own index type and shards.",
         "migrate": "Move a store to another model, chunking or index type, without downtime.",
         "revert": "Return to the index from before the last migration.",
+        "install": "Put templates for searching without ccheck into the cluster, or take them out.",
         "enrich": "Add vectors to an index in Elasticsearch that others use.",
     },
 }
@@ -35,6 +36,7 @@ MODULES = {
     **dict.fromkeys(SECTIONS["Stores"], "index"),
     **dict.fromkeys(SECTIONS["Elasticsearch"], "index_servers"),
     "enrich": "index_enrich",
+    "install": "index_install",
 }
 
 

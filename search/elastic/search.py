@@ -139,10 +139,14 @@ class Searcher:
         """The searches as Kibana's console takes them, an empty line between two."""
         params = "?include_named_queries_score=true" if self.native and self.search.details else ""
         asked = f"GET {path_of(self.name, '_search')[1:]}{params}"
-        bodies = [body for query in self.search.queries for body in self._plan(query).bodies.values()]
-        written = (json.dumps(body | _WITHOUT_TOTAL, indent=2, ensure_ascii=False) for body in bodies)
+        bodies = [body for query in self.search.queries for body in self.bodies(query).values()]
+        written = (json.dumps(body, indent=2, ensure_ascii=False) for body in bodies)
         # A vector stays in one line.
         return "\n\n".join(f"{asked}\n{_NUMBERS.sub(lambda row: ' '.join(row[0].split()), one)}" for one in written)
+
+    def bodies(self, query: Query) -> Mapping[str, Body]:
+        """The searches of a query, by retriever's name or `NATIVE`."""
+        return {name: body | _WITHOUT_TOTAL for name, body in self._plan(query).bodies.items()}
 
     def _plan(self, query: Query) -> Searches:
         filters = [*self.within, *filter_bodies(self.index, (*self.search.filters, *query.filters))]

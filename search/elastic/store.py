@@ -282,7 +282,7 @@ class ElasticStore(Closing):
     def _ranked(self, search: Search, within: Sequence[Body] = ()) -> list[Ranks | CcheckError]:
         """See `Store.rank`. `within` are further queries that every document matches."""
         searched_units(search.retrievers)  # they rank the same things, or this says so
-        index = self._index_for(search.retrievers)
+        index = self.searched(search.retrievers)
         searcher = Searcher(self.client, self.index, index, search, within)
         try:
             if self._native:
@@ -298,8 +298,9 @@ class ElasticStore(Closing):
     def console(self, search: Search) -> str:
         """What `rank` sends, as Kibana's console takes it. Raises as `rank` does."""
         self.rank(search)  # after which it is known whether the server fuses
-        index = self._index_for(search.retrievers)
-        return Searcher(self.client, self.index, index, search, native=self._native).console()
+        return Searcher(
+            self.client, self.index, self.searched(search.retrievers), search, native=self._native
+        ).console()
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
@@ -352,7 +353,7 @@ class ElasticStore(Closing):
             raise no_store(self.name)
         return known[1:]
 
-    def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
+    def searched(self, retrievers: Mapping[str, Retriever]) -> Index:
         """The index, which has all that the retrievers search in; raises NotFound or UsageError if it does not."""
         index = self._index()
         try:

@@ -18,13 +18,16 @@ import org.elasticsearch.index.query.BoolQueryBuilder;
 import org.elasticsearch.indices.analysis.AnalysisModule.AnalysisProvider;
 import org.elasticsearch.plugins.ActionPlugin;
 import org.elasticsearch.plugins.AnalysisPlugin;
+import org.elasticsearch.plugins.ScriptPlugin;
 import org.elasticsearch.plugins.SearchPlugin;
 import org.elasticsearch.rest.RestHandler;
+import org.elasticsearch.script.ScriptContext;
+import org.elasticsearch.script.ScriptEngine;
 import org.elasticsearch.search.rank.RankDoc;
 import org.elasticsearch.transport.netty4.Netty4Plugin;
 
 /** The server's network module and what else a bare server lacks; {@code HostPlugin} adds what differs between 8.19 and 9. */
-abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisPlugin, SearchPlugin {
+abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisPlugin, ScriptPlugin, SearchPlugin {
     private static final Setting<String> LICENSE = Setting.simpleString("host.license", "trial", Setting.Property.NodeScope);
     final String license;
     final boolean licences;
@@ -51,6 +54,11 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
     @Override
     public List<Setting<?>> getSettings() {
         return Stream.concat(super.getSettings().stream(), Stream.of(LICENSE)).toList();
+    }
+
+    @Override
+    public ScriptEngine getScriptEngine(Settings settings, Collection<ScriptContext<?>> contexts) {
+        return new Templates();
     }
 
     @Override

@@ -1,0 +1,287 @@
+"""What `ccheck index install` puts into a cluster, so that others can search without ccheck; and taking it out again.
+
+Each piece says whose it is: templates in their `_meta`, scripts in a comment. What somebody else made under the name of
+a piece is neither changed nor removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from elastic_transport import ApiError, TransportError
+
+from ... import es_mappings
+from ...core.errors import CcheckError, InvalidData, UsageError
+from ...core.stages import Bm25, Dense
+from ...core.types import Query
+from ..store import Search
+from .client import Client
+from .errors import translate
+from .fields import Index
+from .queries import Body
+from .search import NATIVE, Searcher
+from .store import ElasticStore
+
+State: TypeAlias = Literal["new", "changed", "same", "absent"]
+COMPONENTS = ("ccheck-settings", "ccheck-fields", "ccheck-vectors", "ccheck-sparse")
+MARK = "{{! made by ccheck index install }}"
+"""Begins every search template of ours."""
+OURS = "ccheck index install"
+FUSING = ("trial", "enterprise")
+"""The licences with `rrf`."""
+RERANKED, RERANK_WINDOW = 10, 50
+"""How many hits the reranked template shows unless asked, and how many are reranked."""
+_CLAIM, _SIZE, _FILTERS = "ccheckclaim", "ccheck-size", [{"term": {"ccheck-filters": ""}}]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One thing in the cluster: where it is, and what ccheck puts there. `repr` shows no secret."""
+
+    what: str
+    path: str
+    body: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reranker:
+    """A reranking server that Elasticsearch is to call: the URL of its Cohere format, and its key."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+def pieces(store: ElasticStore, search: Search, reranker: Reranker | None) -> list[Piece]:
+    """Everything for a store, in the order in which it is put there. `search`: what claims are searched with.
+
+    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
+    """
+    found = [Piece(f"component template {name}", f"/_component_template/{name}", _owned(name)) for name in COMPONENTS]
+    template = _owned("ccheck-template") | {"index_patterns": [f"{store.index}-0*"]}
+    template["_meta"] = _meta(template, f"the indices of the store {store.index}")
+    found.append(Piece(f"index template {_name(store)}", f"/_index_template/{_name(store)}", template))
+    if reranker is not None:
+        found.append(
+            Piece(f"inference endpoint {_name(store)}", f"/_inference/rerank/{_name(store)}", endpoint(reranker))
+        )
+    if fuses(store.client):
+        bodies = search_templates(store, search, _name(store) if reranker is not None else None)
+        for name, source in bodies.items():
+            script = {"lang": "mustache", "source": MARK + source}
+            found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
+    return found
+
+
+def leftovers(store: ElasticStore) -> list[Piece]:
+    """What `pieces` may have put there, whatever was asked for, in the order in which it is taken out."""
+    name = _name(store)
+    found = [Piece(f"search template {one}", f"/_scripts/{one}", {}) for one in (f"{name}-search", f"{name}-reranked")]
+    found.append(Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {}))
+    found.append(Piece(f"index template {name}", f"/_index_template/{name}", {}))
+    return [*found, *(Piece(f"component template {one}", f"/_component_template/{one}", {}) for one in COMPONENTS)]
+
+
+def fuses(client: Client) -> bool:
+    """Whether the server's licence has `rrf`."""
+    return client.request("GET", "/_license").get("license", {}).get("type") in FUSING
+
+
+def state(client: Client, piece: Piece) -> State:
+    """How the cluster differs from a piece. Raises InvalidData if somebody else made what is there."""
+    there = _there(client, piece)
+    if there is None:
+        return "absent" if not piece.body else "new"
+    if not _is_ours(piece, there):
+        raise InvalidData(
+            f"the {piece.what} on {client.connection.name} was not made by ccheck, and stays as it is. Rename or "
+            "remove it first"
+        )
+    return "same" if _same(piece, there) else "changed"
+
+
+def put(client: Client, piece: Piece) -> None:
+    client.request("PUT", piece.path, piece.body)
+
+
+def remove(client: Client, piece: Piece) -> str | None:
+    """Take a piece out. Returns why it stays, if another template uses it."""
+    try:
+        client.request("DELETE", piece.path)
+    except CcheckError as error:
+        if "still in use" not in str(error):
+            raise
+        return "another index template uses it"
+    return None
+
+
+# -- search templates
+
+
+def search_templates(store: ElasticStore, search: Search, endpoint: str | None) -> dict[str, str]:
+    """The sources of the search templates, by name: what ccheck sends, with parameters in place of a claim.
+
+    The parameters are `claim`, `vector` (the claim's embedding, if dense vectors are searched), `filters` (a list of
+    queries, perhaps empty) and `size`. With an `endpoint`, a second template reranks with it.
+    """
+    index = store.searched(search.retrievers)
+    native = _marked(store, index, search)
+    found = {f"{_name(store)}-search": _source(native)}
+    if endpoint is not None:
+        fields = [name for name in index.text if not index.fields[name].nested] or ["text"]
+        reranker = {
+            "retriever": native["retriever"],
+            "field": fields[0],
+            "inference_id": endpoint,
+            "inference_text": _CLAIM,
+            "rank_window_size": RERANK_WINDOW,
+        }
+        reranked = {"retriever": {"text_similarity_reranker": reranker}, "size": _SIZE, "_source": native["_source"]}
+        found[f"{_name(store)}-reranked"] = _source(reranked)
+    return found
+
+
+def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
+    """The body of a search whose claim, filters and size are marks."""
+    dense = [one for one in search.retrievers.values() if isinstance(one, Dense)]
+    unfit = [name for name, one in search.retrievers.items() if not isinstance(one, Bm25 | Dense) or _made_up(one)]
+    query = Query(_CLAIM, _vector(index.dimensions or 0) if dense else None)
+    asked = replace(search, queries=[query], k=1, filters=(), details=True, whole=False)
+    searcher = Searcher(store.client, store.index, index, asked, _FILTERS, native=True)
+    found = None if unfit else searcher.bodies(query).get(NATIVE)
+    if found is None:
+        raise UsageError(
+            "a search template can hold BM25 and dense retrieval with reciprocal rank fusion, equal weights and depths"
+            + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
+        )
+    return {**found, "size": _SIZE}
+
+
+def _made_up(retriever: Bm25 | Dense) -> bool:
+    """Whether ccheck makes what is searched for of the claim's words, or of another text than the claim."""
+    words = isinstance(retriever, Bm25) and (retriever.analysis is not None or bool(retriever.fuzziness))
+    return words or retriever.query != "claim"
+
+
+def _vector(dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.arange(1, dimensions + 1, dtype=np.float32)
+
+
+def _source(body: Mapping[str, Any]) -> str:
+    """The body as a mustache template."""
+    source = json.dumps(body)
+    for mark, parameter in (
+        (json.dumps(_FILTERS), "{{#toJson}}filters{{/toJson}}"),
+        (json.dumps(_SIZE), f"{{{{size}}}}{{{{^size}}}}{RERANKED}{{{{/size}}}}"),
+        (_CLAIM, "{{claim}}"),
+    ):
+        source = source.replace(mark, parameter)
+    start = source.find('"query_vector": [')
+    while start >= 0:
+        end = source.index("]", start)
+        source = f'{source[:start]}"query_vector": {{{{#toJson}}}}vector{{{{/toJson}}}}{source[end + 1 :]}'
+        start = source.find('"query_vector": [')
+    return source
+
+
+# -- the reranker
+
+
+def endpoint(reranker: Reranker) -> dict[str, Any]:
+    """The body of an inference endpoint of the service `custom` (8.19, and 9.1 or later) for a server's Cohere format.
+
+    A server that asks for no key gets the word `none`: Elasticsearch wants one.
+    """
+    return {
+        "service": "custom",
+        "service_settings": {
+            "secret_parameters": {"api_key": reranker.key or "none"},
+            "url": reranker.url,
+            "headers": {"Authorization": "Bearer ${api_key}", "Content-Type": "application/json"},
+            "request": '{"query": ${query}, "documents": ${input}}',
+            "response": {
+                "json_parser": {
+                    "reranked_index": "$.results[*].index",
+                    "relevance_score": "$.results[*].relevance_score",
+                }
+            },
+        },
+    }
+
+
+# -- whose a piece is
+
+
+def _name(store: ElasticStore) -> str:
+    return f"ccheck-{store.index}"
+
+
+def _owned(name: str) -> dict[str, Any]:
+    body = es_mappings.read(name)
+    return body | {"_meta": _meta(body, body.get("_meta", {}).get("description", name))}
+
+
+def _meta(body: Mapping[str, Any], description: str) -> dict[str, str]:
+    held = {name: value for name, value in body.items() if name != "_meta"}
+    digest = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()[:16]
+    return {"description": description, "made_by": OURS, "digest": digest}
+
+
+def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
+    """What the cluster has under a piece's path; None if nothing."""
+    try:
+        answer = client.again(piece.path, lambda: client.send("GET", piece.path))
+    except (ApiError, TransportError) as error:
+        if isinstance(error, ApiError) and error.meta.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise translate(error, client.connection, None) from error
+    with client.understanding():
+        if "/_scripts/" in piece.path:
+            script: Mapping[str, Any] = answer["script"]
+            return script
+        for plural, single in (
+            ("component_templates", "component_template"),
+            ("index_templates", "index_template"),
+            ("endpoints", None),
+        ):
+            if plural in answer:
+                one: Mapping[str, Any] = answer[plural][0]
+                return one if single is None else one[single]
+    return None
+
+
+def _is_ours(piece: Piece, there: Mapping[str, Any]) -> bool:
+    if "/_scripts/" in piece.path:
+        return str(there.get("source", "")).startswith(MARK)
+    if "/_inference/" in piece.path:
+        settings = there.get("service_settings", {})
+        return there.get("service") == "custom" and "$.results[*].relevance_score" in json.dumps(settings)
+    return there.get("_meta", {}).get("made_by") == OURS  # type: ignore[no-any-return]
+
+
+def _same(piece: Piece, there: Mapping[str, Any]) -> bool:
+    """What is kept of a piece is compared: the server writes settings in other words, and shows no key."""
+    if not piece.body:
+        return True
+    if "/_scripts/" in piece.path:
+        return bool(there["source"] == piece.body["script"]["source"])
+    if "/_inference/" in piece.path:
+        return bool(there["service_settings"].get("url") == piece.body["service_settings"]["url"])
+    return bool(there["_meta"].get("digest") == piece.body["_meta"]["digest"])
+
+
+def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
+    """How to search with what was installed, for Kibana's console."""
+    named = [piece.path.rpartition("/")[2] for piece in installed if "/_scripts/" in piece.path]
+    embedded = any("query_vector" in str(dict(piece.body)) for piece in installed)
+    vector = ', "vector": [0.01, …]' if embedded else ""
+    return "\n\n".join(
+        f"GET {store.index}/_search/template\n"
+        f'{{"id": "{name}", "params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}}}'
+        for name in named
+    )
