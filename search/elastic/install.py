@@ -237,7 +237,10 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
     try:
         answer = client.again(piece.path, lambda: client.send("GET", piece.path))
     except (ApiError, TransportError) as error:
-        if isinstance(error, ApiError) and error.meta.status == HTTPStatus.NOT_FOUND:
+        # A distribution without inference has no such path, and says 400.
+        if isinstance(error, ApiError) and (
+            error.meta.status == HTTPStatus.NOT_FOUND or "no handler found" in str(error.body)
+        ):
             return None
         raise translate(error, client.connection, None) from error
     with client.understanding():

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pystache
 import pytest
+from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry, vector_of
 from elasticsearch_nodes import start_node
 from filling import fill
@@ -178,3 +179,17 @@ def test_the_endpoint_sends_and_reads_coheres_format() -> None:
     paths = settings["response"]["json_parser"]
     read = {name: [one[path.rpartition(".")[2]] for one in answer["results"]] for name, path in paths.items()}
     assert sorted(read["reranked_index"]) == [0, 1] and all(0 <= score <= 1 for score in read["relevance_score"])
+
+
+def test_the_command_says_what_it_does_and_takes_it_out_again(store: ElasticStore, own_url: str) -> None:
+    before = everything(own_url)
+    shown = ccheck("index", "install", "--store", store.name, "--reranker", "http://rerank:8080", "--dry-run")
+    assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(own_url) == before
+    asked = ccheck("index", "install", "--store", store.name)
+    assert asked.code == 2 and "nothing was changed" in asked.err and everything(own_url) == before
+    done = ccheck("index", "install", "--store", store.name, "--yes")
+    assert done.code == 0 and f"GET {store.index}/_search/template" in done.out
+    again = ccheck("index", "install", "--store", store.name)
+    assert again.code == 0 and "everything is there" in again.err and not again.out
+    gone = ccheck("index", "install", "--store", store.name, "--undo", "--yes")
+    assert gone.code == 0 and gone.out.count("remove") == 6 and everything(own_url) == before
