@@ -21,6 +21,7 @@ from .common import (
     argument_text,
     cost_said,
     counted,
+    inform,
     notice,
     print_json,
     replacements,
@@ -33,6 +34,7 @@ from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
 if TYPE_CHECKING:
+    from ..core.recipe import Recipe
     from ..core.settings import Resolved
     from ..core.types import Claim, Result, Usage
     from ..pipeline.batch import Answered
@@ -44,6 +46,13 @@ if TYPE_CHECKING:
 
 MOST_WARNINGS = 5
 """How many different warnings of a file's claims are said."""
+
+
+OWN = (
+    *("store", "llm", "stance", "verdict", "model", "rerank", "rerank_depth", "replace", "trust_remote_code"),
+    *("deep", "dry_run", "report", "run", "no_record"),
+)
+"""Options with which a claim is checked here, also where `CCHECK_SERVER` names a server: that has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +121,10 @@ def query(asked: Asked) -> None:
     Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
-    """
-    from ..pipeline.claims import iter_claims
-    from ..search import parse_filter
-    from ..service.service import Service
 
+    If CCHECK_SERVER has the URL of a running ccheck serve web, that server checks CLAIM, with the key in
+    CCHECK_SERVER_KEY. With options such as --store or --llm, the claim is checked here.
+    """
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
     if asked.resume is not None and (asked.claims is None or asked.dry_run):
@@ -125,12 +133,23 @@ def query(asked: Asked) -> None:
         raise click.UsageError("--format prints no JSON: leave out --json and --resume")
     if asked.show_request and not asked.dry_run:
         raise click.UsageError("--show-request needs --dry-run")
+    server = os.environ.get("CCHECK_SERVER")
+    if server and asked.claim is not None and not any(getattr(asked, name) for name in OWN):
+        _ask_server(server, asked)
+        return
+    from ..core.types import Claim
+    from ..pipeline.claims import ClaimRecord, iter_claims
+    from ..search import parse_filter
+    from ..service import Service
+
     found = resolved_from(**opt.settings_of(asked))
     shared = ("llm", "stance", "rerank", "rerank_depth", "verdict")
     changes = Changes(**{name: getattr(asked, name) for name in shared}, replace=replacements(asked.replace))
     pipeline = resolved(found.settings, changes)
     filters = [parse_filter(text) for text in asked.filters]
-    claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
+    claims: Iterable[ClaimRecord] = (
+        iter_claims(asked.claims) if asked.claims is not None else [ClaimRecord(Claim(_claim_text(asked)))]
+    )
     if asked.claims != "-":  # those of a pipe are answered as they come
         claims = list(claims)
     if not asked.dry_run:
@@ -149,16 +168,34 @@ def query(asked: Asked) -> None:
             _check(service, asked, filters, claims, functools.partial(_about, found, checked))
 
 
-def _the_claim(asked: Asked) -> ClaimRecord:
-    """The claim of the command line, or of standard input. Raises UsageError."""
-    from ..core.types import Claim
-    from ..pipeline.claims import ClaimRecord
+def _ask_server(server: str, asked: Asked) -> None:
+    """Print the answer that a running server has, or makes. Raises the server's error."""
+    from ..core.answers import result_of
+    from ..pipeline.batch import Answered
+    from ..web.client import KEY, check_on
 
+    how = {"k": asked.k, "filters": list(asked.filters), "recipe": asked.recipe}
+    check = check_on(server, os.environ.get(KEY), _claim_text(asked), how)
+    one = Answered(result_of(check.result), check.result or {}, kept=True)
+    tally = Tally()
+    tally.add(one)
+    filters: list[Filter] = []
+    if asked.filters:
+        from ..search import parse_filter
+
+        filters = [parse_filter(text) for text in asked.filters]
+    _printer(lambda: resolved(resolved_from(recipe=asked.recipe).settings), asked, filters)(check, one)
+    inform(*(warning for warning in one.result.warnings if asked.as_json or warning not in tally.rationale))
+    tally.finish(single=True)
+
+
+def _claim_text(asked: Asked) -> str:
+    """The claim of the command line, or of standard input. Raises UsageError."""
     given = sys.stdin.buffer.read().decode("utf-8-sig", "replace") if asked.claim == "-" else asked.claim or ""
     text = argument_text(given).strip()
     if not text:
         raise UsageError('the claim is empty: ccheck query "what somebody said"')
-    return ClaimRecord(Claim(text))
+    return text
 
 
 def _check(
@@ -174,7 +211,7 @@ def _check(
     checked = service.checker
     # What is missing, the claims or the store, says so before an old run is overwritten.
     warnings = checked.plan().warnings
-    show = _printer(checked, asked, filters)
+    show = _printer(lambda: _that_ran(checked), asked, filters)
     tally = Tally()
     earlier = {}
     if asked.resume is not None:
@@ -202,8 +239,16 @@ def _check(
     tally.finish(single=asked.claims is None)
 
 
-def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Callable[[Check, Answered], None]:
-    """What prints an answer: as citations, JSON, or for people to read."""
+def _that_ran(checked: Checker) -> Recipe:
+    """The recipe with the stages that can run here."""
+    rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
+    return checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
+
+
+def _printer(
+    recipe: Callable[[], Recipe], asked: Asked, filters: Sequence[Filter]
+) -> Callable[[Check, Answered], None]:
+    """What prints an answer: as citations, JSON, or for people to read. `recipe` has the stages that ran."""
     if asked.format_ is not None:
         from ..web.citing import Citing
 
@@ -211,8 +256,7 @@ def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Calla
         return lambda _, one: click.echo(citing.text(one.result), nl=False)
     if asked.as_json or asked.claims is not None:
         return lambda _, one: print_json(one.answer)
-    rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
-    ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
+    ran = recipe()
 
     def show(check: Check, one: Answered) -> None:
         from .show import show_record, show_result

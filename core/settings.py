@@ -36,7 +36,7 @@ from .trust import VARIABLE, digest, distrust, is_trusted, trust
 
 FILE = "ccheck.toml"
 SECRETS = ("elasticsearch_api_key", "elasticsearch_password", "rerank_api_key", "llm_api_key")
-_OTHER_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "CCHECK_SERVE_API_KEY")
+_OTHER_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "CCHECK_SERVE_API_KEY", "CCHECK_SERVER_KEY")
 """Variables that ccheck does not set by, and never shows."""
 _OTHER_NAMES = {"llm_base_url": ("OPENAI_BASE_URL",), "llm_api_key": ("OPENAI_API_KEY",)}
 _ELASTIC_PREFIXES = ("ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL")

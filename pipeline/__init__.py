@@ -1,5 +1,1 @@
-"""Runs a recipe: a `Checker` that turns claims into results, and what an ingest needs for it."""
-
-from .checker import Checker
-
-__all__ = ["Checker"]
+"""Runs a recipe: `checker` turns claims into results, `ingest` has what an ingest needs for it."""

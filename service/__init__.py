@@ -8,8 +8,21 @@
 No HTTP, no HTML. All methods may be called from any thread.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .record import Wanted
-from .service import Service, open_service
 from .types import Check, Correction, Description, Event, How
 
+if TYPE_CHECKING:
+    from .service import Service, open_service
+
 __all__ = ["Check", "Correction", "Description", "Event", "How", "Service", "Wanted", "open_service"]
+
+
+def __getattr__(name: str) -> Any:
+    """The service itself loads what checks claims; its values alone don't."""
+    if name in ("Service", "open_service"):
+        from . import service
+
+        return getattr(service, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,9 +15,9 @@ from starlette.types import Scope
 from ..core import errors
 from ..core.errors import CcheckError
 from ..core.text import json_line
+from .client import TYPE
 from .page import environment
 
-TYPE = "urn:ccheck:"
 STATUS: Mapping[type[CcheckError], int] = {
     errors.UsageError: 400,
     errors.MissingExtra: 501,
@@ -74,12 +74,3 @@ def problem_of(error: CcheckError, *, named: bool = False) -> Problem:
     if status == 404 and not named:
         status = 503
     return Problem(status, str(error), type_=type(error).__name__)
-
-
-def error_of(problem: Mapping[str, Any]) -> CcheckError:
-    """The error that a server's problem is, for a client of it."""
-    kind = getattr(errors, str(problem.get("type", "")).removeprefix(TYPE), None)
-    detail = str(problem.get("detail") or problem.get("title") or "no reason was given")
-    if isinstance(kind, type) and issubclass(kind, CcheckError) and kind is not errors.MissingExtra:
-        return kind(detail)
-    return errors.ServerError(f"the server refused: {detail}")

@@ -14,7 +14,7 @@ from ccheck.core import errors
 from ccheck.core.errors import UsageError
 from ccheck.web.access import keys_from
 from ccheck.web.app import Limits
-from ccheck.web.problems import error_of
+from ccheck.web.client import error_of
 
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 
