@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from web_servers import CLAIM, KEYS, PAPERS
+from web_servers import CLAIM, KEYS, PAPERS, web_server
 
 from ccheck.core import errors
 from ccheck.core.errors import UsageError
@@ -165,6 +166,17 @@ def test_an_empty_store_says_so_until_papers_come(serve_web):
     assert problem(web.client.post("/v1/checks", json={"claim": CLAIM}), 503, "NotFound")
     assert "store" in problem(web.client.get("/ready"), 503)
     assert "Nothing can be checked yet" in web.page("/").text
+
+
+def test_a_server_that_stops_finishes_the_checks_that_run(tmp_path):
+    with web_server(tmp_path) as start:
+        web = start()
+        web.judge.go.clear()
+        place = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).headers["location"]
+        assert web.judge.busy.wait(60)
+        threading.Timer(0.5, web.judge.go.set).start()
+    with web_server(tmp_path) as start:
+        assert start(papers=None).client.get(place).json()["status"] == "done"
 
 
 # -- who may ask
