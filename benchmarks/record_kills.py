@@ -1,11 +1,11 @@
 """Kill processes that check claims: is every check that they said was kept in the record, and none twice?
 
-    python benchmarks/record_kills.py [--checks 1000] [--threads 32] [--processes 4] [--seed 1]
+    python benchmarks/record_kills.py [--store URL] [--checks 1000] [--threads 32] [--processes 4] [--seed 1]
 
-Several processes check different claims against one local store, each with many threads, and say the id of each check
-after the record has it. The script kills (SIGKILL) one of them at a random moment and starts another, until so many
-checks were said to be kept. Then the record must have each of these once, with its claim and the answer that the
-process told, in a file that SQLite finds whole. The exit code is 1 if not.
+Several processes check claims against one store, each with many threads, and say the id of each check after the record
+has it. The script kills (SIGKILL) one of them at a random moment and starts another, until so many checks were said to
+be kept. Then the record must have each of these once, with its claim and the answer that the process told. Beside a
+local store, which is the default, SQLite must find the file whole. The exit code is 1 if not.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import replace
 
 import ccheck
 from ccheck import Checker
 from ccheck.core.adjust import Changes, resolved
 from ccheck.core.settings import resolve
-from ccheck.service import Check, Service
+from ccheck.service import Check, Service, open_service
 from ccheck.service.record import FileRecord, Wanted
 
 PAPERS = [
@@ -43,9 +44,9 @@ def digest(check: Check) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def work(folder: Path, name: str, threads: int) -> None:
+def work(store: str, name: str, threads: int) -> None:
     """Check claims until killed, and say each check that was kept."""
-    settings = resolve({"store": str(folder / "store"), "recipe": "bm25"}).settings
+    settings = resolve({"store": store, "recipe": "bm25"}).settings
     recipe = resolved(settings, Changes(rerank="none", verdict="none"))
     with Checker(settings, recipe=recipe) as checker, Service(checker) as service:
 
@@ -64,14 +65,14 @@ def work(folder: Path, name: str, threads: int) -> None:
                 pool.submit(lambda first=first: [check(number) for number in range(first, 1_000_000, threads)])
 
 
-def kept(folder: Path, checks: int, threads: int, processes: int, seed: int) -> tuple[dict[str, list[str]], int]:
+def kept(store: str, checks: int, threads: int, processes: int, seed: int) -> tuple[dict[str, list[str]], int]:
     """What the processes said was kept, as `created digest claim` by id, and how many of them were killed."""
     draw, said, kills = random.Random(seed), dict[str, list[str]](), 0
     running: dict[subprocess.Popen[str], float] = {}
     with selectors.DefaultSelector() as ready:
         while len(said) < checks:
             while len(running) < processes:
-                arguments = [sys.executable, __file__, "--work", str(folder), "--name", f"n{kills}-{len(running)}"]
+                arguments = [sys.executable, __file__, "--work", store, "--name", f"n{kills}-{len(running)}"]
                 made = subprocess.Popen([*arguments, "--threads", str(threads)], stdout=subprocess.PIPE, text=True)
                 assert made.stdout is not None and made.stdout.readline() == "ready\n"
                 ready.register(made.stdout, selectors.EVENT_READ, made)
@@ -96,6 +97,14 @@ def kept(folder: Path, checks: int, threads: int, processes: int, seed: int) -> 
     return said, kills + len(running)
 
 
+def ids_of(service: Service) -> Iterator[str]:
+    """The ids of all checks in a record, each as often as it is there."""
+    page = Wanted(limit=1000)
+    while some := service.checks(page):
+        yield from (check.id for check in some)
+        page = replace(page, before=some[-1].created, after=some[-1].id)
+
+
 def add(said: dict[str, list[str]], line: str) -> None:
     """Note a whole line; a kill can cut the last one."""
     id_, _, rest = line.partition(" ")
@@ -109,23 +118,23 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=32)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", type=Path)
+    parser.add_argument("--store")
+    parser.add_argument("--work")
     parser.add_argument("--name", default="")
     given = parser.parse_args()
     if given.work is not None:
         work(given.work, given.name, given.threads)
         return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        with ccheck.open(str(folder / "store"), recipe="bm25") as checker:
+    with tempfile.TemporaryDirectory() as folder:
+        store = given.store or f"{folder}/store"
+        with ccheck.open(store, recipe="bm25") as checker:
             checker.ingest(PAPERS, dense=False)
         started = time.monotonic()
-        said, kills = kept(folder, given.checks, given.threads, given.processes, given.seed)
+        said, kills = kept(store, given.checks, given.threads, given.processes, given.seed)
         seconds = time.monotonic() - started
-        file = folder / "store.checks.sqlite"
-        with FileRecord(file) as record:
-            found = record.get(list(said))
-            listed = [check.id for check in record.list(Wanted(limit=10**9))]
+        with open_service(store) as service:
+            assert service.record is not None
+            found, listed = service.record.get(list(said)), list(ids_of(service))
         lost = [id_ for id_ in said if id_ not in found]
         # The newest that was told, or one that another process kept after it and did not live to tell.
         changed = [
@@ -135,11 +144,13 @@ def main() -> None:
             and check.created < max(said[id_]).split()[0]
         ]
         twice = len(listed) - len(set(listed))
-        (whole,) = sqlite3.connect(file).execute("PRAGMA integrity_check").fetchone()
+        whole = "ok"
+        if isinstance(service.record, FileRecord):
+            (whole,) = sqlite3.connect(service.record.path).execute("PRAGMA integrity_check").fetchone()
         print(
             f"{sum(map(len, said.values())):,} answers of {len(said):,} checks said to be kept in {seconds:.0f} s by "
             f"{given.processes} processes of {given.threads} threads, {kills} killed: {len(lost)} lost, "
-            f"{len(changed)} changed, {twice} twice, {len(listed):,} in the record, file {whole}"
+            f"{len(changed)} changed, {twice} twice, {len(listed):,} in the record, which is {whole}"
         )
         sys.exit(bool(lost or changed or twice or whole != "ok"))
 

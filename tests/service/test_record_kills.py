@@ -7,11 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "record_kills.py"
 
 
-def test_killed_processes_lose_no_check_that_was_kept() -> None:
+@pytest.mark.parametrize("where", ["local", "elasticsearch"])
+def test_killed_processes_lose_no_check_that_was_kept(request: pytest.FixtureRequest, where: str) -> None:
     arguments = ["--checks", "200", "--threads", "8", "--processes", "2", "--seed", "3"]
+    if where == "elasticsearch":
+        index = request.getfixturevalue("elasticsearch_index")
+        arguments += ["--store", f"{request.getfixturevalue('elasticsearch_url')}/{index}"]
     done = subprocess.run(
         [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
