@@ -38,7 +38,7 @@ __all__ = [
 
 _HOMES = {
     "CcheckError": "core.errors",
-    "Checker": "pipeline",
+    "Checker": "pipeline.checker",
     "Recipe": "core.recipe",
     "Settings": "core.settings",
     "load_recipe": "core.recipe",

@@ -87,7 +87,8 @@ def whole_number(text: str) -> int | None:
 
 def name_of(thing: object) -> str:
     """What a program's own function or object is called in results: its `name`, else that of its definition."""
-    return str(getattr(thing, "name", None) or getattr(thing, "__qualname__", type(thing).__qualname__))
+    defined: str = getattr(thing, "__qualname__", type(thing).__qualname__)
+    return str(getattr(thing, "name", None) or defined.rpartition("<locals>.")[2])
 
 
 def shortened(text: str, limit: int) -> str:

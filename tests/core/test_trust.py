@@ -21,6 +21,7 @@ HARMLESS = {
     "rerank": "late",
     "device": "cpu",
     "cache_bytes": 0,
+    "record": False,
     "elasticsearch_timeout": 3,
     "elasticsearch_retry_seconds": 3,
     "elasticsearch_concurrency": 2,
@@ -57,6 +58,9 @@ HARMFUL = {
     "llm_prompt_price": [0],
     "llm_completion_price": [0],
     "prompts_dir": ["prompts"],
+    "record": [True],
+    "record_days": [1],
+    "public_url": ["https://elsewhere.example"],
     "stores": [{"papers": {"model": "./model"}}],
 }
 

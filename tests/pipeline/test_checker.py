@@ -237,7 +237,7 @@ def test_what_a_judge_could_not_judge_is_counted(words: Checker) -> None:
 
     with Checker(words.settings, judge=judge) as checker:
         verdict = checker.check("sea level", k=2).verdict
-    assert verdict == Verdict("SUPPORTS", 0.8, judged=1, failed=1)
+    assert verdict == Verdict("SUPPORTS", 0.8, method="judge", judged=1, failed=1)
 
 
 @pytest.mark.parametrize("wrong", ["raises", "too few", "no tuple"])
