@@ -125,8 +125,7 @@ def rest(app: FastAPI, web: Web) -> None:
     @router.post(
         "/checks",
         tags=["checks"],
-        responses=_answers(CHECKED, 413, 415),
-        openapi_extra={"requestBody": {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+        responses=_answers(CHECKED, 413),
     )
     async def check(request: Request, sent: Annotated[ClaimSent, Body()], asked: Caller = checker) -> Response:
         """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
@@ -139,7 +138,12 @@ def rest(app: FastAPI, web: Web) -> None:
             return _json(job.check.to_dict(), 202, where | {"Retry-After": "2"})
         return _json(job.check.to_dict(), 200, where)
 
-    @router.post("/checks/many", tags=["checks"], responses=_answers({200: {"content": {NDJSON: {}}}}, 413, 415))
+    @router.post(
+        "/checks/many",
+        tags=["checks"],
+        responses=_answers({200: {"content": {NDJSON: {}}}}, 413),
+        openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
+    )
     async def check_many(
         request: Request, how: Annotated[HowToCheck, Query()], asked: Caller = checker
     ) -> StreamingResponse:
