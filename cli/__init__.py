@@ -46,7 +46,10 @@ SECTIONS = {
         "mine": "Find hard negatives: documents that rank high but are not relevant.",
         "train": "Train models on labelled data.",
     },
-    "Servers": {"serve": "Serve the page, REST and MCP, or a reranker."},
+    "Servers": {
+        "serve": "Serve the page, REST and MCP, or a reranker.",
+        "kibana": "Put a dashboard of the record of checks into Kibana.",
+    },
 }
 """Every command with its line in `ccheck --help`, which is the first sentence of its own help, by heading."""
 MODULES = {name: f"lab.{name}" for name in SECTIONS["Laboratory"]} | {"passages": "grounding", "figures": "grounding"}

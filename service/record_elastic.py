@@ -37,13 +37,18 @@ TRIES = 20
 """How often a correction is tried while others write to the same check."""
 
 
+def record_alias(index: str) -> str:
+    """The alias of the record of a store's checks."""
+    return PREFIX + re.sub(r"[^a-z0-9._-]+", "-", index.lower()).strip("-.")
+
+
 class ElasticRecord:
     """See `Record`. For any number of threads and processes. It uses the store's connection."""
 
     def __init__(self, store: ElasticStore, settings: Settings) -> None:
         """Asks the server nothing yet."""
         self._client, self._settings = store.client, settings
-        self._alias = PREFIX + re.sub(r"[^a-z0-9._-]+", "-", store.index.lower()).strip("-.")
+        self._alias = record_alias(store.index)
         self.name = f"{self._client.connection.name}/{self._alias}"
         self._there = False
 

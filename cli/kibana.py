@@ -1,0 +1,82 @@
+"""`ccheck kibana`: the record of checks in Kibana."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from ..core.redaction import keep_secret
+from . import opt
+from .common import confirmed, inform, settings_from
+from .index_servers import SERVER_ONLY
+
+KEY = "KIBANA_API_KEY"
+"""The environment variable with the key."""
+
+
+@click.group()
+def kibana() -> None:
+    """Put a dashboard of the record of checks into Kibana.
+
+    \b
+    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers
+    """
+
+
+@opt.command
+def install(
+    *,
+    url: str = opt.option("Kibana's address. Its key is KIBANA_API_KEY.", "URL", required=True),
+    space: str | None = opt.option("Kibana space.  [default: the default space]", "NAME"),
+    store: str | None = opt.store,
+    undo: bool = opt.option("Take out what this command put into Kibana."),
+    dry_run: bool = opt.option("Print the requests, and change nothing."),
+    yes: bool = opt.yes,
+) -> None:
+    """Put a data view and a dashboard of the record of checks into Kibana.
+
+    \b
+    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers
+    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers --undo
+
+    The dashboard needs Kibana 9.5 or later. Panels whose fields the record does not have yet are left out: run the
+    command again when it has.
+    """
+    from ..search import open_elastic_store
+    from ..service import kibana as installing
+
+    key = os.environ.get(KEY)
+    keep_secret(key)
+    there = installing.Kibana(url, space or "", key)
+    with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
+        if undo:
+            due = [one for one in installing.objects(opened.index) if installing.state(there, one) != "new"]
+            doing, do = "Remove", installing.remove
+        else:
+            lacking = installing.lacking(opened.client, opened.index)
+            inform(
+                *(
+                    f"the panel {panel} is left out: no check has {', '.join(some)} yet"
+                    for panel, some in lacking.items()
+                )
+            )
+            found = installing.objects(opened.index, lacking)
+            if dry_run:
+                click.echo(
+                    "\n\n".join(f"{one.method} {one.sent_to}\n{json.dumps(one.body, indent=2)}" for one in found)
+                )
+                return
+            due = [one for one in found if installing.state(there, one) != "same"]
+            doing, do = "Put", installing.put
+    for one in due:
+        click.echo(f"{doing.lower():>8}  {one.what} {one.path.rpartition('/')[2]}")
+    if not due:
+        inform("nothing to do: Kibana has what this command would leave there")
+    elif not dry_run and confirmed(f"{doing} {'this' if len(due) == 1 else 'these'}?", yes=yes):
+        do(there, due)
+        inform("done")
+
+
+kibana.add_command(install)
