@@ -24,7 +24,7 @@ Reason: TypeAlias = Literal["no_claim", "nothing_bears", "left_open", "leaning",
 """Why a verdict takes no side."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 FusedBy: TypeAlias = Literal["server", "ccheck"]
-"""Who joined the rankings of several retrievers: the server that holds the store, or ccheck."""
+"""Who joined the rankings of several retrievers: the store's server, or ccheck. None: there was nothing to join."""
 Scalar: TypeAlias = str | int | float | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
 Vector: TypeAlias = "NDArray[np.float32]"
@@ -229,10 +229,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The hits of one query, best first; `rankings` has what each retriever found, if somebody wants to see that.
-
-    `fused_by`: who joined the rankings of several retrievers. None if there was nothing to join.
-    """
+    """The hits of one query, best first; `rankings` has what each retriever found, if somebody wants to see that."""
 
     hits: tuple[Hit, ...]
     rankings: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
@@ -419,8 +416,6 @@ class Result:
 
     `relevance` is the probability, in 0..1, that at least one document found bears on the claim. It is low if the
     collection has nothing about it, and None if it was not estimated.
-
-    `fused_by`: who joined the rankings of several retrievers, the server with its `rrf` retriever or ccheck.
     """
 
     claim: Claim

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -91,14 +92,9 @@ def check(number: int) -> Check:
     settings = {"key": "k", "recipe": "default", "k": 2, "filters": [], "models": ["m"], "store": "s"}
     settings |= {"generation": "g", "version": "1"}
     made = Check(
-        id=f"{number:016x}", claim=f"Claim {number}.", status="done", result=result, created="2026-01-01T00:00:00Z"
+        f"{number:016x}", f"Claim {number}.", "done", result, created="2026-01-01T00:00:00Z", settings=settings
     )
-    failed = number % 5 == 4
-    changes: dict[str, Any] = {"status": "failed", "result": None, "error": "why"} if failed else {}
-    return Check(
-        **{name: getattr(made, name) for name in ("id", "claim", "status", "result", "created")} | changes,
-        settings=settings,
-    )
+    return replace(made, status="failed", result=None, error="why") if number % 5 == 4 else made
 
 
 @pytest.fixture
