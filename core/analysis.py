@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .errors import InvalidData, NotFound, require
 from .models import find_model
-from .once import one_at_a_time
+from .once import loaded_once
 from .stages import Analysis
 from .text import CONTROLS
 from .types import document_text
@@ -306,8 +306,7 @@ def foreign_language(text: str) -> str | None:
     return _NAMES[best] if ranked[best] - ranked["en"] > MARGIN else None
 
 
-@one_at_a_time
-@functools.cache
+@loaded_once
 def _rank() -> Callable[[str], list[tuple[str, float]]]:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
-    """Over a cached function: without this, each of several threads would load what the first one is loading."""
-    lock = threading.RLock()
+def loaded_once(function: Callable[..., R]) -> Callable[..., R]:
+    """`functools.lru_cache` that keeps one value, and whose value one thread makes while the others wait for it.
+
+    With the cache of the library alone, each of several threads would load what the first one is loading.
+    """
+    lock, made = threading.RLock(), functools.lru_cache(maxsize=1)(function)
 
     @functools.wraps(function)
-    def call(*args: P.args, **how: P.kwargs) -> R:
+    def wait(*given: object) -> R:
         with lock:
-            return function(*args, **how)
+            return made(*given)
 
-    return call
+    found: Callable[..., R] = functools.lru_cache(maxsize=1)(wait)  # so that what is loaded costs no lock
+    return found

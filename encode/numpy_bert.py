@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..core.errors import InvalidData
-from ..core.once import one_at_a_time
+from ..core.once import loaded_once
 from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
@@ -188,15 +188,13 @@ def unit_length(vectors: Floats) -> Floats:
     return vectors
 
 
-@one_at_a_time
-@functools.lru_cache(maxsize=1)
+@loaded_once
 def load_bert(folder: BertFolder) -> NumpyBert:
     """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
     return NumpyBert(folder)
 
 
-@one_at_a_time
-@functools.lru_cache(maxsize=1)
+@loaded_once
 def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
     """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
 

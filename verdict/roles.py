@@ -8,7 +8,6 @@ place does, and the most probable sequence of roles is taken, as abstracts follo
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import zlib
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from ..core.analysis import sentence_spans
 from ..core.errors import InvalidData
-from ..core.once import one_at_a_time
+from ..core.once import loaded_once
 from ..core.types import Role, Sentence
 
 if TYPE_CHECKING:
@@ -219,8 +218,7 @@ def _features(sentence: str, place: int | None, count: int) -> Iterator[str]:
     yield from (f"@{10 * place // count} of 10", f"@{min(place, 4)}", f"@-{min(count - place, 4)}")
 
 
-@one_at_a_time
-@functools.cache
+@loaded_once
 def packaged_roles() -> RoleModel:
     """The model that ccheck carries. Raises InvalidData for a file that is missing or broken."""
     import numpy as np
