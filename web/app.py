@@ -8,6 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ from .jobs import Jobs
 from .problems import Problem, for_people, problem_of
 from .rest import ProblemBody, rest
 
+THREADS = 64
+"""How many pages and streams are made at once: a stream of many claims has its thread for as long as it takes."""
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,7 +42,6 @@ class Limits(serving.Limits):
 
     body: int = 1 << 20
     upload: int = 256 << 20
-    requests: int = 512
     connections: int = 1024
 
 
@@ -77,6 +79,7 @@ class Web:
         self.access, self.limited = Access(served.keys), Limited(served.quotas)
         self.jobs = Jobs(service, self.limited)
         self.metrics = Metrics(lambda: len(self.jobs.checks))
+        self._threads = ThreadPoolExecutor(THREADS, "ccheck-web")
         self.loading = True
         self.missing: str | None = None
         self.sign_in: Callable[[Request], Response]  # which pages.py sets
@@ -88,6 +91,10 @@ class Web:
         needed(rights, caller)
         self.limited.requests.spend(caller.id)
         return caller
+
+    def close(self) -> None:
+        """No more threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, id_: str) -> Check:
         """A check that runs or is recorded. Raises Problem."""
@@ -109,7 +116,7 @@ class Web:
 
     async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
         """What work returns, done in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(None, functools.partial(work, *given))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(work, *given))
 
     def stopping(self) -> None:
         """End the streams of events: their checks are finished, and found under their ids."""
@@ -144,6 +151,7 @@ def create_app(service: Service, served: Served | None = None) -> FastAPI:
             yield
             await web.jobs.close(served.limits.timeout)
             loading.cancel()
+            web.close()
 
     app = FastAPI(
         title="ccheck",

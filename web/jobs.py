@@ -150,9 +150,9 @@ class Row:
 class FileJob(Job):
     """A file of claims, as a table that fills."""
 
-    def __init__(self, id_: str, caller: Caller, name: str, records: Sequence[ClaimRecord]) -> None:
+    def __init__(self, id_: str, caller: Caller, name: str, records: Sequence[ClaimRecord], how: How) -> None:
         super().__init__(id_, caller)
-        self.name = name
+        self.name, self.how = name, how
         self.rows = [Row(number, one, error=one.problem) for number, one in enumerate(records, 1)]
 
     @property
@@ -274,12 +274,12 @@ class Jobs:
     def file(self, name: str, records: Sequence[ClaimRecord], caller: Caller, **how: Unpack[How]) -> FileJob:
         """Start to check the claims of a file. Raises Problem 429."""
         self.limited.start(caller)
-        job = FileJob(secrets.token_hex(8), caller, name, records)
+        job = FileJob(secrets.token_hex(8), caller, name, records, how)
         _add(self.files, job.id, job)
-        job.task = asyncio.create_task(self._file(job, job.rows, how))
+        job.task = asyncio.create_task(self._file(job, job.rows))
         return job
 
-    def retry(self, job: FileJob, caller: Caller, **how: Unpack[How]) -> None:
+    def retry(self, job: FileJob, caller: Caller) -> None:
         """Check the rows again that failed, but for those that are no claims. Raises Problem 429."""
         rows = job.retryable
         if job.running or not rows:
@@ -289,9 +289,9 @@ class Jobs:
             row.error = row.check = None
         job.error = None
         job.stopped = False
-        job.task = asyncio.create_task(self._file(job, rows, how))
+        job.task = asyncio.create_task(self._file(job, rows))
 
-    async def _file(self, job: FileJob, rows: Sequence[Row], how: How) -> None:
+    async def _file(self, job: FileJob, rows: Sequence[Row]) -> None:
         loop = asyncio.get_running_loop()
         todo = [row for row in rows if row.error is None]
         usage = {"prompt_tokens": 0, "completion_tokens": 0}
@@ -302,7 +302,7 @@ class Jobs:
 
         def work() -> None:
             claims = [Claim(row.record.claim.text, row.record.claim.id, row.record.claim.date) for row in todo]
-            for row, check in zip(todo, self.service.check_many(claims, **how), strict=True):
+            for row, check in zip(todo, self.service.check_many(claims, **job.how), strict=True):
                 for name in usage:
                     usage[name] += ((check.result or {}).get("usage") or {}).get(name, 0)
                 loop.call_soon_threadsafe(set_, row, check)

@@ -216,7 +216,7 @@ def _file_pages(router: APIRouter, web: Web, made: Pages) -> None:
         async with made.form(request, "check") as (caller, _):
             job = of(request, id)
             if what == "retry":
-                web.jobs.retry(job, caller, user=caller.name)
+                web.jobs.retry(job, caller)
             elif what == "stop":
                 job.stop()
             else:

@@ -124,7 +124,7 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     web.judge.go.clear()
     lines = [{"_id": "a", "text": CLAIM}, {"_id": "b", "text": "..."}, {"_id": "c", "text": "Ice is cold."}]
     file = "".join(json.dumps(one) + "\n" for one in lines)
-    answer = web.send("/files", {}, files={"file": ("claims.jsonl", file)})
+    answer = web.send("/files", {"k": "1"}, files={"file": ("claims.jsonl", file)})
     page = parse(answer.text)
     assert page.one("div", id="live").attributes["data-refresh"] and "1 of 3 claims done, 1 failed" in page.words
     web.judge.go.set()
@@ -138,6 +138,7 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     assert [one for one in web.page(answer.url.path).all("button") if "again" in one.text]
     web.send(f"{answer.url.path}/retry", {})
     wait_until(lambda: not job.running)
+    assert [row.check.settings["k"] for row in job.rows if row.check] == [1, 1]
     assert [one["status"] for one in web.browser.get(f"{answer.url.path}.json").json()["claims"]] == [
         "done",
         "failed",
@@ -147,7 +148,7 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
 
 def test_a_file_that_has_no_claims_is_refused(web):
     assert "has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
-    assert "choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
+    assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
 
 
 def test_papers_are_added_with_progress_and_rejects(serve_web):
