@@ -30,7 +30,7 @@ PACKAGES = {
 KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".jinja", ".safetensors")
 FACE = ("__init__.py", "__main__.py", "py.typed")
 """What lies in the repository itself, which is the package."""
-DATA = ("prompts", "presets", "published", "packaged", "token_tables", "roles")
+DATA = ("prompts", "presets", "published", "packaged", "token_tables", "roles", "templates")
 """Folders of data inside rooms."""
 HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
 
