@@ -41,21 +41,20 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: 
         client.indices.forcemerge(index=f"{INDEX}-000001", max_num_segments=1)
         asked = queries(claims, dimensions)
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
-        for name, details in (("each retriever's ranks, fused by ccheck", True), ("fused by the server's rrf", False)):
-            print(f"{name}: {compare(store, client, asked, rounds, details)}")
+        for name, native in (("each retriever's ranking, fused by ccheck", False), ("fused by the server's rrf", True)):
+            store._native = native
+            print(f"{name}: {compare(store, client, asked, rounds)}")
 
 
-def compare(
-    store: ElasticStore, client: elasticsearch.Elasticsearch, asked: list[Query], rounds: int, details: bool
-) -> str:
-    """`details`: with each retriever's ranks and scores, as `Checker` asks for a verdict. Without, rrf fuses."""
+def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, asked: list[Query], rounds: int) -> str:
+    """With each retriever's ranks and scores, as `Checker` asks for a verdict."""
 
     def ours(query: Query) -> None:
-        (ranking,) = answer(store, Search([query], BOTH, k=10, details=details))
+        (ranking,) = answer(store, Search([query], BOTH, k=10))
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
     bodies = [recorded(store, lambda query=query: ours(query)) for query in asked]
-    assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is not details
+    assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is store._native
     ratios, wall, cpu = [], [], []
     for turn in range(rounds + 1):
         found = [
@@ -75,14 +74,15 @@ def compare(
     )
 
 
-def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, Any]]:
+def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, dict[str, Any]]]:
     """The requests that a search makes, as (path, body of Python objects, which part of the answer it wants)."""
-    requests: list[tuple[str, Any, Any]] = []
+    requests: list[tuple[str, Any, dict[str, Any]]] = []
     send = store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         lines = [json.loads(line) for line in body.splitlines()] if isinstance(body, bytes) else body
-        requests.append((path, lines, (params or {}).get("filter_path")))
+        wanted = {name: (params or {}).get(name) for name in ("filter_path", "include_named_queries_score")}
+        requests.append((path, lines, wanted))
         return send(method, path, body, params)
 
     store.client.send = record  # type: ignore[method-assign]
@@ -93,10 +93,10 @@ def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str,
     return requests
 
 
-def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any, Any]]) -> None:
+def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any, dict[str, Any]]]) -> None:
     for path, body, wanted in requests:
         if path.endswith("_msearch"):
-            client.msearch(index=INDEX, searches=body, filter_path=wanted)
+            client.msearch(index=INDEX, searches=body, **wanted)
         elif path.endswith("_search"):
             client.search(index=INDEX, **body)
         else:

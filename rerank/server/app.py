@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 from ... import __version__
@@ -246,10 +248,21 @@ def _authorise(service: Service, request: Request) -> None:
     key = service.access.key
     if key is None:
         return
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # Headers come as Latin-1, whatever their bytes were.
-    if not hmac.compare_digest(given.strip().encode("latin-1"), key.encode()) or scheme.lower() != "bearer":
+    given = [one.encode("latin-1") for one in _keys(request.headers)]
+    if not any(hmac.compare_digest(one, key.encode()) for one in given):
         raise Refusal(401, "the key is missing or wrong: send the header Authorization: Bearer KEY")
+
+
+def _keys(headers: Headers) -> Iterator[str]:
+    """The keys that a request may bring, as clients send them: Bearer, Basic (the password), X-API-Key and api-key."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield given.strip()
+    elif scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            yield base64.b64decode(given.strip(), validate=True).decode("latin-1").partition(":")[2]
+    yield from (headers[name].strip() for name in ("x-api-key", "api-key") if name in headers)
 
 
 def _parsed(schema: type[S], body: bytes) -> S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import logging
@@ -185,6 +186,9 @@ def test_a_key_is_asked_for(serve, caplog):
         {"Authorization": "Bearer wrong"},
         {"Authorization": "Basic s3cret-é".encode()},
         {"Authorization": "s3cret-é".encode()},
+        {"Authorization": "Basic " + base64.b64encode("s3cret-é:wrong".encode()).decode()},
+        {"X-API-Key": "wrong"},
+        {"api-key": ""},
     ):
         for path in ("/rerank", "/v1/rerank", "/info", "/metrics"):
             method = "GET" if path in ("/info", "/metrics") else "POST"
@@ -195,9 +199,15 @@ def test_a_key_is_asked_for(serve, caplog):
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
             assert "s3cret" not in answer.text
     assert served.client.get("/health").status_code == 200
-    headers = {"Authorization": "Bearer s3cret-é".encode(), "Content-Type": "application/json"}
-    assert served.client.post("/rerank", content=json.dumps(TEI_BODY), headers=headers).status_code == 200
-    assert served.client.get("/info", headers=headers).status_code == 200
+    for given in (
+        {"Authorization": "Bearer s3cret-é".encode()},
+        {"Authorization": "Basic " + base64.b64encode("elastic:s3cret-é".encode()).decode()},
+        {"X-API-Key": "s3cret-é".encode()},
+        {"api-key": "s3cret-é".encode()},
+    ):
+        headers = {**given, "Content-Type": "application/json"}
+        assert served.client.post("/rerank", content=json.dumps(TEI_BODY), headers=headers).status_code == 200
+        assert served.client.get("/info", headers=headers).status_code == 200
     assert "s3cret" not in caplog.text + repr(Access("s3cret-é"))
 
 
