@@ -39,7 +39,7 @@ def install(
 
     \b
     ccheck index install --store https://host:9200/papers
-    ccheck index install --store https://host:9200/papers --reranker http://rerank:8080
+    ccheck index install --store https://es:9200/papers --reranker http://gpu:8080
     ccheck index install --store https://host:9200/papers --undo
 
     These are component templates and an index template for the store's further indices; a search template with the

@@ -21,7 +21,7 @@ def kibana() -> None:
     """Put a dashboard of the record of checks into Kibana.
 
     \b
-    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers
+    ccheck kibana install --url https://kb:5601 --store https://es:9200/papers
     """
 
 
@@ -38,8 +38,8 @@ def install(
     """Put a data view and a dashboard of the record of checks into Kibana.
 
     \b
-    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers
-    ccheck kibana install --url https://kibana:5601 --store https://host:9200/papers --undo
+    ccheck kibana install --url https://kb:5601 --store https://es:9200/papers
+    ccheck kibana install --url https://kb:5601 --store https://es:9200/papers --undo
 
     The dashboard needs Kibana 9.5 or later. Panels whose fields the record does not have yet are left out: run the
     command again when it has.
