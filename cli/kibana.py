@@ -35,11 +35,11 @@ def install(
     dry_run: bool = opt.option("Print the requests, and change nothing."),
     yes: bool = opt.yes,
 ) -> None:
-    """Put a data view and a dashboard of the record of checks into Kibana.
+    """Put a data view and a dashboard into Kibana.
 
     \b
     ccheck kibana install --url https://kb:5601 --store https://es:9200/papers
-    ccheck kibana install --url https://kb:5601 --store https://es:9200/papers --undo
+    ccheck kibana install --url https://kb:5601 --store https://es/papers --undo
 
     The dashboard needs Kibana 9.5 or later. Panels whose fields the record does not have yet are left out: run the
     command again when it has.
