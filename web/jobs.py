@@ -217,7 +217,7 @@ class Jobs:
         self.closing = asyncio.Event()
         self.checks: dict[str, CheckJob] = {}
         self.lost: dict[str, CheckJob] = {}
-        """Checks that no record has, because they were stopped or something stopped them."""
+        """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
         self._files = ThreadPoolExecutor(4, "ccheck-files")
@@ -253,6 +253,8 @@ class Jobs:
         try:
             job.check = await self.service.check_async(claim, tell, **how)
             usage = (job.check.result or {}).get("usage")
+            if not job.check.kept:
+                _add(self.lost, job.id, job)
         except CcheckError as error:
             self._lose(job, error)
         except Exception:

@@ -93,6 +93,15 @@ def test_a_check_that_runs_says_so_and_loads_again(serve_web):
     assert "Not checked" in page.words and "stopped" in page.words
 
 
+def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
+    web = serve_web(record=False)
+    address, page = checked(web)
+    assert "Conflicting evidence" in page.one("div", id="verdict").words and not page.all("details", class_="correct")
+    answer = web.browser.get("/history")
+    assert answer.status_code == 400 and "keeps no record" in answer.text
+    assert web.send(f"{address}/corrections", {"label": "SUPPORTS"}).status_code == 400
+
+
 def test_what_was_checked_is_found_in_the_history(web):
     checked(web, "Coffee is a drink.")
     page = web.page("/history?q=coffee")

@@ -92,13 +92,20 @@ def web_server(folder: Path) -> Iterator[Callable[..., Web]]:
 
 
 def _start(
-    stack: ExitStack, folder: Path, *, keys: str = "", papers: Any = PAPERS, limits: Limits | None = None, **quotas: Any
+    stack: ExitStack,
+    folder: Path,
+    *,
+    keys: str = "",
+    papers: Any = PAPERS,
+    limits: Limits | None = None,
+    record: bool = True,
+    **quotas: Any,
 ) -> Web:
     judge = WordJudge()
     checker = stack.enter_context(ccheck.open(str(folder / "store"), recipe="bm25", judge=judge))
     if papers:
         checker.ingest(papers, dense=False)
-    service = stack.enter_context(Service(checker))
+    service = stack.enter_context(Service(checker, record=record))
     served = Served(keys=keys_from(keys), quotas=Quotas(**quotas), limits=limits or Limits(timeout=20))
     app = create_app(service, served)
     web = Web(stack.enter_context(running(app)), app, judge)
