@@ -31,6 +31,8 @@ from .rest import ProblemBody, rest
 
 THREADS = 64
 """How many pages and streams are made at once: a stream of many claims has its thread for as long as it takes."""
+PATIENCE = 5.0
+"""Seconds that a page waits for a store that does not answer."""
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -107,10 +109,14 @@ class Web:
             raise problem_of(error, named=True) from None
 
     async def describe(self) -> Description | None:
-        """What is searched; None while the models are being loaded, which would have to be waited for."""
+        """What is searched; None while the models are being loaded, or the store is waited for."""
         if self.loading:
             return None
-        described = await self.service.describe_async()
+        try:
+            described = await asyncio.wait_for(self.service.describe_async(), PATIENCE)
+        except TimeoutError:
+            self.missing = "the store does not answer"
+            return None
         self.missing = described.missing
         return described
 

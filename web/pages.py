@@ -319,10 +319,14 @@ def _result_page(web: Web, made: Pages, request: Request, caller: Caller, check:
     )
 
 
-async def _recent(web: Web) -> list[Mapping[str, Any]]:
+async def _recent(web: Web) -> list[Mapping[str, Any]] | None:
+    """The last checks; None if the record can't be read now. The history then says why."""
     if web.service.record is None:
         return []
-    return _listed(await web.service.checks_async(Wanted(limit=RECENT)))
+    try:
+        return _listed(await asyncio.wait_for(web.service.checks_async(Wanted(limit=RECENT)), 5))
+    except (CcheckError, TimeoutError):
+        return None
 
 
 def _listed(checks: Iterable[Check]) -> list[Mapping[str, Any]]:

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import re
+import threading
 
 import pytest
 from html_page import HOSTILE, Element, parse
 from rerank_servers import wait_until
 from web_servers import CLAIM, KEYS, PAPERS, Web
 
+from ccheck.core.errors import ServerError
 from ccheck.web.access import Access, Counted, Key, foreign
 from ccheck.web.problems import Problem
 
@@ -100,6 +102,18 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     answer = web.browser.get("/history")
     assert answer.status_code == 400 and "keeps no record" in answer.text
     assert web.send(f"{address}/corrections", {"label": "SUPPORTS"}).status_code == 400
+
+
+def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
+    web = serve_web()
+    wait_until(lambda: not web.web.loading)
+    monkeypatch.setattr("ccheck.web.app.PATIENCE", 0.1)
+    go = threading.Event()
+    monkeypatch.setattr(web.web.service.checker.store, "count", lambda: go.wait(60) and 3)
+    monkeypatch.setattr(web.web.service.record, "list", lambda wanted: (_ for _ in ()).throw(ServerError("gone")))
+    said = web.page("/").words
+    assert "The store does not answer" in said and "Recent checks can't be read now" in said
+    go.set()
 
 
 def test_what_was_checked_is_found_in_the_history(web):
