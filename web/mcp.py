@@ -198,7 +198,7 @@ def mount(app: FastAPI, web: Web, stack: contextlib.AsyncExitStack) -> None:
                 return
             await StreamableHTTPASGIApp(manager)(scope, receive, send)
 
-    app.router.routes.append(Route("/mcp", Keyed(), methods=["GET", "POST", "DELETE"], include_in_schema=False))
+    app.router.routes.append(Route("/mcp", Keyed(), methods=["POST"], include_in_schema=False))
     web.started.append(lambda: stack.enter_async_context(manager.run()))
 
 
