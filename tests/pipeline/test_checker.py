@@ -82,7 +82,7 @@ def test_every_sample_claim_finds_its_papers(hybrid: Checker) -> None:
 def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
     data = json.loads(json.dumps(hybrid.check(Claim("tea and weight", "t1"), k=2).to_dict()))
     assert list(data) == [
-        *("claim", "relevance", "verdict", "evidence", "recipe", "store", "fused_by", "scored_by"),
+        *("claim", "relevance", "verdict", "evidence", "recipe", "store", "scored_by", "fused_by"),
         *("warnings", "timings_ms", "usage", "usage_by_stage"),
     ]
     assert data["claim"] == {"id": "t1", "text": "tea and weight"}
