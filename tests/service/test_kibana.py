@@ -92,7 +92,12 @@ def check(number: int) -> Check:
     settings = {"key": "k", "recipe": "default", "k": 2, "filters": [], "models": ["m"], "store": "s"}
     settings |= {"generation": "g", "version": "1"}
     made = Check(
-        f"{number:016x}", f"Claim {number}.", "done", result, created="2026-01-01T00:00:00Z", settings=settings
+        id=f"{number:016x}",
+        claim=f"Claim {number}.",
+        status="done",
+        result=result,
+        created="2026-01-01T00:00:00Z",
+        settings=settings,
     )
     return replace(made, status="failed", result=None, error="why") if number % 5 == 4 else made
 
