@@ -52,20 +52,21 @@ from stance_swaps import Swaps
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.core.types import Document
+from ccheck.core.types import Document, Stance
 from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
-from ccheck.verdict.features import counts_and_nearest
+from ccheck.verdict.differences import Compared, compared
+from ccheck.verdict.features import counts_and_nearest, sentences_of
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     ADAPTER,
     PackagedWeights,
     Together,
-    covers,
     decides,
     design,
+    may_support,
     probabilities,
     put_together,
 )
@@ -92,12 +93,12 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Answered:
-    """Of some pairs of a data set: the counts' probabilities, the adapter's outputs, whether what is read has all words
-    of the claim, the labels and the claims."""
+    """Of some pairs of a data set: the counts' probabilities, the adapter's outputs, how what is read stands to the
+    claim, the labels and the claims."""
 
     counted: NDArray[np.float64]
     read: NDArray[np.float64]
-    covered: NDArray[np.bool_]
+    compared: list[Compared]
     labels: NDArray[np.int64]
     claims: NDArray[np.str_]
 
@@ -136,7 +137,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
     file = adapter(work, "all", base, lambda: judged_pairs(folder, everything, swaps, base))
     together = fit_together([*left_out.values(), *in_field.values()])
     weights = counts.model_copy(update={"together": together, "threshold": OPEN_BELOW})
-    weights = weights.model_copy(update={"decisive": thresholds([*left_out.values(), *in_field.values()], weights)})
+    weights = thresholds([*left_out.values(), *in_field.values()], weights)
     figures: dict[str, Any] = {
         "left out": {name: measured(one, weights) for name, one in left_out.items()},
         "in field": {name: measured(one, weights) for name, one in in_field.items()},
@@ -155,7 +156,11 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
             "pairs": {name: len(part.labels) for name, part in everything.items()},
             "base": len(base),
         }
-        facts |= {"run": f"{commit()} {datetime.now(UTC).date()}", "decisive": weights.decisive}
+        facts |= {
+            "run": f"{commit()} {datetime.now(UTC).date()}",
+            "decisive": weights.decisive,
+            "turned": weights.turned,
+        }
         facts |= {
             "together": together.model_dump(),
             "made": len(made[1]),
@@ -227,6 +232,7 @@ def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[
         sentences=SENTENCES,
         threshold=0,
         decisive={},
+        turned=1,
         largest=LARGEST,
         right=0,
         decided=0,
@@ -273,9 +279,9 @@ def answered(name: str, part: Part, counts: PackagedWeights, file: Path) -> Answ
         file.with_name(f"{file.stem}, {name}.pickle"),
         lambda: outputs([(pair.claim, pair.evidence) for pair in part.pairs()], file),
     )
-    covered = np.array([covers(pair.claim, [pair.evidence]) for pair in part.pairs()])
+    stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
     claims = np.array([row.claim for row in part.rows])
-    return Answered(probabilities(part.counts, counts), read, covered, part.labels, claims)
+    return Answered(probabilities(part.counts, counts), read, stands, part.labels, claims)
 
 
 def sampled(part: Part, most: int = MOST) -> Part:
@@ -315,40 +321,47 @@ def _together(values: NDArray[np.float64]) -> Together:
     return Together(tokens=TOKENS, open_above=OPEN_ABOVE, counts=float(values[0]), reader=float(values[1]))
 
 
-def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> dict[str, float]:
-    """For each side the lowest confidence with which `PRECISION` of what decides is right on each data set (of less
+def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWeights:
+    """The weights with the lowest confidences for SUPPORTS, for REFUTES where a sentence tells the other direction,
+    and for REFUTES alone, one after the other, for which `PRECISION` of what decides is right on each data set (of less
     than `FEW` that decide, all but one), and at most `FALSE_SUPPORT` of the claims that its evidence refutes are
     supported."""
-    assert weights.together is not None
-    values = [judged(one, weights.together) for one in sets]
-    found = {}
-    for side, name in enumerate(STANCES[:OPEN]):
-        for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2):
-            fine = True
-            for row, one in zip(values, sets, strict=True):
-                kept_ = (row.argmax(1) == side) & (row[:, side] >= least) & (one.covered | (side != SUPPORTS))
-                wrong, false = (one.labels[kept_] != side).sum(), (one.labels[kept_] == REFUTES).sum()
-                few = kept_.sum() < FEW
-                fine &= wrong <= (1 if few else (1 - PRECISION) * kept_.sum())
-                fine &= side != SUPPORTS or false <= FALSE_SUPPORT * (one.labels == REFUTES).sum()
-            if fine:
+    said = [stances(one, weights) for one in sets]
+    found = weights.model_copy(update={"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "turned": 1.0})
+    for name in ("SUPPORTS", "turned", "REFUTES"):
+        for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
+            update = {"turned": least} if name == "turned" else {"decisive": {**found.decisive, name: least}}
+            asked = found.model_copy(update=update)
+            if all(_right_enough(one.labels, some, asked) for one, some in zip(sets, said, strict=True)):
+                found = asked
                 break
-        found[name] = float(least)
     return found
+
+
+def _right_enough(labels: NDArray[np.int64], said: Sequence[tuple[Stance, Compared]], weights: PackagedWeights) -> bool:
+    deciding = np.array([decides(stance, read, weights) for stance, read in said])
+    supported = np.array([stance.label == "SUPPORTS" for stance, _ in said])
+    side, known = np.where(supported, SUPPORTS, REFUTES)[deciding], labels[deciding]
+    allowed = 1 if len(known) < FEW else (1 - PRECISION) * len(known)
+    false = ((side == SUPPORTS) & (known == REFUTES)).sum()
+    return bool((side != known).sum() <= allowed and false <= FALSE_SUPPORT * (labels == REFUTES).sum())
+
+
+def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:
+    """What ccheck says of each pair, and how what it read stands to the claim."""
+    assert weights.together is not None
+    rows = zip(judged(one, weights.together), one.compared, strict=True)
+    return [(likeliest(row, weights.threshold, supports=may_support(read)), read) for row, read in rows]
 
 
 # -- measuring
 
 
 def measured(one: Answered, weights: PackagedWeights) -> dict[str, Any]:
-    assert weights.together is not None
-    values = judged(one, weights.together)
-    stances = [likeliest(row, weights.threshold) for row in values]
-    given = np.array([STANCES.index(stance.label or "NOT_ENOUGH_INFO") for stance in stances])
-    sure = np.array([stance.confidence for stance in stances])
-    deciding = np.array(
-        [decides(stance, bool(all_), weights) for stance, all_ in zip(stances, one.covered, strict=True)]
-    )
+    said = stances(one, weights)
+    given = np.array([STANCES.index(stance.label or "NOT_ENOUGH_INFO") for stance, _ in said])
+    sure = np.array([stance.confidence for stance, _ in said])
+    deciding = np.array([decides(stance, read, weights) for stance, read in said])
     right, refuted = given == one.labels, one.labels == REFUTES
     bins = np.clip(np.ceil(sure * 10).astype(int) - 1, 0, 9)
     gaps = [abs(right[bins == number].mean() - sure[bins == number].mean()) * (bins == number).mean()

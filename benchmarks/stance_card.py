@@ -24,10 +24,12 @@ is configured. It has two parts, and numpy runs both:
 The two answers are added: logarithms of the counts' probabilities times `{together[counts]}`, and the adapter's
 outputs times `{together[reader]}`. A side with a probability below `{threshold}` is not named.
 
-An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, and only if the
-sentences that were read have every word of the claim; REFUTES `{decisive[REFUTES]}`. Of these
-sentences, those that say what was asked or done, or what others said, do not count. The figures below are without this
-last rule, which only takes decisions for SUPPORTS away.
+What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
+
+An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, and only if one sentence
+that was read has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{turned}` if a sentence tells the other
+direction (reduces, increases) of the same thing. Of these sentences, those that say what was asked or done, or what
+others said, do not count. The figures below are without this last rule, which only takes decisions away.
 
 ## How it was made
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
 from ..core.stages import LEAST_RELEVANCE
-from ..core.words import OPEN, STANCES, sure
+from ..core.words import OPEN, STANCES, in_words, sure
 from .common import print_hanging, printable
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
         where = " · ".join(part for part in (cited.names(), cited.journal) if part)
         _print_below(console, Text(printable(where), "dim"))
     for sentence in evidence.sentences:
-        about = ", ".join(filter(None, (sentence.role, on_pages(sentence))))
+        about = printable(", ".join(filter(None, (in_words(sentence), on_pages(sentence)))))
         _print_below(console, _marked(sentence.text, claim).append(f"  [{about}]" if about else "", "dim"))
     for line in _grounding(evidence):
         _print_below(console, line)

@@ -237,11 +237,22 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What a sentence says differently from a claim whose words it shares: what the claim says, and what it says
+    instead, each empty if nothing stands there."""
+
+    kind: Literal["number", "direction", "negation", "word"]
+    claim: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of a document that bears on the claim.
 
     `score` is between 0 and 1, and `role` is None if it is not known. `page` is the number of the page on which the
     sentence begins, from 1, if that is known, and `last_page` that on which it ends, if that is another one.
+    `differences` are from the claim.
     """
 
     text: str
@@ -252,6 +263,7 @@ class Sentence:
     role: Role | None = None
     page: int | None = None
     last_page: int | None = None
+    differences: tuple[Difference, ...] = ()
 
     def on_pages_of(self, document: Document) -> Sentence:
         """The sentence with its pages, if the document knows where they begin."""
@@ -262,7 +274,9 @@ class Sentence:
 
     def to_dict(self) -> dict[str, Any]:
         known = {name: value for name in ("page", "last_page") if (value := getattr(self, name)) is not None}
-        return {name: getattr(self, name) for name in ("text", "field", "start", "end", "score", "role")} | known
+        differs = {"differences": [asdict(one) for one in self.differences]}
+        fields = {name: getattr(self, name) for name in ("text", "field", "start", "end", "score", "role")}
+        return fields | differs | known
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types import Sentence
+
 STANCES = {
     "SUPPORTS": "supports",
     "REFUTES": "refutes",
@@ -34,3 +39,12 @@ def sure(confidence: float) -> str:
     the two digits that are shown beside it."""
     shown = float(f"{confidence:.2f}")
     return "high" if shown >= 0.85 else "moderate" if shown >= 0.65 else "low"
+
+
+def in_words(sentence: Sentence) -> str:
+    """A sentence's role, and how it differs from the claim: `result, differs in a number (claim: 30 %, paper: 3 %)`."""
+    said = [sentence.role] if sentence.role else []
+    for one in sentence.differences:
+        both = ", ".join(f"{who}: {what}" for who, what in (("claim", one.claim), ("paper", one.sentence)) if what)
+        said.append(f"differs in a {one.kind} ({both})")
+    return ", ".join(said)

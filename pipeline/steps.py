@@ -413,7 +413,7 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
                 one, case = next(answers)
                 quotes = zip((piece.hit for piece in case.evidence), one.quotes, strict=False)
                 one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
-                state.evidence = with_stances(state.evidence, one, run.recipe.evidence.sentences)
+                state.evidence = with_stances(state.text, state.evidence, one, run.recipe.evidence.sentences)
                 state.verdict = conclude(state.evidence[: len(case.evidence)], method.name)
                 state.use("verdict", one.usage)
                 waited = time.perf_counter() - started

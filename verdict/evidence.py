@@ -11,6 +11,7 @@ from typing import TypeAlias
 from ..core.analysis import clean, sentence_spans, terms
 from ..core.errors import InvalidData
 from ..core.types import Document, Role, Sentence
+from .differences import differences
 from .roles import roles_in
 
 Match: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -57,7 +58,7 @@ def choose_sentences(
         scores = {one.text: one.lexical for sentences in candidates for one in sentences}
         if match is not None and scores:
             scores = _mixed(claim, scores, match)
-        chosen.append([_best(sentences, scores, count) for sentences in candidates])
+        chosen.append([_best(claim, sentences, scores, count) for sentences in candidates])
     return chosen
 
 
@@ -96,7 +97,11 @@ def _mixed(claim: str, lexical: Mapping[str, float], match: Match) -> dict[str, 
     return {text: MATCH_SHARE * value + (1 - MATCH_SHARE) * share for (text, share), value in pairs}
 
 
-def _best(sentences: Sequence[_Candidate], scores: Mapping[str, float], count: int) -> tuple[Sentence, ...]:
+def _best(claim: str, sentences: Sequence[_Candidate], scores: Mapping[str, float], count: int) -> tuple[Sentence, ...]:
     scored = [(round(scores[one.text] * (NOT_FOUND + (1 - NOT_FOUND) * one.found), 6), one) for one in sentences]
     best = sorted(scored, key=lambda pair: (-pair[0], pair[1].start))[:count]
-    return tuple(Sentence(one.text, "text", one.start, one.end, score, one.role) for score, one in best if score > 0)
+    return tuple(
+        Sentence(one.text, "text", one.start, one.end, score, one.role, differences(claim, one.text))
+        for score, one in best
+        if score > 0
+    )

@@ -29,6 +29,7 @@ from typing import Protocol
 from ..core.analysis import MADE_FOR, foreign_language
 from ..core.errors import CcheckError
 from ..core.types import Claim, Document, Evidence, Label, Reason, Sentence, Stance, Usage, Verdict, document_text
+from .differences import differences
 from .labels import STANCES
 from .roles import with_roles
 
@@ -155,19 +156,20 @@ def decides(stance: Stance) -> bool:
     return stance.decides if stance.decides is not None else _sure(stance) >= DECISIVE
 
 
-def likeliest(probabilities: Sequence[float], threshold: float = 0.0) -> Stance:
+def likeliest(probabilities: Sequence[float], threshold: float = 0.0, *, supports: bool = True) -> Stance:
     """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`.
 
-    NOT_ENOUGH_INFO if that is a side with a probability below the threshold.
+    NOT_ENOUGH_INFO if that is a side with a probability below the threshold, or SUPPORTS although that can't be
+    (`supports`).
     """
     named: dict[str, float] = {label: round(float(it), 6) for label, it in zip(STANCES, probabilities, strict=True)}
     label = max(STANCES, key=lambda label: named[label])
-    if named[label] < threshold:
+    if named[label] < threshold or (label == "SUPPORTS" and not supports):
         label = "NOT_ENOUGH_INFO"
     return Stance(label, named[label], probabilities=named)
 
 
-def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:
+def with_stances(claim: str, evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:
     """The evidence with stances; a method's own quotes come before the sentences that were chosen."""
     quotes = judged.quotes or ((),) * len(judged.stances)
     read = [
@@ -176,7 +178,8 @@ def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tu
             stance=stance,
             sentences=_first(with_roles(own, piece.document.text), piece.sentences, count),
         )
-        for piece, stance, own in zip(evidence, judged.stances, quotes, strict=False)
+        for piece, stance, some in zip(evidence, judged.stances, quotes, strict=False)
+        for own in ([replace(one, differences=differences(claim, one.text)) for one in some],)
     ]
     return (*read, *evidence[len(read) :])
 

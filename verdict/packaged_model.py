@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..core.analysis import clean, sentence_spans, terms
+from ..core.analysis import clean, sentence_spans
 from ..core.errors import InvalidData
 from ..core.models import require_models
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
+from .differences import Compared, compared
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
@@ -62,7 +63,8 @@ class PackagedWeights(BaseModel):
     """The content of `packaged/model.json`. The rows of `coefficients` are in the order of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
-    verdict. On data that it was made without, it decided the share `decided` of the pairs, and `right` of these.
+    verdict, `turned` that from which REFUTES does where a sentence tells the other direction. On data that it was made
+    without, it decided the share `decided` of the pairs, and `right` of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,6 +74,7 @@ class PackagedWeights(BaseModel):
     sentences: int = Field(ge=1, le=64)
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
+    turned: float = Field(ge=0, le=1)
     largest: float = Field(gt=0)
     decided: float = Field(ge=0, le=1)
     right: float = Field(ge=0, le=1)
@@ -120,11 +123,12 @@ class PackagedStances(PairStances):
     def _said(self, pairs: Sequence[tuple[str, Document]]) -> Iterator[Stance]:
         values, near = self._probabilities(pairs)
         for row, some, (claim, document) in zip(values, near, pairs, strict=True):
-            stance = likeliest(row, self._weights.threshold)
-            # Roles are read only of the few documents whose stance is sure.
-            sure = decides(stance, True, self._weights)
-            covered = sure and covers(claim, what_was_found(document, some))
-            yield replace(stance, decides=decides(stance, covered, self._weights))
+            read = compared(claim, some)
+            stance = likeliest(row, self._weights.threshold, supports=may_support(read))
+            if decides(stance, read, self._weights):
+                # Roles are read only of the few documents whose stance is sure.
+                read = compared(claim, what_was_found(document, some))
+            yield replace(stance, decides=decides(stance, read, self._weights))
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> tuple[NDArray[np.float64], list[list[str]]]:
         """The probabilities of `STANCES`, shape [pairs, 3], and the sentences that were read."""
@@ -209,15 +213,21 @@ def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
     return [one for one in sentences if one in told or not spans]
 
 
-def covers(claim: str, sentences: Sequence[str]) -> bool:
-    """Whether the sentences have every word of the claim. Where one word differs, it can be the one that matters."""
-    return set(terms(clean(claim))) <= set(terms(" ".join(sentences)))
+def may_support(read: Compared) -> bool:
+    """Whether nothing that was read differs from the claim, or a sentence says it all the same."""
+    return read.stated or not read.opposed
 
 
-def decides(stance: Stance, covered: bool, weights: PackagedWeights) -> bool:
-    """Whether a stance is sure enough to decide a verdict, which can't rest on a claim that is not `covered`."""
+def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
+    """Whether a stance is sure enough to decide a verdict.
+
+    SUPPORTS needs a sentence with every word of the claim: where one differs, it can be the one that matters. REFUTES
+    needs less confidence where a sentence tells the other direction.
+    """
     least = weights.decisive.get(stance.label) if stance.label is not None else None
-    return least is not None and (stance.confidence or 0) >= least and (covered or stance.label != "SUPPORTS")
+    if least is None or (stance.label == "SUPPORTS" and not read.stated):
+        return False
+    return (stance.confidence or 0) >= (weights.turned if stance.label == "REFUTES" and read.turned else least)
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:

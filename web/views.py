@@ -12,7 +12,7 @@ from ..core.analysis import sentence_spans
 from ..core.citation import citation_of, doi_url
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
-from ..core.words import STANCES, VERDICTS, sure
+from ..core.words import STANCES, VERDICTS, in_words, sure
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
@@ -148,7 +148,7 @@ def note(sentence: Sentence) -> str:
     """What stands beside a sentence: its role in the paper and its page, as far as they are known."""
     page, last = sentence.page, sentence.last_page
     place = "" if page is None else f"p. {page}" if last is None else f"pp. {page}–{last}"
-    return ", ".join(part for part in (sentence.role, place) if part)
+    return ", ".join(part for part in (in_words(sentence), place) if part)
 
 
 def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:

@@ -19,16 +19,17 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict import open as opening
+from ccheck.verdict.differences import compared
 from ccheck.verdict.features import COUNTS, ONE_SENTENCE, sentences_of
 from ccheck.verdict.judge import Case, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     FOLDER,
     PackagedStances,
-    covers,
     decides,
     design,
     is_packaged,
+    may_support,
     probabilities,
     read_weights,
     what_was_found,
@@ -118,7 +119,8 @@ def test_the_card_tells_the_figures_of_the_file():
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     figures = json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
     weights = read_weights()
-    assert figures["made"]["decisive"] == weights.decisive and figures["made"]["right"] == weights.right
+    assert figures["made"]["decisive"] == weights.decisive and figures["made"]["turned"] == weights.turned
+    assert figures["made"]["right"] == weights.right
     for kind in ("left out", "in field", "measured only"):
         for one in figures[kind].values():
             assert f"{one['weighted_f1']:.3f}" in card and f"{one['calibration_error']:.3f}" in card
@@ -134,14 +136,19 @@ def test_what_decides_is_right_on_data_that_was_left_out():
         assert one["decided_right"] >= 0.85 * one["decided"] or one["decided"] < 12, name
 
 
-def test_a_claim_with_a_word_that_was_not_read_is_not_decided_as_supported():
-    weights = read_weights().model_copy(update={"decisive": {"SUPPORTS": 0.6, "REFUTES": 0.8}})
-    assert covers("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
-    assert not covers("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
-    supported = Stance("SUPPORTS", 0.7)
-    assert decides(supported, True, weights) and not decides(supported, False, weights)
-    assert decides(Stance("REFUTES", 0.8), False, weights) and not decides(Stance("REFUTES", 0.79), True, weights)
-    assert not decides(Stance("NOT_ENOUGH_INFO", 1.0), True, weights)
+def test_a_claim_decides_as_supported_only_where_one_sentence_says_it_all():
+    weights = read_weights().model_copy(update={"decisive": {"SUPPORTS": 0.6, "REFUTES": 0.8}, "turned": 0.5})
+    same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
+    other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
+    turned = compared("The sea level is falling.", ["The sea level rose."])
+    assert (same.stated, other.stated, other.opposed, turned.turned) == (True, False, True, True)
+    supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.79)
+    assert decides(supported, same, weights) and not decides(supported, other, weights)
+    assert decides(Stance("REFUTES", 0.8), same, weights) and not decides(refuted, other, weights)
+    assert decides(refuted, turned, weights)
+    assert not decides(Stance("NOT_ENOUGH_INFO", 1.0), same, weights)
+    assert may_support(same) and not may_support(other)
+    assert likeliest([0.9, 0.05, 0.05], supports=False).label == "NOT_ENOUGH_INFO"
 
 
 def test_what_a_paper_asked_supports_nothing():

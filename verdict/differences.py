@@ -1,0 +1,282 @@
+"""How a sentence differs from a claim whose words it shares: another number, the other direction, a denial, one word.
+
+A sentence that repeats a claim's words can say the opposite. What differs is shown beside the sentence, and the
+packaged model does not call such a sentence support. Quantities are read with their units, and so is a rate (`3 mm a
+year`), which is never compared with an amount. `benchmarks/differences.py` measures this on pairs that differ in
+nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from ..core.analysis import clean, terms
+from ..core.types import Difference
+from .features import NEGATION
+
+SHARED = 0.5
+"""The least share of a claim's other words that a sentence must have to be about the same."""
+_UNITS = {
+    "percent": {"%": 1, "percent": 1, "per cent": 1, "percentage points?": 1},
+    "length": {
+        "mm|millimet(?:er|re)s?": 1e-3, "cm|centimet(?:er|re)s?": 1e-2, "m|met(?:er|re)s?": 1,
+        "km|kilomet(?:er|re)s?": 1e3, "inch(?:es)?": 0.0254, "f(?:oo|ee)t": 0.3048, "miles?": 1609,
+    },
+    "mass": {
+        "µg|μg|mcg|micrograms?": 1e-6, "mg|milligrams?": 1e-3, "g|grams?": 1, "kg|kilograms?": 1e3,
+        "t|tons?|tonnes?": 1e6, "gigatons?|gigatonnes?|gt": 1e15,
+    },
+    "volume": {"ml|millilit(?:er|re)s?": 1e-3, "l|lit(?:er|re)s?": 1},
+    "time": {
+        "seconds?": 1 / 86400, "minutes?|min": 1 / 1440, "hours?|h": 1 / 24, "days?": 1, "weeks?": 7,
+        "months?": 30.44, "years?|yr": 365.25, "decades?": 3652.5, "centur(?:y|ies)": 36525,
+    },
+    "temperature": {"°c|°|degrees?(?: celsius| centigrade| c)?": 1, "°f|degrees? fahrenheit": 5 / 9},
+    "share": {"ppm|parts per million": 1e-6, "ppb|parts per billion": 1e-9},
+    "power": {"kw": 1e3, "mw|megawatts?": 1e6, "gw|gigawatts?": 1e9, "tw|terawatts?": 1e12},
+}
+"""The dimensions, and how much of its own a unit is."""
+_FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, factor in units.items()}
+_SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
+_LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_QUANTITY = re.compile(
+    rf"(?<![\w.,])(?P<value>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
+    rf"(?:[\s-]?(?P<scale>{'|'.join(_LARGE)})\b)?"
+    rf"(?:[\s-]?(?:{'|'.join(f'(?P<u{place}>{unit})' for place, unit in enumerate(_FACTORS))})(?!\w)"
+    r"(?P<rate>\s?(?:an?|per|each|every|/)\s?(?:year|decade|century|day|week|month|hour|yr|kg|person|capita)\b"
+    r"|\s?(?:annually|yearly|daily|weekly))?)?",
+    re.IGNORECASE,
+)
+_INTERVAL = re.compile(
+    r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?\d[\d.]*\s?(?:-|–|to|,|and)\s?\d[\d.]*%?"
+    r"|\bp\s?[<=>≤]\s?0?\.\d+",
+    re.IGNORECASE,
+)
+"""A confidence interval or a p value, whose numbers are not the finding."""
+_RANGE = re.compile(r"\s?(?:to|and|or|[-–,])\s?(?=\d)")
+"""`40 to 50 %`: both have the unit."""
+_WORDS = re.compile(r"[^\W\d_]+")
+_ABOVE = re.compile(r"(?:more|greater|higher|longer) than|over|above|at least|exceed\w*|[>≥]", re.IGNORECASE)
+_BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up to|[<≤]", re.IGNORECASE)
+_ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a little \w+|just \w+|~", re.IGNORECASE)
+_TOKEN = re.compile(r"\d[\d.,]*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
+_MORE = re.compile(
+    r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
+    r"|induc\w*|upregulat\w*|accelerat\w*|gain(?:s|ed|ing)?|gr[eo]w\w*|expand\w*|warm(?:s|ed|ing|er)"
+)
+_LESS = re.compile(
+    r"decreas\w*|reduc\w*|lower(?:s|ed|ing)?|less|fewer|smaller|fall(?:s|ing|en)?|fell|declin\w*|drop(?:s|ped|ping)?"
+    r"|impair\w*|inhibit\w*|suppress\w*|prevent\w*|downregulat\w*|los(?:e|es|ing|t|s|ses)|shr[iau]nk\w*|cool(?:s|ed|ing|er)"
+    r"|slow(?:s|ed|ing|er)|worsen\w*|block(?:s|ed|ing)?|attenuat\w*|cuts?"
+)
+_ALONE = re.compile(r"ris\w+|rose|fall\w*|fell|declin\w*|drop\w*|gr[eo]w\w*|accelerat\w*|slow\w*|shr[iau]nk\w*")
+"""Of these, what stands before them rises or falls."""
+_DENIAL = re.compile(rf"(?:{NEGATION})")
+_GENERAL = re.compile(
+    r"(?:risk|rate|level|number|incidence|amount|degree)s?|mean|average|total|significant(?:ly)?|since|from|than|has|have"
+    r"|had|do|does|did|been|can|could|may|might|will|would|should|its|their|our|those|which|who|about|also"
+)
+"""Words that name nothing by themselves: a reduced risk of death is fewer deaths."""
+_ENDS = frozenset(
+    "by to from on since during with when after before compared between than at for as and but or".split()
+)
+_MOST = 50
+"""How many quantities of a text are read."""
+_NEAR = 4
+"""How many words after a denial or a direction it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    text: str
+    value: float
+    dimension: str
+    about: bool
+    side: int
+    """1 for more than the value, -1 for less, 0 for the value itself."""
+    beside: frozenset[str] = frozenset()
+    """The words around it. A number without a unit is compared with one that shares a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A text's words, and what their directions and denials are about."""
+
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+    content: frozenset[str]
+    """The stems of words that name things: without numbers, directions and denials."""
+    ways: tuple[tuple[str, int, str], ...]
+    """The stem that a direction is about, its sign (0: denied) and its words."""
+    denied: tuple[tuple[frozenset[str], str], ...]
+    """The stems that a denial is about, and its word."""
+
+
+def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
+    """What a sentence says differently from a claim with which it shares half of the words; none if it shares less."""
+    mine, given = _read(clean(claim)), _read(clean(sentence))
+    shared = mine.content & given.content
+    if not shared or len(shared) < SHARED * len(mine.content):
+        return ()
+    ways = list(_ways(mine, given)) or list(_denials(mine, given, shared))
+    return (*_numbers(clean(claim), clean(sentence)), *ways) or tuple(_word(mine, given, shared))
+
+
+class Compared(NamedTuple):
+    """How a claim stands to sentences of a document."""
+
+    stated: bool
+    """One has every word of the claim, and no number, direction or denial differs."""
+    turned: bool
+    """One tells the other direction of what the claim is about."""
+    opposed: bool
+    """In one a number, a direction or a denial differs."""
+
+
+def compared(claim: str, sentences: Sequence[str]) -> Compared:
+    words = set(terms(clean(claim)))
+    kinds = [{one.kind for one in differences(claim, sentence)} - {"word"} for sentence in sentences]
+    stated = any(
+        not differs and words <= set(terms(sentence)) for sentence, differs in zip(sentences, kinds, strict=True)
+    )
+    return Compared(stated, any("direction" in one for one in kinds), any(kinds))
+
+
+# -- numbers
+
+
+def _numbers(claim: str, sentence: str) -> Iterator[Difference]:
+    given = quantities(sentence)
+    for one in quantities(claim):
+        same = [other for other in given if other.dimension == one.dimension]
+        alike = [other for other in same if one.dimension or one.beside & other.beside]
+        if alike and not any(_agrees(one, value) for value in _values(alike)):
+            yield Difference("number", one.text, ", ".join(dict.fromkeys(other.text for other in alike[:3])))
+
+
+@functools.lru_cache(maxsize=4096)
+def quantities(text: str) -> tuple[_Quantity, ...]:
+    """The quantities of a text. The dimension of a number without a unit is empty."""
+    text = _INTERVAL.sub(lambda found: " " * len(found.group()), text)
+    made: list[_Quantity] = []
+    following = ("", 1.0)
+    for one in reversed(list(itertools.islice(_QUANTITY.finditer(text), _MOST))):
+        unit = next((name for place, name in enumerate(_FACTORS) if one[f"u{place}"]), None)
+        written, scale, after = one["value"].lower(), (one["scale"] or "").lower(), text[one.end() :]
+        value = (_SMALL.get(written) or float(written.replace(",", ""))) * _LARGE.get(scale, 1)
+        if unit is not None:
+            dimension, factor = _FACTORS[unit]
+            dimension += re.sub(r"\W|per|an?\b|each|every", "", (one["rate"] or "").lower())
+        else:
+            dimension, factor = following if _RANGE.match(after) else ("", 1.0)
+        following = (dimension, factor)
+        before = text[max(0, one.start() - 24) : one.start()].rstrip()
+        side = _ends_with(_ABOVE, before) - _ends_with(_BELOW, before)
+        beside = " ".join(_WORDS.findall(before)[-2:] + _WORDS.findall(after[:24])[:1])
+        about = _ends_with(_ABOUT, before)
+        said = one.group().strip()
+        made.append(_Quantity(said, value * factor, dimension, about, side, frozenset(terms(beside))))
+    return tuple(reversed(made))
+
+
+def _ends_with(pattern: re.Pattern[str], text: str) -> bool:
+    return any(found.end() == len(text) for found in pattern.finditer(text))
+
+
+def _values(given: Sequence[_Quantity]) -> list[_Quantity]:
+    """The quantities, and how far two of them are apart, which a claim may say in one number."""
+    made = list(given)
+    for one, other in itertools.combinations(given, 2):
+        apart = abs(one.value - other.value)
+        made.append(_Quantity("", apart, one.dimension, True, 0))
+        if one.dimension == "percent" and max(one.value, other.value) > 0:
+            made.append(_Quantity("", 100 * apart / max(one.value, other.value), one.dimension, True, 0))
+    return made
+
+
+def _agrees(one: _Quantity, other: _Quantity) -> bool:
+    if not one.dimension and not one.about and not one.side:
+        return one.value == other.value
+    if one.side and (other.value - one.value) * one.side >= 0:
+        return True
+    allowed = 0.15 if one.about or other.about or one.side or other.side else 0.05
+    return abs(one.value - other.value) <= allowed * max(one.value, other.value)
+
+
+# -- directions and denials
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(text: str) -> _Read:
+    words = tuple(found.group().lower() for found in _TOKEN.finditer(text))
+    signs = [bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word)) for word in words]
+    denies = [bool(_DENIAL.fullmatch(word)) for word in words]
+    stems = tuple(
+        "" if sign or denied or _GENERAL.fullmatch(word) or not (found := terms(word)) else found[0]
+        for word, sign, denied in zip(words, signs, denies, strict=True)
+    )
+    ways: list[tuple[str, int, str]] = []
+    denied = []
+    for place, word in enumerate(words):
+        if signs[place]:
+            no = next((words[at] for at in range(max(0, place - 3), place) if denies[at]), "")
+            said = f"{no} {word}".strip()
+            ways += [(stem, 0 if no else signs[place], said) for stem in _about(words, stems, place)]
+        if denies[place]:
+            after = frozenset(stem for stem in _after(words, stems, place) if stem)
+            denied.append((after, word))
+    content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in _SMALL)
+    return _Read(words, stems, content, tuple(ways), tuple(denied))
+
+
+def _after(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
+    """The stems of the words that follow, up to a mark."""
+    following = range(place + 1, min(len(words), place + 1 + _NEAR))
+    return [stems[at] for at in itertools.takewhile(lambda at: words[at][0] not in ".,;:()", following)]
+
+
+def _about(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
+    """What rises or falls: what follows up to a preposition, quantities left out; else what stands before."""
+    following = range(place + 1, len(words))
+    until = itertools.takewhile(lambda at: words[at][0] not in ".,;:()" and words[at] not in _ENDS, following)
+    things = (at for at in until if not words[at][0].isdigit() and words[at] not in _LARGE)
+    found = [stems[at] for at in itertools.islice(things, _NEAR) if stems[at]]
+    if not found or _ALONE.fullmatch(words[place]):
+        before = range(place - 1, max(-1, place - 1 - _NEAR), -1)
+        found += [stems[at] for at in before if stems[at]][:1]
+    return found
+
+
+def _ways(mine: _Read, given: _Read) -> Iterator[Difference]:
+    for stem, sign, word in mine.ways:
+        others = [(other, said) for about, other, said in given.ways if about == stem]
+        if sign and others and all(other != sign for other, _ in others):
+            yield Difference("direction" if others[0][0] else "negation", word, others[0][1])
+            return
+
+
+def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
+    denying = [word for about, word in given.denied if about & shared]
+    if denying and not mine.denied:
+        yield Difference("negation", "", denying[0])
+    elif mine.denied and not given.denied and len(shared) >= 0.6 * len(mine.content):
+        yield Difference("negation", mine.denied[0][1], "")
+
+
+def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
+    missing = mine.content - shared
+    if len(missing) != 1 or len(shared) < 3:
+        return
+    place = mine.stems.index(next(iter(missing)))
+    instead = ""
+    for kind, start, end, first, last in SequenceMatcher(None, mine.stems, given.stems, autojunk=False).get_opcodes():
+        if kind == "replace" and start <= place < end and last - first == end - start:
+            at = first + place - start
+            instead = given.words[at] if given.stems[at] else ""
+    yield Difference("word", mine.words[place], instead)
