@@ -324,27 +324,35 @@ def _together(values: NDArray[np.float64]) -> Together:
 def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWeights:
     """The weights with the lowest confidences for SUPPORTS, for REFUTES where a sentence tells the other direction,
     and for REFUTES alone, one after the other, for which `PRECISION` of what decides is right on each data set (of less
-    than `FEW` that decide, all but one), and at most `FALSE_SUPPORT` of the claims that its evidence refutes are
-    supported."""
+    than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of the claims that its
+    evidence refutes are supported."""
     said = [stances(one, weights) for one in sets]
     found = weights.model_copy(update={"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "turned": 1.0})
     for name in ("SUPPORTS", "turned", "REFUTES"):
         for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
             update = {"turned": least} if name == "turned" else {"decisive": {**found.decisive, name: least}}
             asked = found.model_copy(update=update)
-            if all(_right_enough(one.labels, some, asked) for one, some in zip(sets, said, strict=True)):
+            if _right_enough([one.labels for one in sets], said, asked):
                 found = asked
                 break
     return found
 
 
-def _right_enough(labels: NDArray[np.int64], said: Sequence[tuple[Stance, Compared]], weights: PackagedWeights) -> bool:
-    deciding = np.array([decides(stance, read, weights) for stance, read in said])
-    supported = np.array([stance.label == "SUPPORTS" for stance, _ in said])
-    side, known = np.where(supported, SUPPORTS, REFUTES)[deciding], labels[deciding]
-    allowed = 1 if len(known) < FEW else (1 - PRECISION) * len(known)
-    false = ((side == SUPPORTS) & (known == REFUTES)).sum()
-    return bool((side != known).sum() <= allowed and false <= FALSE_SUPPORT * (labels == REFUTES).sum())
+def _right_enough(
+    labels: Sequence[NDArray[np.int64]], said: Sequence[Sequence[tuple[Stance, Compared]]], weights: PackagedWeights
+) -> bool:
+    decided = wrong = 0
+    for true, some in zip(labels, said, strict=True):
+        deciding = np.array([decides(stance, read, weights) for stance, read in some])
+        supported = np.array([stance.label == "SUPPORTS" for stance, _ in some])
+        side, known = np.where(supported, SUPPORTS, REFUTES)[deciding], true[deciding]
+        mistakes = int((side != known).sum())
+        allowed = 1 if len(known) < FEW else (1 - PRECISION) * len(known)
+        false = ((side == SUPPORTS) & (known == REFUTES)).sum()
+        if mistakes > allowed or false > FALSE_SUPPORT * (true == REFUTES).sum():
+            return False
+        decided, wrong = decided + len(known), wrong + mistakes
+    return wrong <= (1 - PRECISION) * decided
 
 
 def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:

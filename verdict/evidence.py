@@ -101,7 +101,7 @@ def _best(claim: str, sentences: Sequence[_Candidate], scores: Mapping[str, floa
     scored = [(round(scores[one.text] * (NOT_FOUND + (1 - NOT_FOUND) * one.found), 6), one) for one in sentences]
     best = sorted(scored, key=lambda pair: (-pair[0], pair[1].start))[:count]
     return tuple(
-        Sentence(one.text, "text", one.start, one.end, score, one.role, differences(claim, one.text))
+        Sentence(one.text, "text", one.start, one.end, score, one.role, differences=differences(claim, one.text))
         for score, one in best
         if score > 0
     )
