@@ -467,25 +467,10 @@ class Result:
         return sum(self.usage_by_stage.values(), Usage())
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each piece of evidence, with a column for each score (`scores.bm25`) and field (`metadata.year`).
+        """A row for each piece of evidence, a column for each score and field. Raises NotFound without pandas."""
+        from .frame import frame_of
 
-        Raises NotFound without pandas.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            from .errors import NotFound
-
-            raise NotFound("a data frame needs pandas, which is not installed: pip install pandas") from error
-        rows = []
-        for one in self.evidence:
-            stance = one.stance or Stance(None)
-            row = {"rank": one.hit.rank, "doc_id": one.document.id, "title": one.document.title, "score": one.hit.score}
-            row |= {"stance": stance.label, "confidence": stance.confidence, "error": stance.error}
-            row |= {"sentences": " … ".join(sentence.text for sentence in one.sentences)}
-            row |= {f"scores.{name}": score for name, score in one.hit.scores.items()}
-            rows.append(row | {f"metadata.{name}": value for name, value in one.document.metadata.items()})
-        return pandas.DataFrame(rows)
+        return frame_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """One object of `ccheck query --json`, as docs/json.md describes it."""

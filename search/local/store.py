@@ -368,18 +368,21 @@ class LocalStore(Closing):
         """The current snapshot, with everything that these retrievers search."""
         with self._guard:
             database = self._database()
-            refuse_missing(retrievers, database.layout, self.name)
-            if self._snapshot is None or self._snapshot.generation != database.generation:
+            known = self._snapshot
+            if known is None or known.generation != database.generation:
+                refuse_missing(retrievers, database.layout, self.name)
                 if self._writer is None:
                     self._catch_up_if_alone(database)
                 self._snapshot = self._taken(retrievers)
-            elif any(map(self._snapshot.lacks, retrievers.values())):
+            elif any(one not in known.searched for one in retrievers.values()):
+                refuse_missing(retrievers, database.layout, self.name)
                 with database.reading():
-                    if database.generation == self._snapshot.generation:
+                    if database.generation == known.generation:
                         with suppress(Damaged):  # below this is tried again
-                            self._snapshot.read(database, self.path, retrievers)
-                            return self._snapshot
+                            known.read(database, self.path, retrievers)
+                            return known
                 self._snapshot = self._taken(retrievers)
+            assert self._snapshot is not None
             return self._snapshot
 
     def _taken(self, retrievers: Mapping[str, Retriever]) -> Snapshot:
