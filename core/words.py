@@ -43,7 +43,7 @@ def sure(confidence: float) -> str:
 
 def in_words(sentence: Sentence) -> str:
     """A sentence's role, and how it differs from the claim: `result, differs in a number (claim: 30 %, paper: 3 %)`."""
-    said = [sentence.role] if sentence.role else []
+    said: list[str] = [sentence.role] if sentence.role else []
     for one in sentence.differences:
         both = ", ".join(f"{who}: {what}" for who, what in (("claim", one.claim), ("paper", one.sentence)) if what)
         said.append(f"differs in a {one.kind} ({both})")

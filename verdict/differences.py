@@ -22,7 +22,7 @@ from .features import NEGATION
 
 SHARED = 0.5
 """The least share of a claim's other words that a sentence must have to be about the same."""
-_UNITS = {
+_UNITS: dict[str, dict[str, float]] = {
     "percent": {"%": 1, "percent": 1, "per cent": 1, "percentage points?": 1},
     "length": {
         "mm|millimet(?:er|re)s?": 1e-3,
