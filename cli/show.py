@@ -89,7 +89,9 @@ def show_record(console: Console, check: Check) -> None:
         if one.note:
             print_hanging(console, " " * 11, printable(one.note), 11)
     if check.kept:
-        console.print(Text(f"Kept as {printable(check.id)} (ccheck show, ccheck correct)", "dim"), soft_wrap=True)
+        print_hanging(
+            console, Text("Kept as ", "dim"), Text(f"{printable(check.id)} (ccheck show, ccheck correct)", "dim"), 8
+        )
 
 
 def _nothing_bears(result: Result, recipe: Recipe) -> bool:

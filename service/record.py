@@ -110,6 +110,11 @@ def kept_check(text: str, corrections: Sequence[str]) -> Check:
         raise InvalidData(f"it is not as ccheck wrote it ({type(error).__name__})") from error
 
 
+def _words(text: str) -> str:
+    """A text to search in, or for: without case. SQLite takes no lone surrogates."""
+    return text.casefold().encode("utf-8", "replace").decode()
+
+
 def missing(id_: str) -> NotFound:
     """The error for an id that the record does not have."""
     return NotFound(f"the record has no check {id_}. ccheck history lists the checks")
@@ -126,7 +131,7 @@ class FileRecord(Closing):
 
     def put(self, check: Check) -> Check:
         text = within_limit(text_of(stored(check)))
-        row = (check.id, check.created, without_secrets(check.claim).casefold(), check.label, text)
+        row = (check.id, check.created, _words(without_secrets(check.claim)), check.label, text)
         insert = "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?)"
 
         def write(database: sqlite3.Connection) -> Check:
@@ -148,7 +153,7 @@ class FileRecord(Closing):
 
     def list(self, wanted: Wanted) -> list[Check]:
         where, values = ["TRUE"], []
-        for word in (wanted.search or "").casefold().split():
+        for word in _words(wanted.search or "").split():
             where.append("instr(words, ?)")
             values.append(word)
         if wanted.label is not None:

@@ -43,7 +43,8 @@ def test_a_ranking_is_read_at_a_glance(query):
     assert re.sub(r"  \[\w+\]$", "", sentence).strip() in shown["text"]
     assert re.fullmatch(rf"     [\d.]+ · bm25 #1 · doi:{re.escape(shown['doi'])} · {shown['_id']}", facts)
     assert sum(line.startswith("  2  ") for line in lines) == 1 and not any(line.startswith("  3  ") for line in lines)
-    verdict = lines[-2]
+    verdict, kept = lines[-3:-1]
+    assert re.fullmatch(r"Kept as [0-9a-f]{16} \(ccheck show, ccheck correct\)", kept)
     assert re.match(r"         Judged by packaged stance model: a lead to read, not a finding", verdict)
     assert re.search(r"^Verdict  [A-Z_]+ \(0\.\d\d, (low|moderate|high) confidence\)  ", ran.out, re.MULTILINE)
     assert "\x1b" not in ran.out and not re.search(r"[ \t]+$", ran.out, re.MULTILINE)
@@ -53,7 +54,7 @@ def test_json_is_what_the_page_promises(query):
     (answer,) = query(SEA, "--json").objects
     assert list(answer) == [
         *("claim", "relevance", "verdict", "evidence", "recipe", "store", "scored_by"),
-        *("warnings", "timings_ms", "usage", "usage_by_stage"),
+        *("fused_by", "warnings", "timings_ms", "usage", "usage_by_stage"),
         "settings",
     ]
     assert answer["claim"] == {"id": None, "text": SEA}

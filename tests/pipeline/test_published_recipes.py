@@ -204,7 +204,7 @@ def test_climatecheck_hybrid(server, store, models, raw):
     assert sum(message["role"] == "assistant" for message in shown["messages"]) == 6, "six rankings are shown"
     files = {"CLAIMS": raw["pairs"], "QRELS": raw["pairs"], "PAIRS": raw["pairs"]}
     scores = measured("climatecheck-hybrid", "2", files, "--store", store, *replace)
-    assert 0 < scores["ClimateCheck-R@10"] <= 1 and scores["ClimateCheck"] > 0
+    assert 0 <= scores["ClimateCheck-R@10"] <= 1 and scores["ClimateCheck"] >= 0  # by random weights
     assert measured("climatecheck-hybrid", "3", files, *replace)["weighted_recall"] < 1
 
 
