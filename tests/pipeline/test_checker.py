@@ -102,7 +102,7 @@ def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
         "sentences",
         "metadata",
     }
-    assert set(piece["sentences"][0]) == {"text", "field", "start", "end", "score", "role"}
+    assert set(piece["sentences"][0]) == {"text", "field", "start", "end", "score", "role", "differences"}
     assert piece["stance"] is None
     assert data["usage"] == {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached": 0}
 
