@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import pytest
-from needs import absent
 from web_servers import CLAIM, PAPERS, Web
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """axe-core's script (MPL-2.0), from `AXE_PATH` or npm: it is not part of ccheck."""
-    given, npm = os.environ.get("AXE_PATH"), shutil.which("npm")
-    if given is not None:
-        return Path(given).read_text(encoding="utf-8")
-    folder = tmp_path_factory.mktemp("axe")
-    asked = [npm or "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder, "axe-core@4"]
-    if npm is None or subprocess.run(asked, capture_output=True, timeout=120, check=False).returncode:
-        absent("browser", "axe-core is not here: set AXE_PATH to its axe.min.js, or install npm")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+def axe() -> str:
+    """axe-core's script (MPL-2.0), which a package of the tests carries."""
+    package = files(pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed"))
+    return package.joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture
