@@ -10,7 +10,7 @@ from .record import FileRecord, Record
 
 
 def open_record(store: Store, settings: Settings) -> Record | None:
-    """The record of a store, of which nothing is made yet.
+    """Returns the record of a store without creating anything.
 
     Beside a local store's folder it is NAME.checks.sqlite: a store that is deleted leaves it, and a copied one does not
     carry claims along. For a store on Elasticsearch it is an index there. None for another kind of store.

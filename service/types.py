@@ -81,7 +81,7 @@ class Check:
         return label
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; `from_dict` reads them."""
+        """JSON values; `check_from` reads them."""
         data = {name: getattr(self, name) for name in self.__slots__}
         return data | {"corrections": [one.to_dict() for one in self.corrections]}
 
