@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..core.analysis import count_words, sentence_spans
-from ..core.cutting import pieces, windows
+from ..core.analysis import count_words, pieces, sentence_spans, windows
 from . import Article, Element
 
 Span = tuple[int, int]

@@ -1,12 +1,21 @@
-"""XML from strangers: no entities of their own, no network, no DTD, limits on size and depth."""
+"""Articles in XML: JATS, the format of PubMed Central and PLOS (https://jats.nlm.nih.gov), and TEI, as GROBID makes it.
+
+Files are strangers': no entities of their own, no network, no DTD, limits on size and depth.
+"""
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ..core.errors import InvalidData
+from ..core.errors import InvalidData, why_unread
+from ..core.text import whole_number
+from ..core.types import Value
+from .builder import TABLE_CHARS, ArticleBuilder, Line
+from .types import Article, Element, Kind
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node
@@ -69,3 +78,282 @@ def all_text(node: Node | None, skip: frozenset[str] = frozenset()) -> str:
 def attribute(node: Node, wanted: str) -> str | None:
     """The value of an attribute, whatever its namespace."""
     return next((str(value) for key, value in node.attrib.items() if str(key).rpartition("}")[2] == wanted), None)
+
+
+_FLOATS: dict[str, Kind] = {"fig": "figure", "table-wrap": "table"}
+_GROUPS = ("fig-group", "table-wrap-group")
+_BLOCKS = frozenset(
+    ("p", "sec", "title", "list", "list-item", "def-list", "def-item", "def", "term", "disp-quote", "boxed-text", "ack",
+     "app", "app-group", "statement", "verse-group", "verse-line", "disp-formula-group", "caption", "label", "abstract")
+)  # fmt: skip
+_SKIPPED = frozenset(
+    ("tex-math", "ref-list", "table", "graphic", "inline-graphic", "media", "object-id", "alternatives", "fn-group",
+     "fn", "glossary", "notes", "supplementary-material")
+)  # fmt: skip
+_NO_TEXT = frozenset(("tex-math", "graphic", "object-id", "table", "annotation"))
+_KEPT_APART = re.compile(
+    r"(?=.*(?:fig|tab|leg|cap))(?:list of )?(?:figures?|tables?|legends?|captions?|and|&|[\W\d])+", re.IGNORECASE
+)
+"""The title of a section at the end that holds figures and tables, wherever they belong."""
+
+
+def is_jats(root: Node) -> bool:
+    return find(root, "article") is not None and (
+        find(root, "article-meta") is not None or find(root, "body") is not None
+    )
+
+
+def read_jats(root: Node, identifier: str) -> Article:
+    """The first article of the document. Raises InvalidData if it has no text."""
+    article = find(root, "article")
+    article = root if article is None else article
+    builder = ArticleBuilder()
+    meta = find(article, "article-meta")
+    front = child(article, "front")
+    for abstract in children(meta, "abstract") if meta is not None else ():
+        builder.open_section(all_text(child(abstract, "title")) or "Abstract")
+        _blocks(abstract, builder, floating=False)
+        builder.close_section()
+    for part in children(article, "body", "back"):
+        _blocks(part, builder, floating=name(part) == "back")
+    for group in children(article, "floats-group", "floats-wrap"):
+        _blocks(group, builder, floating=True)
+    title = find(meta, "article-title") if meta is not None else None
+    return builder.article(identifier, all_text(title, frozenset(("fn", "xref"))), _metadata(meta, front))
+
+
+def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
+    data: dict[str, Value] = {}
+    if meta is None:
+        return data
+    for one in children(meta, "article-id"):
+        kind = one.get("pub-id-type")
+        if kind in ("doi", "pmid", "pmc", "pmcid") and (said := all_text(one)):
+            data[str(kind)] = said
+    journal = find(front, "journal-title") if front is not None else None
+    if journal is not None:
+        data["journal"] = all_text(journal)
+    years = [whole_number(all_text(child(date, "year"))) for date in children(meta, "pub-date")]
+    if years := [year for year in years if year is not None]:
+        data["year"] = min(years)
+    names = [
+        " ".join(filter(None, (all_text(child(one, "given-names")), all_text(child(one, "surname")))))
+        for contrib in meta.iter()
+        if name(contrib) == "contrib" and contrib.get("contrib-type") == "author"
+        for one in children(contrib, "name")
+    ]
+    if names:
+        data["authors"] = list(names[:50])
+    return data
+
+
+def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None = None) -> None:
+    """The paragraphs, sections and floats of an element."""
+    loose = Line()
+
+    def end_loose() -> None:
+        nonlocal loose
+        builder.paragraph(loose)
+        loose = Line()
+
+    loose.add(node.text)
+    for one in node:
+        tag = name(one)
+        if tag in _FLOATS or tag in _GROUPS:
+            end_loose()
+            _float(one, builder, floating=floating, parent=parent)
+        elif tag in ("sec", "app", "ack", "boxed-text"):
+            end_loose()
+            title = all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
+            builder.open_section(title)
+            apart = one.get("sec-type") == "display-objects" or _KEPT_APART.fullmatch(title) is not None
+            _blocks(one, builder, floating=floating or apart)
+            builder.close_section()
+        elif tag == "p":
+            end_loose()
+            _paragraph(one, builder, floating=floating)
+        elif tag in ("title", "label"):
+            pass  # the section has it already
+        elif tag in _BLOCKS:
+            end_loose()
+            _blocks(one, builder, floating=floating)
+        elif tag not in _SKIPPED:
+            _inline(one, loose, [])
+        loose.add(one.tail)
+    end_loose()
+
+
+def _paragraph(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
+    """One paragraph; floats and lists inside it come after it."""
+    line = Line()
+    inside: list[Node] = []
+    _inline(node, line, inside)
+    builder.paragraph(line)
+    for one in inside:
+        if name(one) in _FLOATS or name(one) in _GROUPS:
+            _float(one, builder, floating=floating, parent=None)
+        else:
+            _blocks(one, builder, floating=floating)
+
+
+def _inline(node: Node, line: Line, inside: list[Node]) -> None:
+    """The running text of an element; blocks inside it are collected for later."""
+    tag, start = name(node), line.length
+    if tag in _SKIPPED:
+        return
+    line.add(node.text)
+    for one in node:
+        own = name(one)
+        if own in _FLOATS or own in _GROUPS or own in ("list", "def-list", "disp-quote", "boxed-text"):
+            inside.append(one)
+            line.add(" ")
+        else:
+            if own in ("break", "disp-formula"):
+                line.add(" ")
+            _inline(one, line, inside)
+        line.add(one.tail)
+    if tag == "xref":  # an id of something else, such as a reference, leads to no element
+        for identifier in (node.get("rid") or "").split():
+            line.link(identifier, start)
+
+
+def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None) -> None:
+    tag = name(node)
+    identifier = node.get("id") or ""
+    if tag in _GROUPS:
+        caption = child(node, "caption")
+        if caption is not None or child(node, "label") is not None:
+            label, said = all_text(child(node, "label")), all_text(caption, _NO_TEXT)
+            whole: Kind = "figure" if tag == "fig-group" else "table"
+            builder.element(Element(identifier, whole, label, said), floating=floating)
+            parent = identifier or None
+        for one in children(node, *_FLOATS, *_GROUPS):
+            _float(one, builder, floating=floating, parent=parent)
+        return
+    kind = _FLOATS[tag]
+    graphic = find(node, "graphic", "media")
+    image = attribute(graphic, "href") if graphic is not None else None
+    caption = child(node, "caption")
+    said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
+    foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
+    cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
+    content = " ".join(filter(None, cells))[:TABLE_CHARS]
+    label, caption_ = all_text(child(node, "label")), f"{said} {foot}".strip()
+    made = Element(identifier, kind, label, caption_, image=image, parent=parent, content=content)
+    builder.element(made, floating=floating)
+    for inner in children(node, *_GROUPS, "fig"):
+        _float(inner, builder, floating=floating, parent=identifier or None)
+
+
+# -- TEI
+
+_LABEL = re.compile(r"^\W*(?:fig(?:ure)?|tab(?:le)?)\.?\s*[A-Z]?\d+\s*[.:|]*\s*", re.IGNORECASE)
+
+
+def is_tei(root: Node) -> bool:
+    return name(root) == "TEI" or (name(root) == "teiCorpus" and find(root, "TEI") is not None)
+
+
+def read_tei(root: Node, identifier: str) -> Article:
+    """The first text of the document. GROBID keeps figures after the text: their place says nothing."""
+    tei = root if name(root) == "TEI" else find(root, "TEI")
+    assert tei is not None
+    builder = ArticleBuilder()
+    header, text = find(tei, "teiHeader"), child(tei, "text")
+    abstract = find(header, "abstract") if header is not None else None
+    if abstract is not None and all_text(abstract):
+        builder.open_section("Abstract")
+        _division(abstract, builder)
+        builder.close_section()
+    for part in children(text, "body", "back") if text is not None else ():
+        _division(part, builder)
+    statement = find(header, "titleStmt") if header is not None else None
+    title = find(statement, "title") if statement is not None else None
+    return builder.article(identifier, all_text(title), _tei_metadata(header))
+
+
+def _tei_metadata(header: Node | None) -> dict[str, Value]:
+    data: dict[str, Value] = {}
+    if header is None:
+        return data
+    for one in header.iter():
+        if name(one) == "idno" and one.get("type") == "DOI":
+            data.setdefault("doi", all_text(one))
+        elif name(one) == "date" and (year := re.match(r"\d{4}", one.get("when") or "")):
+            data.setdefault("year", int(year[0]))
+    return data
+
+
+def _division(node: Node, builder: ArticleBuilder) -> None:
+    for one in children(node):
+        tag = name(one)
+        if tag == "div":
+            if one.get("type") in ("references", "bibliography"):
+                continue
+            builder.open_section(all_text(child(one, "head")))
+            _division(one, builder)
+            builder.close_section()
+        elif tag == "figure":
+            _figure(one, builder)
+        elif tag in ("p", "item", "formula", "quote", "ab", "s"):
+            line = Line()
+            _tei_inline(one, line)
+            builder.paragraph(line)
+        elif tag == "list":
+            _division(one, builder)
+
+
+def _tei_inline(node: Node, line: Line) -> None:
+    start = line.length
+    line.add(node.text)
+    for one in node:
+        _tei_inline(one, line)
+        if name(one) == "s":
+            line.add(" ")
+        line.add(one.tail)
+    if name(node) == "ref" and node.get("type") in ("figure", "table"):
+        line.link((node.get("target") or "").removeprefix("#"), start)
+
+
+def _figure(node: Node, builder: ArticleBuilder) -> None:
+    kind: Kind = "table" if node.get("type") == "table" else "figure"
+    head, number = all_text(child(node, "head")), all_text(child(node, "label"))
+    label = f"{kind.capitalize()} {number}" if number else head
+    said = all_text(child(node, "figDesc"))
+    # The heading is usually the label, sometimes with the caption's first sentence after it.
+    own, said = _LABEL.sub("", head), _LABEL.sub("", said)
+    caption = said if not own or said.startswith(own) else f"{own} {said}"
+    graphic = child(node, "graphic")
+    cells = [all_text(one) for one in node.iter() if name(one) == "cell"]
+    image = attribute(graphic, "url") if graphic is not None else None
+    content = " ".join(filter(None, cells))[:TABLE_CHARS]
+    one = Element(attribute(node, "id") or "", kind, label, caption, image=image, content=content)
+    builder.element(one, floating=True)
+
+
+FILE_BYTES = 64 << 20
+FORMATS = "JATS XML and GROBID's TEI XML"
+_ENDINGS = re.compile(r"(?:(?<=.)\.(?:gz|zst|xml|nxml|jats|tei))+$", re.IGNORECASE)
+
+
+def parse_article(data: bytes, file: str) -> Article:
+    """The article of a file's bytes; `file` is its name. Its id is the name without the ending.
+
+    Raises InvalidData if it can't be read as one.
+    """
+    if len(data) > FILE_BYTES:
+        raise InvalidData(f"the file is too large: more than {FILE_BYTES:,} bytes")
+    try:
+        root = parse(data)
+        if is_tei(root):
+            return read_tei(root, article_id(file))
+        if is_jats(root):
+            return read_jats(root, article_id(file))
+    except Exception as error:
+        raise InvalidData(why_unread(error)) from error
+    raise InvalidData(f"XML of an unknown kind (its root element is {name(root)}). Read are {FORMATS}")
+
+
+def article_id(file: str) -> str:
+    """The name of a file without its folders and ending: `journal.pone.0001` for `a/journal.pone.0001.xml`."""
+    return _ENDINGS.sub("", PurePosixPath(file.replace("\\", "/")).name)

@@ -26,7 +26,8 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Filter, Query
-from ccheck.search import Search, answering
+from ccheck.search import Search
+from ccheck.search import answer as search_answer
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 VARIANTS: Mapping[str, tuple[tuple[str, ...], Fusion]] = {
@@ -144,7 +145,7 @@ def measure(checker: Checker, wanted: Sequence[Wanted]) -> None:
                 for start in range(0, len(asked), 64):
                     some = asked[start : start + 64]
                     search = Search([query for one in some for query in one], chosen_retrievers, fusion, K)
-                    rankings = answering.answer(checker.store, search, questions=list(map(len, some)), pooled=True)
+                    rankings = search_answer(checker.store, search, questions=list(map(len, some)), pooled=True)
                     for one, ranking in zip(wanted[start:], rankings, strict=False):
                         hits.setdefault(one.claim, []).append(_found(one, ranking))
                 cells.append(interval(hits))

@@ -28,10 +28,8 @@ from ccheck.core.runtime import Runtime
 from ccheck.encode.cache import EmbeddingCache, encode_once
 from ccheck.encode.dense import load_embedder
 from ccheck.search.local import vectors
-from ccheck.search.local.codes import codes_file, open_codes, write_codes
-from ccheck.search.local.files import Verified
-from ccheck.search.local.records import VectorBlock
-from ccheck.search.local.vectors import VectorIndex
+from ccheck.search.local.files import VectorBlock, Verified
+from ccheck.search.local.vectors import VectorIndex, codes_file, open_codes, write_codes
 
 DEPTH, CLAIMS, AT_ONCE = 100, 100, 50_000
 

@@ -20,9 +20,8 @@ from learned_expressions import learn
 from numpy.typing import NDArray
 
 from ccheck.articles import Article
-from ccheck.articles.expressions import Expressions, packaged
 from ccheck.articles.figures import FigureRanker
-from ccheck.articles.passages import PassageRanker
+from ccheck.articles.passages import Expressions, PassageRanker, packaged
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from ccheck.articles.expressions import Expressions, tokens
+from ccheck.articles.passages import Expressions, tokens
 from ccheck.lab.measure.context24 import read_gold
 
 _CLOSED = frozenset(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..core.errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..core.files import check_output
-from ..ingest.kinds import Format
+from ..ingest.sniff import Format
 from . import opt
 from .common import (
     cost_said,

@@ -14,7 +14,7 @@ from .settings import Settings
 from .stages import LanguageModelStage
 
 if TYPE_CHECKING:
-    from .memory import Memory
+    from .cache import Memory
 
 T = TypeVar("T")
 Notify: TypeAlias = Callable[[str], None]

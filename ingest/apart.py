@@ -18,15 +18,13 @@ from typing import Any, TypeAlias
 
 from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, require, why_unread
-from .kinds import Format
 from .lines import CHUNK, decompressed
-from .office import read_docx, read_parquet, read_xlsx
 from .pages import read_html
-from .pdf import read_pdf
+from .pdf import read_docx, read_parquet, read_pdf, read_xlsx
 from .records import Record, Reject
-from .references import read_references
+from .references import read_references, read_xml
+from .sniff import Format
 from .sources import REJECTS_SUFFIX, Source, source_of
-from .xml_files import read_xml
 
 FUNCTION = "ccheck.ingest.apart:records"
 _NEEDS: dict[str, tuple[str, str, str]] = {

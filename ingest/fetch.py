@@ -210,8 +210,8 @@ def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
 
 def _pubmed(client: Client, topic: str, state: State, count: int) -> _Page:
     from .records import Record
+    from .references import read_pubmed
     from .sources import Source
-    from .xml_files import read_pubmed
 
     start = int(state.cursor)
     asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start, "retmax": count}

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .kinds import Compression, Format
 from .records import LINE_BYTES
-from .sniff import HEAD_BYTES, as_utf8, sniff, sniff_compression
+from .sniff import HEAD_BYTES, Compression, Format, as_utf8, sniff, sniff_compression
 
 if TYPE_CHECKING:
     from .sources import Source

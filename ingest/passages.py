@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
-from ..core.analysis import count_words, sentence_spans
-from ..core.cutting import WORD, Count, pieces, windows
+from ..core.analysis import RUN, Count, count_words, pieces, sentence_spans, windows
 from ..core.errors import require
 from ..core.layout import UnitField
 from ..core.types import Document, Unit, document_text
@@ -69,7 +68,7 @@ def _short_titles(titles: Sequence[str], count_tokens: Count, most: int) -> list
     answer = list(zip(titles, count_tokens(titles), strict=True))
     for number, (title, tokens) in enumerate(answer):
         if tokens > most:
-            words = list(WORD.finditer(title))
+            words = list(RUN.finditer(title))
             ends = itertools.accumulate(count_tokens([word[0] for word in words]))
             fitting = [(title[: word.end()], size) for word, size in zip(words, ends, strict=True) if size <= most]
             answer[number] = fitting[-1] if fitting else ("", 0)

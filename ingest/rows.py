@@ -14,11 +14,10 @@ from typing import Any
 
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
-from .kinds import HINTS
 from .lines import read_lines, told_by
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
-from .sniff import HEAD_BYTES
+from .sniff import HEAD_BYTES, HINTS
 from .sources import STDIN, Source, find_sources
 
 SHOWN = 5

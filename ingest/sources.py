@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
-from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
 from .lines import told_by
-from .sniff import HEAD_BYTES
+from .sniff import COMPRESSIONS, FORMATS, HEAD_BYTES, HINTS, KNOWN, Compression, Format
 
 REJECTS_SUFFIX = ".rejects.jsonl"
 """The end of the names of files that list rejects. Folders and globs leave them out."""
@@ -181,3 +183,58 @@ def _source(path: Path, format_: Format | None, compression: Compression | None,
         except OSError as error:
             raise NotFound(f"{path} can't be read: {error.strerror}") from error
     return Source(str(path), path, format_, compression, size, label or path.name)
+
+
+# -- what Python callers have at hand
+
+
+@contextmanager
+def as_files(given: Iterable[Any]) -> Iterator[list[str]]:
+    """The given as paths: records and data frames are in temporary files until the end of the context.
+
+    Raises UsageError for anything else.
+    """
+    with tempfile.TemporaryDirectory(prefix="ccheck-") as folder:
+        paths: list[str] = []
+        records: list[Mapping[str, Any]] = []
+        for one in given:
+            if isinstance(one, str | os.PathLike):
+                paths.append(os.fspath(one))
+            else:
+                records += _records(one)
+        if records:
+            file = Path(folder, RECORDS)
+            with file.open("w", encoding="utf-8") as stream:
+                for record in records:
+                    stream.write(json.dumps(_with_text_keys(record), default=_as_json) + "\n")
+            paths.append(str(file))
+        yield paths
+
+
+def _records(one: Any) -> list[Mapping[str, Any]]:
+    if isinstance(one, Mapping):
+        return [one]
+    if hasattr(one, "to_dicts"):  # polars
+        return list(one.to_dicts())
+    if hasattr(one, "to_dict") and hasattr(one, "columns"):  # pandas
+        return list(one.to_dict(orient="records"))
+    if isinstance(one, Iterable) and not isinstance(one, bytes):
+        found = list(one)
+        if all(isinstance(record, Mapping) for record in found):
+            return found
+    raise UsageError(f"can't ingest {type(one).__name__}: give paths, dicts, a list of dicts or a data frame")
+
+
+def _with_text_keys(value: Any) -> Any:
+    """The same value with text for all keys, as JSON wants them."""
+    if isinstance(value, Mapping):
+        return {str(name): _with_text_keys(inner) for name, inner in value.items()}
+    return [_with_text_keys(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _as_json(value: Any) -> Any:
+    """Values of data frames and of Python's own types as JSON has them. NaN counts as absent when it is read."""
+    if hasattr(value, "isoformat"):
+        text = str(value.isoformat())
+        return None if text == "NaT" else text.removesuffix("T00:00:00")
+    return value.tolist() if hasattr(value, "tolist") else str(value)

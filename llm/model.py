@@ -18,11 +18,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core import event_loop
-from ..core.cache import Cache
+from ..core.cache import Cache, memory_key
 from ..core.errors import CcheckError, ServerError, UsageError
 from ..core.http import Patience
 from ..core.keys import Key, key_for
-from ..core.memory import memory_key
 from ..core.redaction import redact
 from ..core.runtime import Connection, Runtime
 from ..core.types import Usage

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from more_itertools import chunked
 
 from ..core.adjust import filled, resolved
+from ..core.cache import Memory
 from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
-from ..core.memory import Memory
 from ..core.recipe import Recipe, name_clash
 from ..core.runtime import Runtime
 from ..core.settings import Settings
@@ -321,7 +321,7 @@ class Checker(Closing):
         available.
         """
         from ..ingest import IngestOptions, ingest
-        from ..ingest.given import as_files
+        from ..ingest.sources import as_files
         from .ingest import needs_own, open_encoders
 
         self._plan = None

@@ -24,15 +24,14 @@ from ..core.settings import Settings
 from ..core.text import is_unicode
 from ..core.types import Document, Entry
 from ..ingest.documents import digest, layout_bytes
-from ..ingest.encoders import DenseEncoder, Encoders, layout_of
-from ..ingest.entries import EntryMaker
+from ..ingest.encoders import DenseEncoder, Encoders, EntryMaker, layout_of
 from ..search import open_store
 from .ingest import open_encoders
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
-    from ..search.elastic.changes import Written
     from ..search.elastic.enrich import Page, Target, Wrote
+    from ..search.elastic.reading import Written
 
 BATCH = 2_000
 """How many documents are embedded and written together: many, so that texts of like length meet."""

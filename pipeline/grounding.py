@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..articles import Article
-from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder
-from ..articles.expressions import Expressions, load, packaged
+from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder, image_finder
 from ..articles.figures import FigureRanker
-from ..articles.images import image_finder
-from ..articles.passages import PassageRanker
+from ..articles.passages import Expressions, PassageRanker, load, packaged
 from ..articles.stored import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage

@@ -16,12 +16,11 @@ from ..core.settings import Settings
 from ..core.types import Claim
 from ..ingest import Encoders, layout_of
 from ..ingest.documents import digest, layout_bytes
-from ..ingest.encoders import with_passages
-from ..ingest.entries import EntryMaker
+from ..ingest.encoders import EntryMaker, with_passages
 from ..search import open_elastic_store
 from ..search.elastic import ElasticStore, bulk, fields, moving
-from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
+from ..search.elastic.reading import Written
 from .checker import Checker
 from .doctor import only_searching
 from .ingest import open_encoders

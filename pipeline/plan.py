@@ -16,8 +16,7 @@ from ..encode.sparse import SparseEmbedder, load_sparse_embedder
 from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
-from ..search.answering import searched_units
-from ..search.store import no_documents, no_store, not_held, refuse_missing
+from ..search.store import no_documents, no_store, not_held, refuse_missing, searched_units
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:

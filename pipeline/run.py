@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..core.analysis import clean, wording_of
+from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
-from ..core.memory import Memory
 from ..core.recipe import Recipe
 from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
 from ..core.types import (

@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 import orjson
 
 from ..core.analysis import foreign_language, wording_of
+from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
-from ..core.memory import Memory, memory_key, recall
 from ..core.stages import ListwiseStage, QueryText, Retriever
 from ..core.text import name_of
 from ..core.types import (
@@ -34,7 +34,7 @@ from ..encode.sparse import SparseEmbedder
 from ..rerank.apply import Place, rerank_many
 from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
-from ..search.answering import searched_units
+from ..search.store import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
 from .plan import Plan
 from .relevance import relevance, retrieval_is_weak

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import orjson
 
+from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import fuse
-from ..core.memory import Memory, memory_key, recall
 from ..core.stages import Fusion
 from .apply import score_many
 from .types import BatchReranker, Request, Reranker, Scorer, Scores, all_or_error, refuse_equal

@@ -20,11 +20,10 @@ from ...core.fusion import Scored
 from ...core.layout import Layout
 from ...core.stages import Bm25, Retriever
 from ...core.types import Query
-from ..answering import searched_units
-from ..store import Ranks, Search, StoreInfo
-from . import changes
+from ..store import Ranks, Search, StoreInfo, searched_units
+from . import reading
 from .errors import Denied
-from .papers import by_paper
+from .found import by_paper
 from .queries import Body, filter_bodies
 from .reading import IDS_AT_ONCE
 from .store import COMPANION, KNOWN_SECONDS, ElasticStore
@@ -68,12 +67,12 @@ class Companion(ElasticStore):
         self._theirs.forget_companion()
         return super().drop()
 
-    def checkpoints(self) -> changes.Checkpoints:
+    def checkpoints(self) -> reading.Checkpoints:
         """Up to which write of each of their shards it has everything."""
         kept = self._index(fresh=True).meta.get(COMPANION, {}).get("checkpoints", {})
         return {key: number for key, number in kept.items() if isinstance(number, int)}
 
-    def remember(self, checkpoints: changes.Checkpoints) -> None:
+    def remember(self, checkpoints: reading.Checkpoints) -> None:
         index = self._writer.index(fresh=True)
         self._writer.remember({**index.meta, COMPANION: {"of": self._theirs.index, "checkpoints": dict(checkpoints)}})
 
@@ -116,10 +115,10 @@ class Companion(ElasticStore):
         if not checkpoints:
             return None
         try:
-            shards = changes.shards(self.client, self._theirs._index().concrete, refresh=False)
+            shards = reading.shards(self.client, self._theirs._index().concrete, refresh=False)
         except ServerError:
             return None
-        return changes.behind(shards, checkpoints)
+        return reading.behind(shards, checkpoints)
 
     def join_rankings(self, search: Search) -> list[Ranks | CcheckError]:
         """The rankings of both; see `Store.rank`."""

@@ -12,14 +12,13 @@ from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
 from ...core.types import Document, Entry
-from . import bound, bulk, changes, ownership
+from . import bound, bulk, ownership, reading
 from .bound import Bound
-from .changes import Shard, Written
 from .client import Client
 from .companion import SEVERAL, Companion, JoinedStore, may_have_one
 from .errors import Denied
 from .fields import DIGEST_IN_PLACE, Index, document
-from .reading import figures, hits_by_id
+from .reading import Shard, Written, figures, hits_by_id
 
 COPIES = 5
 """How many documents of one id are looked for, to name their indices."""
@@ -69,7 +68,7 @@ class Page:
 
     written: list[Written]
     shard: Shard | None = None
-    upto: int = changes.NEVER
+    upto: int = reading.NEVER
     """The number of the shard's writes up to which this and the pages before it have everything."""
 
 
@@ -160,21 +159,21 @@ class Beside(Target):
         self.store.prepare(layout)
         self._was_empty = self.store.count() == 0
         try:
-            self._shards = changes.shards(self.source.client, self.source.index.concrete)
+            self._shards = reading.shards(self.source.client, self.source.index.concrete)
         except Denied:
             self._shards = None
         kept = {} if self._was_empty else self.store.checkpoints()
-        self._begun = {shard.key: kept.get(shard.key, changes.NEVER) for shard in self._shards or ()}
+        self._begun = {shard.key: kept.get(shard.key, reading.NEVER) for shard in self._shards or ()}
         self.checkpoints = dict(self._begun)
 
     def pages(self) -> Iterator[Page]:
         reading: Any = self.source.index.source or True
         if self._shards is None:
-            for some in changes.all_written(self.source.client, self.source.name, reading):
+            for some in reading.all_written(self.source.client, self.source.name, reading):
                 yield Page(some)
             return
         for shard in self._shards:
-            for upto, some in changes.written_since(self.source.client, shard, self._begun[shard.key], reading):
+            for upto, some in reading.written_since(self.source.client, shard, self._begun[shard.key], reading):
                 self._seen[shard.key] += len(some)
                 yield Page(some, shard, upto)
 
@@ -213,7 +212,7 @@ class Beside(Target):
         return gone and (failures > 0 or self.store.count() != self.source.store.count())
 
     def _remove(self) -> int:
-        gone = changes.lacking(self.source.client, self.store.index, self.source.name)
+        gone = reading.lacking(self.source.client, self.store.index, self.source.name)
         removed = sum(self.store.delete(ids) for ids in gone)
         if removed:
             self.store.publish()
@@ -278,7 +277,7 @@ class InPlace(Target):
         wanted: Any = dict(self.source.index.source)
         if "includes" in wanted:
             wanted["includes"] = [*wanted["includes"], DIGEST]
-        for some in changes.all_written(self.source.client, self._held.name, wanted or True):
+        for some in reading.all_written(self.source.client, self._held.name, wanted or True):
             yield Page(some)
 
     def digests(self, page: Page) -> Mapping[str, str]:

@@ -19,12 +19,12 @@ from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
 from ...core.pump import Pump
-from . import bound, bulk, changes, mappings
+from . import bound, bulk, mappings, reading
 from .bound import Bound
-from .changes import Written
 from .client import Client
 from .fields import Index
 from .found import read_index, sampler
+from .reading import Written
 
 MOVE = "ccheck_move"
 """The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
@@ -163,12 +163,12 @@ class Move:
         before, after = self.counts()
         if after <= before:
             return 0
-        surplus = changes.lacking(self._client, self.target.name, self.source.name)
+        surplus = reading.lacking(self._client, self.target.name, self.source.name)
         return self._write(bulk.delete_operation(id_) for ids in surplus for id_ in ids)["deleted"]
 
     def counts(self) -> tuple[int, int]:
         """The documents of both, as searches see them now."""
-        changes.shards(self._client, [self.source.name, self.target.name])  # refreshes
+        reading.shards(self._client, [self.source.name, self.target.name])  # refreshes
         return self._client.count(self.source.name), self._client.count(self.target.name)
 
     def switch(self, operations: Operations, on_documents: Callable[[int], None]) -> None:
@@ -200,7 +200,7 @@ class Move:
                     f"{source} has {before:,} documents, but its copy {target} has {after:,}: the alias stays where it "
                     f"is. {self._again}"
                 )
-            has = {shard.key: shard.last for shard in changes.shards(client, [target])}
+            has = {shard.key: shard.last for shard in reading.shards(client, [target])}
             # Before the alias goes, so that the way back is known whenever it has gone.
             _remember(client, self._from, {"alias": self.alias, "from": target, "copied": has, "left": True})
             if not self._as_stored:
@@ -223,7 +223,7 @@ class Move:
 
     def _copy(self, operations: Operations, on_documents: Callable[[int], None]) -> bool:
         """Copy what was written to the source since the last time. Returns whether writes were still under way."""
-        found = changes.shards(self._client, [self.source.name])
+        found = reading.shards(self._client, [self.source.name])
         if any(shard.uuid != self._from.uuid for shard in found):
             raise bound.Lost(f"the index {self.source.name} is not there any more, another one has its name")
         read = self._with_vectors() if self._as_stored else True
@@ -235,8 +235,8 @@ class Move:
 
         with Pump("ccheck-migrate", 1, settled, self._abandon, self._remember) as pump:
             for shard in found:
-                since = self._copied.get(shard.key, changes.NEVER)
-                for upto, written in changes.written_since(self._client, shard, since, read, self._from.name):
+                since = self._copied.get(shard.key, reading.NEVER)
+                for upto, written in reading.written_since(self._client, shard, since, read, self._from.name):
                     made = list(operations(written)) if written else []
                     pump.put((shard.key, upto, len(written)), partial(self._write, made), AHEAD - 1)
         return any(shard.newest > shard.last for shard in found)

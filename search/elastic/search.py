@@ -28,8 +28,8 @@ from .errors import (
     translate,
 )
 from .fields import Index, document
+from .found import by_paper
 from .mappings import ID
-from .papers import by_paper
 from .queries import (
     CLAUSES,
     FUZZY_CLAUSES,

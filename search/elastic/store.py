@@ -21,16 +21,14 @@ from ...core.profiles import StoreProfile
 from ...core.stages import Bm25, Retriever
 from ...core.text import counted
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit
-from ..answering import searched_units
 from ..filters import Kind
-from ..store import Ranks, Search, StoreInfo, no_store, unfinished
+from ..store import Ranks, Search, StoreInfo, no_store, searched_units, unfinished
 from . import bound, bulk, mappings, ownership, reading, units
 from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
-from .found import read_index, sampler
-from .papers import with_papers
+from .found import read_index, sampler, with_papers
 from .queries import Body, check, filter_bodies
 from .search import Moved, NotNative, Searcher
 from .writing import Writer

@@ -26,8 +26,7 @@ from ...core.errors import InvalidData, UsageError
 from ...core.layout import Layout, analysis_key
 from ...core.stages import Analysis, Bm25
 from ...core.types import Unit, document_text
-from .files import Damaged, link, make_folder
-from .records import DOCUMENTS, UNIT_BITS, unit_id
+from .files import DOCUMENTS, UNIT_BITS, Damaged, link, make_folder, unit_id
 
 if TYPE_CHECKING:
     import tantivy

@@ -22,21 +22,24 @@ from ...core.errors import InvalidData
 from ...core.layout import Layout
 from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
-from .codes import codes_file
-from .files import Damaged, connect_to_read, is_damage, new_vector_file
-from .filtering import add_functions, condition, kinds
-from .records import (
+from .files import (
     Counts,
+    Damaged,
     VectorBlock,
     VectorFile,
     Words,
+    connect_to_read,
     id_sum,
+    is_damage,
+    new_vector_file,
     packed_units,
     unit_id,
     unpacked_units,
     vector_fields,
     vectors_of,
 )
+from .filtering import add_functions, condition, kinds
+from .vectors import codes_file
 
 FORMAT = "3"
 _HEAD = "seq, id, digest, published, metadata, head"

@@ -20,8 +20,7 @@ from ...core.types import Filter, Query, Vector
 from . import bm25
 from .bm25 import Bm25View, TextFields
 from .database import Database
-from .files import Verified
-from .records import DOCUMENTS, SPARSE, UNIT_BITS, unit_vectors, vector_fields
+from .files import DOCUMENTS, SPARSE, UNIT_BITS, Verified, unit_vectors, vector_fields
 from .vectors import SparseIndex, VectorIndex
 
 Ranked: TypeAlias = list[tuple[int, float]]

@@ -29,14 +29,26 @@ from ...core.errors import CcheckError, Incomplete, InvalidData, NotFound, Serve
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Retriever
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit, document_of, unit_key
-from ..answering import searched_units
 from ..filters import Kind
-from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, unfinished
+from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, searched_units, unfinished
 from . import upkeep, vectors
 from .bm25 import is_panic
 from .database import Database
-from .files import DATABASE, LOCK, Damaged, Verified, is_damage, is_leftover, is_remnant, make_folder, remove_store
-from .records import UNIT_BITS, unit_number, vector_fields, vectors_of
+from .files import (
+    DATABASE,
+    LOCK,
+    UNIT_BITS,
+    Damaged,
+    Verified,
+    is_damage,
+    is_leftover,
+    is_remnant,
+    make_folder,
+    remove_store,
+    unit_number,
+    vector_fields,
+    vectors_of,
+)
 from .snapshot import Changed, Ranked, Snapshot, scopes
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0

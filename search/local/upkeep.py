@@ -19,14 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.layout import Layout
-from . import bm25, codes, vectors
+from . import bm25, vectors
 from .bm25 import TextFields
 from .database import FORMAT, Database, mark
 from .files import (
     DATABASE,
+    DOCUMENTS,
+    SPARSE,
     UNBORN,
+    Counts,
     Damaged,
+    VectorBlock,
+    VectorFile,
     Verified,
+    Words,
     connect,
     file_digest,
     is_damage,
@@ -35,8 +41,9 @@ from .files import (
     share,
     sweep,
     sync_folder,
+    unpacked_units,
+    vector_fields,
 )
-from .records import DOCUMENTS, SPARSE, Counts, VectorBlock, VectorFile, Words, unpacked_units, vector_fields
 from .snapshot import open_vectors, open_words
 
 _TABLES = """
@@ -169,10 +176,10 @@ def settle(database: Database, folder: Path) -> None:
 def code(database: Database, folder: Path, verified: Verified) -> None:
     """Write the codes of large fields that are missing. Raises Damaged."""
     for name, file in database.vector_files().items():
-        if name != SPARSE and file.rows >= codes.LEAST_ROWS:
+        if name != SPARSE and file.rows >= vectors.LEAST_ROWS:
             index = open_vectors(database, folder, name, database.alive(), verified)
             if index.blocks is not None:
-                codes.write_codes(folder / codes.codes_file(file.file), index.rows, index.blocks)
+                vectors.write_codes(folder / vectors.codes_file(file.file), index.rows, index.blocks)
 
 
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
@@ -258,7 +265,9 @@ def check(database: Database, folder: Path) -> list[Damaged]:
                 if index.blocks is not None:
                     index.blocks.check_all()
                     if name != SPARSE:
-                        codes.check_codes(folder / codes.codes_file(index.blocks.path.name), index.rows, index.blocks)
+                        vectors.check_codes(
+                            folder / vectors.codes_file(index.blocks.path.name), index.rows, index.blocks
+                        )
     return list({str(error): error for error in found}.values())
 
 

@@ -12,7 +12,7 @@ from ccheck.articles import Article
 from ccheck.articles.chunks import Cut
 from ccheck.articles.embedding import Bm25Index, Models, TextEncoder
 from ccheck.articles.figures import FigureRanker, merged, represent
-from ccheck.articles.reading import parse_article
+from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import terms
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.core.grounding_stages import ChunkRun, ElementRun, FiguresStage, MergedRun

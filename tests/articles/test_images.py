@@ -13,8 +13,8 @@ from cli_runs import ccheck
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast
 
-from ccheck.articles.images import image_finder
-from ccheck.articles.reading import parse_article
+from ccheck.articles.embedding import image_finder
+from ccheck.articles.xml import parse_article
 from ccheck.core.errors import NotFound
 from ccheck.core.models import find_model
 

@@ -9,9 +9,8 @@ from article_files import JATS
 
 from ccheck.articles import Article
 from ccheck.articles.chunks import Cut
-from ccheck.articles.expressions import Expressions, load, packaged
-from ccheck.articles.passages import PassageRanker
-from ccheck.articles.reading import parse_article
+from ccheck.articles.passages import Expressions, PassageRanker, load, packaged
+from ccheck.articles.xml import parse_article
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.grounding_stages import PassagesStage
 

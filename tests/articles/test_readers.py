@@ -9,7 +9,7 @@ import pytest
 from article_files import JATS, PMC, TEI
 
 from ccheck.articles import Article
-from ccheck.articles.reading import parse_article
+from ccheck.articles.xml import parse_article
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.ingest import Reject, full_texts
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.core.cache import Cache
-from ccheck.core.memory import memory_key, recall
+from ccheck.core.cache import Cache, memory_key, recall
 from ccheck.core.settings import resolve
 from ccheck.lab.measure.memory import DiskMemory, open_memory
 

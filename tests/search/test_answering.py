@@ -11,8 +11,8 @@ from ccheck.core.errors import CcheckError, ServerError, UsageError
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Hit, Query, Ranking
 from ccheck.search import Ranks, Search, answer
-from ccheck.search.answering import searched_units
 from ccheck.search.local import LocalStore
+from ccheck.search.store import searched_units
 
 BM25: dict[str, Retriever] = {"bm25": Bm25()}
 

@@ -267,7 +267,7 @@ def test_a_run_that_was_cut_off_goes_on(
 ) -> None:
     monkeypatch.setattr(enriching, "BATCH", 1)
     monkeypatch.setattr("ccheck.core.pump.REMEMBERED_AFTER", 0.0)
-    monkeypatch.setattr("ccheck.search.elastic.changes.AT_ONCE", 1)
+    monkeypatch.setattr("ccheck.search.elastic.reading.AT_ONCE", 1)
     calls = 0
 
     def power_cut() -> None:
@@ -299,7 +299,7 @@ def test_without_the_privilege_to_ask_for_numbers_digests_tell(
     def denied(*_: object, **__: object) -> None:
         raise Denied("no monitor")
 
-    monkeypatch.setattr("ccheck.search.elastic.changes.shards", denied)
+    monkeypatch.setattr("ccheck.search.elastic.reading.shards", denied)
     embedder = TinyEmbedder()
     assert beside(theirs, embedder).run().made == 4
     client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()

@@ -27,7 +27,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Claim, Entry, Query
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
-from ccheck.search.elastic import Connection, ElasticStore, changes, mappings, moving
+from ccheck.search.elastic import Connection, ElasticStore, mappings, moving, reading
 from ccheck.search.elastic.errors import WriteBlocked
 from ccheck.search.elastic.mappings import IndexOptions
 
@@ -68,7 +68,7 @@ def behind(store: ElasticStore) -> dict[str, bool]:
 
 
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "AT_ONCE", 20)
+    monkeypatch.setattr(reading, "AT_ONCE", 20)
     entries = [numbered(number) for number in range(DOCUMENTS)]
     with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number)) as busy:
         done = migrate(
@@ -99,7 +99,7 @@ KILLED = """
 import os, signal, sys
 from ccheck.pipeline.migrate import Changes, migrate
 from ccheck.core import pump
-from ccheck.search.elastic import changes, moving
+from ccheck.search.elastic import reading, moving
 from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -115,7 +115,7 @@ def last_step(client, one, blocked):
     if blocked:
         os.kill(os.getpid(), signal.SIGKILL)
 
-changes.AT_ONCE, pump.REMEMBERED_AFTER, moving._block = 20, 0, last_step
+reading.AT_ONCE, pump.REMEMBERED_AFTER, moving._block = 20, 0, last_step
 migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), lambda *_: "", on_documents=halfway)
 """
 

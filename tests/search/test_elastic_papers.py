@@ -18,7 +18,7 @@ from ccheck.core.profiles import StoreProfile
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.elastic.papers import by_paper
+from ccheck.search.elastic.found import by_paper
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25(depth=10)}
 BOTH: dict[str, Retriever] = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}

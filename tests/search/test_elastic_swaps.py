@@ -23,7 +23,7 @@ from ccheck.ingest import Encoders, ingest, run
 from ccheck.ingest.encoders import DenseEncoder
 from ccheck.pipeline.enrich import Enricher
 from ccheck.pipeline.migrate import Changes, migrate
-from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, changes, moving, writing
+from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, moving, reading, writing
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.companion import Companion
 from ccheck.search.elastic.enrich import Beside, InPlace, open_source
@@ -286,7 +286,7 @@ def test_enriching_changes_no_other_index(
     in_place: bool,
 ) -> None:
     """The index is made again by somebody else with the same ids in the same order, before any request."""
-    monkeypatch.setattr(changes, "AT_ONCE", 3)
+    monkeypatch.setattr(reading, "AT_ONCE", 3)
     encoders = Encoders((DenseEncoder(TinyEmbedder(), Chunking.whole(32)),))
     connection = Connection(elasticsearch_url, retry_seconds=1)
     theirs = f"{elasticsearch_index}-000001"

@@ -17,7 +17,7 @@ from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Dense
 from ccheck.core.types import Passage, Query
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, codes
+from ccheck.search.local import LocalStore, vectors
 from ccheck.search.local.files import remove_store
 from ccheck.search.local.vectors import VectorIndex
 
@@ -27,8 +27,8 @@ COUNT, CHUNK = 600, 64
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 600 vectors, 576 have codes: nine chunks."""
-    monkeypatch.setattr(codes, "CHUNK", CHUNK)
-    monkeypatch.setattr(codes, "LEAST_ROWS", COUNT // 2)
+    monkeypatch.setattr(vectors, "CHUNK", CHUNK)
+    monkeypatch.setattr(vectors, "LEAST_ROWS", COUNT // 2)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_few_vectors_are_read_and_the_same_are_found(
     rows_read.clear()
     with LocalStore(folder) as store:
         assert rankings(store, 1) == expected
-    assert rows_read and max(rows_read) <= codes.READ + COUNT % CHUNK
+    assert rows_read and max(rows_read) <= vectors.READ + COUNT % CHUNK
 
 
 def test_filters_and_removed_documents(folder: Path) -> None:

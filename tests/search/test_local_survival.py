@@ -22,8 +22,7 @@ from ccheck.core.types import Query
 from ccheck.search.local import LocalStore, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.bm25 import removed_in
-from ccheck.search.local.files import DATABASE, UNBORN
-from ccheck.search.local.records import DOCUMENTS
+from ccheck.search.local.files import DATABASE, DOCUMENTS, UNBORN
 
 # -- creation
 
