@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from cachetools import LRUCache, cached
+
 from .errors import InvalidData, NotFound, require
 from .models import find_model
-from .once import loaded_once
 from .stages import Analysis
 from .text import CONTROLS
 from .types import document_text
@@ -307,7 +309,7 @@ def foreign_language(text: str) -> str | None:
     return _NAMES[best] if ranked[best] - ranked["en"] > MARGIN else None
 
 
-@loaded_once
+@cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
 def _rank() -> Callable[[str], list[tuple[str, float]]]:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from cachetools import LRUCache, cached
 
 from ..core.errors import InvalidData
-from ..core.once import loaded_once
 from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
@@ -188,13 +188,13 @@ def unit_length(vectors: Floats) -> Floats:
     return vectors
 
 
-@loaded_once
+@cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
 def load_bert(folder: BertFolder) -> NumpyBert:
     """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
     return NumpyBert(folder)
 
 
-@loaded_once
+@cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
 def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
     """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
 

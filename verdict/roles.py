@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
+from cachetools import LRUCache, cached
+
 from ..core.analysis import sentence_spans
 from ..core.errors import InvalidData
-from ..core.once import loaded_once
 from ..core.types import Role, Sentence
 
 if TYPE_CHECKING:
@@ -218,7 +220,7 @@ def _features(sentence: str, place: int | None, count: int) -> Iterator[str]:
     yield from (f"@{10 * place // count} of 10", f"@{min(place, 4)}", f"@-{min(count - place, 4)}")
 
 
-@loaded_once
+@cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
 def packaged_roles() -> RoleModel:
     """The model that ccheck carries. Raises InvalidData for a file that is missing or broken."""
     import numpy as np

@@ -12,7 +12,7 @@ from cli_runs import ccheck, jsonl
 
 from ccheck.core import analysis
 from ccheck.core.errors import InvalidData
-from ccheck.ingest import IngestOptions, Record, Reject, ingest, read, tables
+from ccheck.ingest import IngestOptions, Record, Reject, ingest, read, readers
 from ccheck.ingest import documents as made_of
 from ccheck.ingest.documents import clean, last_day, make_document
 from ccheck.ingest.shapes import page_of
@@ -84,7 +84,7 @@ def test_what_is_remembered_is_short():
 
 def test_rows_that_never_end_are_not_read_again_and_again(tmp_path, monkeypatch):
     fed = 0
-    decode = tables.Line
+    decode = readers.Line
 
     class Counting(bytes):
         def decode(self, *arguments: str) -> str:
@@ -92,10 +92,10 @@ def test_rows_that_never_end_are_not_read_again_and_again(tmp_path, monkeypatch)
             fed += len(self)
             return bytes(self).decode(*arguments)
 
-    monkeypatch.setattr(tables, "WASTED_CHARS", 100_000)
+    monkeypatch.setattr(readers, "WASTED_CHARS", 100_000)
     lines = [decode(1, Counting(b"id,text")), *(decode(n, Counting(b'a","b')) for n in range(2, 5_002))]
     source = next(iter(tables_source(tmp_path)))
-    answers = list(tables.read_table(source, iter(lines), ","))
+    answers = list(readers.read_table(source, iter(lines), ","))
     assert len(answers) == 5_000 and all(isinstance(one, Reject) for one in answers)
     assert {one.reason for one in answers} == {"not valid CSV: a quoted field has no closing quote"}
     assert fed < 300_000  # the file has 30,000 characters; each line read with all after it makes 75 million

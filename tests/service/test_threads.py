@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cachetools import LRUCache, cached
 from scripted_llm import KEY, Said, say, scripted
 
 import ccheck
 from ccheck.core import analysis
-from ccheck.core.once import loaded_once
 from ccheck.core.runtime import Runtime
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.service import Service, open_service
@@ -107,7 +107,9 @@ def test_the_model_of_languages_is_read_once(monkeypatch: pytest.MonkeyPatch) ->
             time.sleep(0.2)
             return SimpleNamespace(set_languages=lambda names: None, rank=lambda text: [("en", 1.0)])
 
-    monkeypatch.setattr(analysis, "_rank", loaded_once(inspect.unwrap(analysis._rank)))
+    monkeypatch.setattr(
+        analysis, "_rank", cached(LRUCache(1), condition=threading.Condition())(inspect.unwrap(analysis._rank))
+    )
     with ThreadPoolExecutor(AT_ONCE) as threads:
         monkeypatch.setattr("py3langid.langid.LanguageIdentifier", Slow)
         assert len(set(threads.map(lambda place: analysis._rank(), range(AT_ONCE)))) == 1
