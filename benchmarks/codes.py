@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import ccheck
 from ccheck.core.runtime import Runtime
-from ccheck.encode.cache import EmbeddingCache, encode_once
+from ccheck.encode.cache import embedding_cache, encode_once
 from ccheck.encode.dense import load_embedder
 from ccheck.search.local import vectors
 from ccheck.search.local.files import VectorBlock, Verified
@@ -52,7 +52,7 @@ def embedded(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     embedder = load_embedder(settings.embedding_model or "all-MiniLM-L6-v2", Runtime(settings))
     claims = [row["text"] for row in common.rows(folder / "queries.jsonl")][:CLAIMS]
     texts = [f"{row['title']}\n{row['text']}" for row in common.rows(folder / "corpus.jsonl.gz")]
-    with EmbeddingCache(embedder.spec, settings.cache_dir) as cache:
+    with embedding_cache(embedder.spec, settings.cache_dir) as cache:
         return embedder.encode_queries(claims), np.stack(encode_once(texts, embedder.encode_documents, cache))
 
 

@@ -1,13 +1,12 @@
 """Weights that torch saved (`pytorch_model.bin`), made into safetensors once, so that nothing else ever reads them.
 
 `torch.load` reads such a file with `weights_only`, which makes tensors and calls nothing that the file names. It does
-so in a process of its own, which has no network (on Linux, none of the system's where that is allowed), starts no
-program, and does not see this one's environment: a file that gets around torch's limits finds no key and no way out.
+so in a process of its own, which opens no connection, starts no program, and does not see this one's environment: a
+file that gets around torch's limits finds no key and no way out.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
@@ -26,8 +25,6 @@ from .text import first_line
 _KEPT = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 """The variables that the other process sees."""
 _REFUSED = ("socket.", "subprocess.", "os.exec", "os.system", "os.posix_spawn", "os.fork", "os.spawn", "ctypes.")
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-"""Flags of Linux's unshare(2)."""
 
 
 def convert(name: str, output: Path) -> list[Path]:
@@ -47,7 +44,7 @@ def convert(name: str, output: Path) -> list[Path]:
         for file in (one for pattern in BESIDE for one in source.rglob(pattern)):
             if not file.name.startswith("pytorch_model"):  # the index of the old files
                 _place(made, source, file).write_bytes(file.read_bytes())
-        weights = {file: _place(made, source, file.with_name(_renamed(file))) for file in _pickled(source)}
+        weights = {file: _place(made, source, file.with_name(_renamed(file))) for file in sorted(source.rglob(PICKLED))}
         for file, target in weights.items():
             _in_another_process(file, target)
         for folder in {target.parent for target in weights.values()}:
@@ -56,10 +53,6 @@ def convert(name: str, output: Path) -> list[Path]:
     finally:
         shutil.rmtree(work)
     return sorted(output.rglob("*.safetensors"))
-
-
-def _pickled(source: Path) -> list[Path]:
-    return sorted(source.rglob(PICKLED))
 
 
 def _renamed(file: Path) -> str:
@@ -111,18 +104,8 @@ def _shut_in() -> None:
     sys.addaudithook(refuse)
 
 
-def _without_network() -> None:
-    """Leave the system's network where Linux allows it. Only a process with one thread can."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
-
-
 def main(file: str, target: str) -> None:
     """Read `file` and write `target`."""
-    if sys.platform == "linux":
-        _without_network()
     import torch
     from safetensors.torch import save_file
 

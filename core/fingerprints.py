@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -11,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from cachetools import LRUCache, cached
 
 from .cache import Cache
 from .errors import InvalidData, NotFound
@@ -109,17 +110,8 @@ def _state(file: Path) -> tuple[int, int, int, int, int]:
     return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
-_opening = threading.Lock()
-"""SQLite can refuse two threads that make one file at the same moment."""
-
-
+@cached(LRUCache(1), condition=threading.Condition())  # SQLite can refuse two threads that make one file together
 def _hashes(folder: str | None, process: int) -> Cache:
-    with _opening:
-        return _open_hashes(folder, process)
-
-
-@functools.lru_cache(maxsize=1)
-def _open_hashes(folder: str | None, process: int) -> Cache:
     """`process`: a connection is not taken along into a fork."""
     import platformdirs
 
@@ -149,15 +141,12 @@ def _content(file: Path) -> bytes:
     if file.suffix != ".json":
         return data
     try:
-        return json.dumps(_telling(json.loads(data)), sort_keys=True).encode()
+        value = json.loads(data)
+        if isinstance(value, dict):
+            value = {key: inner for key, inner in value.items() if key not in _SAYS_NOTHING}
+        return json.dumps(value, sort_keys=True).encode()
     except (ValueError, RecursionError):
         return data
-
-
-def _telling(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: inner for key, inner in value.items() if key not in _SAYS_NOTHING}
-    return value
 
 
 def _add(digest: Any, name: Path, content: bytes) -> None:

@@ -45,17 +45,17 @@ Projection: TypeAlias = Literal["max", "sum", "first"]
 
 
 def projected(
-    ranking: Scored[Key], parents: Callable[[Key], Iterable[Parent]], how: Projection, k: int = 0
+    ranking: Scored[Key], parents: Callable[[Key], Iterable[Parent]], how: Projection
 ) -> list[tuple[Parent, float]]:
     """A ranking of parts as one of what they belong to, best first; equal scores keep the order of first mention.
 
-    `parents` gives those of a part, in order. `max`: the score of the best part. `sum`: the sum of 1 / (k + rank) over
-    the parts. `first`: 1 / (k + rank) of the first part.
+    `parents` gives those of a part, in order. `max`: the score of the best part. `sum`: the sum of 1 / rank over
+    the parts. `first`: 1 / rank of the first part.
     """
     scores: dict[Parent, float] = {}
     for rank, (key, score) in enumerate(ranking, 1):
         for parent in dict.fromkeys(parents(key)):
-            share = score if how == "max" else 1.0 / (k + rank)
+            share = score if how == "max" else 1.0 / rank
             if parent not in scores:
                 scores[parent] = share
             elif how == "sum":

@@ -32,16 +32,11 @@ OnDone = Callable[[int, int], None]
 
 
 class VectorCache(Closing, Generic[V]):
-    """The vectors that one model made of texts, by `text_key`."""
+    """The vectors that one model made of texts, by `text_key`. `notice` says where something is wrong with it."""
 
-    def __init__(self, name: str, what: str, folder: Path | None, max_bytes: int) -> None:
-        """Open the file `name` in `folder`/embeddings, by default in the user's cache folder.
-
-        Beyond `max_bytes` the oldest values are forgotten; 0 keeps none after the run. Never fails: `notice` says where
-        something is wrong.
-        """
-        path = (folder or _default_folder()) / "embeddings" / f"{name}.sqlite"
-        self._cache = Cache(path, max_bytes, what)
+    def __init__(self, cache: Cache, dump: Callable[[V], bytes], load: Callable[[bytes], V | None]) -> None:
+        """`load` returns None for what this model can't have made."""
+        self._cache, self._dump, self._load = cache, dump, load
 
     @property
     def notice(self) -> str | None:
@@ -59,51 +54,39 @@ class VectorCache(Closing, Generic[V]):
     def close(self) -> None:
         self._cache.close()
 
-    def _dump(self, value: V) -> bytes:
-        raise NotImplementedError
 
-    def _load(self, data: bytes) -> V | None:
-        """None for what this model can't have made."""
-        raise NotImplementedError
+def embedding_cache(
+    embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES
+) -> VectorCache[Vector]:
+    """The vectors of an embedding model: float32, each of shape [dimensions].
 
+    The file is in `folder`/embeddings, by default in the user's cache folder. Beyond `max_bytes` the oldest values are
+    forgotten; 0 keeps none after the run. Never fails.
+    """
+    import numpy as np
 
-class EmbeddingCache(VectorCache[Vector]):
-    """The vectors of an embedding model: float32, each of shape [dimensions]."""
-
-    def __init__(self, embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
-        self._dimensions = embedding.dimensions
-        name = f"{embedding.fingerprint[:32]}-{embedding.max_tokens}"
-        super().__init__(name, "the embedding cache", folder, max_bytes)
-
-    def _dump(self, value: Vector) -> bytes:
-        return value.astype("<f4").tobytes()
-
-    def _load(self, data: bytes) -> Vector | None:
-        import numpy as np
-
-        if len(data) != 4 * self._dimensions:
+    def load(data: bytes) -> Vector | None:
+        if len(data) != 4 * embedding.dimensions:
             return None
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
+    file = _file(f"{embedding.fingerprint[:32]}-{embedding.max_tokens}", folder)
+    return VectorCache(Cache(file, max_bytes, "the embedding cache"), lambda one: one.astype("<f4").tobytes(), load)
 
-class SparseCache(VectorCache[SparseVector]):
-    """The vectors of a sparse encoder: all token ids, and then all weights."""
 
-    def __init__(self, field: SparseField, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
-        self._vocabulary = field.vocabulary
-        name = f"sparse-{field.fingerprint[:32]}-{field.max_tokens}"
-        super().__init__(name, "the cache of sparse vectors", folder, max_bytes)
+def sparse_cache(
+    field: SparseField, folder: Path | None = None, max_bytes: int = MAX_BYTES
+) -> VectorCache[SparseVector]:
+    """The vectors of a sparse encoder: all token ids, and then all weights. See `embedding_cache`."""
 
-    def _dump(self, value: SparseVector) -> bytes:
-        return value.to_bytes()
-
-    def _load(self, data: bytes) -> SparseVector | None:
-        if len(data) % 8:
-            return None
-        value = SparseVector.from_bytes(data)
-        if value.ids.size and not 0 <= value.ids[0] <= value.ids[-1] < self._vocabulary:
+    def load(data: bytes) -> SparseVector | None:
+        value = SparseVector.from_bytes(data) if len(data) % 8 == 0 else None
+        if value is not None and value.ids.size and not 0 <= value.ids[0] <= value.ids[-1] < field.vocabulary:
             return None
         return value
+
+    file = _file(f"sparse-{field.fingerprint[:32]}-{field.max_tokens}", folder)
+    return VectorCache(Cache(file, max_bytes, "the cache of sparse vectors"), SparseVector.to_bytes, load)
 
 
 def encode_once(
@@ -144,7 +127,7 @@ def text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _default_folder() -> Path:
+def _file(name: str, folder: Path | None) -> Path:
     import platformdirs
 
-    return platformdirs.user_cache_path("ccheck")
+    return (folder or platformdirs.user_cache_path("ccheck")) / "embeddings" / f"{name}.sqlite"

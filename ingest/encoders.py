@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.closing import Closing
 from ..core.errors import UsageError
 from ..core.layout import Chunking, DenseField, Embedding, Layout, UnitField, named_fields
 from ..core.stages import Analysis
 from ..core.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
-from ..encode.cache import EmbeddingCache, SparseCache, encode_once
+from ..encode.cache import VectorCache, embedding_cache, encode_once, sparse_cache
 from .passages import Span, cut_passages, cut_units
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class EntryMaker(Closing):
         """See `IngestOptions`."""
         self._encoders = encoders
         self._fields = list(layout_of(encoders).dense)
-        self._dense = [EmbeddingCache(one.embedder.spec, cache_dir, cache_bytes) for one in encoders.dense]
+        self._dense = [embedding_cache(one.embedder.spec, cache_dir, cache_bytes) for one in encoders.dense]
         sparse = encoders.sparse
-        self._sparse = SparseCache(sparse.spec, cache_dir, cache_bytes) if sparse is not None else None
+        self._sparse = sparse_cache(sparse.spec, cache_dir, cache_bytes) if sparse is not None else None
 
     @property
     def notices(self) -> list[str]:
@@ -162,7 +162,7 @@ class EntryMaker(Closing):
             entries.append(Entry(document, digests[row], fields, sparse[row], additional[row], cut))
         return entries
 
-    def _caches(self) -> list[EmbeddingCache | SparseCache]:
+    def _caches(self) -> list[VectorCache[Any]]:
         return [*self._dense, *([self._sparse] if self._sparse is not None else [])]
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -237,11 +236,11 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
     start = _ABSTRACT.search(whole[:5_000])
     doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
     year = re.search(r"D:(\d{4})", info["CreationDate"])
-    body = placed(whole[start.end() :] if start else _after(whole, title), len(pages))
+    body, starts = placed(whole[start.end() :] if start else _after(whole, title), len(pages))
     data: dict[str, Any] = {
         "title": title,
-        "text": body.text,
-        PAGE_STARTS: body.starts,
+        "text": body,
+        PAGE_STARTS: starts,
         "doi": doi[0].rstrip(".,;)]").lower() if doi else None,
         "authors": people(re.split(r"[;]| and ", info["Author"])),
         "file_year": whole_number(year[1]) if year else None,
@@ -423,19 +422,14 @@ def _after(text: str, title: str) -> str:
     return f"{text[: match.start()]}\n\n{text[match.end() :]}".strip() if match and match.end() < len(text) else text
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A text as stores keep it, and the offsets in it at which its pages begin; none if they can't be told."""
+def placed(marked: str, pages: int) -> tuple[str, list[int]]:
+    """A text without its `PAGE`s, as stores keep it, and the offsets in it at which its pages begin.
 
-    text: str
-    starts: list[int]
-
-
-def placed(marked: str, pages: int) -> Placed:
-    """A text without its `PAGE`s. Pages that begin before it begin with it."""
+    Pages that begin before it begin with it. There are no offsets if they can't be told.
+    """
     *before, last = clean(marked).split(PAGE)
     text = "".join((*before, last))
     begins = list(itertools.accumulate(map(len, before)))
     if clean(text) != text:  # what stands on two sides of a page's end makes one character, say
-        return Placed(text, [])
-    return Placed(text, [*[0] * (pages - len(begins)), *begins])
+        return text, []
+    return text, [*[0] * (pages - len(begins)), *begins]

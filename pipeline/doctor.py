@@ -305,11 +305,12 @@ def only_searching(recipe: Recipe) -> Recipe:
 def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     """The server, where the settings name one; what is wrong with it matters where the store is on it."""
     from ..search.elastic import connection_from, diagnose
-    from ..search.open import elastic_index, elastic_url
+    from ..search.open import on_server
 
     settings = resolved.settings
     try:
-        url, in_use = elastic_url(settings)
+        named = on_server(settings)
+        url, index = named or (settings.elasticsearch_url, None)
         if url is None:
             detail = "not configured. Use --store https://host:9200/INDEX, or set ELASTICSEARCH_URL"
             yield Finding("elasticsearch", "absent", detail)
@@ -318,8 +319,8 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     except CcheckError as error:
         yield Finding("elasticsearch", "failed", str(error), error.exit_code)
         return
-    for part, ok, detail in diagnose(connection, elastic_index(settings) if in_use else None):
-        if in_use:
+    for part, ok, detail in diagnose(connection, index):
+        if named:
             yield Finding(part, "ok" if ok else "failed", detail, 0 if ok else ServerError.exit_code)
         else:
             unused = f"{detail} (not in use: the store is {shown(settings.store)})"

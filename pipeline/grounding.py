@@ -101,7 +101,7 @@ def _expressions(stage: PassagesStage) -> Expressions | None:
 
 def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
     """The model, with the vectors that it made before."""
-    from ..encode.cache import EmbeddingCache, encode_once
+    from ..encode.cache import embedding_cache, encode_once
     from ..encode.dense import DEFAULT_MODEL, load_embedder
 
     settings = runtime.settings
@@ -109,7 +109,7 @@ def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
 
     def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
         def embed(texts: Sequence[str]) -> Sequence[Vector]:
-            with EmbeddingCache(embedder.spec, settings.cache_dir, settings.cache_bytes) as cache:
+            with embedding_cache(embedder.spec, settings.cache_dir, settings.cache_bytes) as cache:
                 return encode_once(texts, encode, cache)
 
         return embed

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..core.errors import CcheckError, UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .elastic import ElasticStore
     from .local import LocalStore
 
+S = TypeVar("S")
 DEFAULT_INDEX = "papers"
 _NAME = re.compile(r"[\w][\w.-]*")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
@@ -32,17 +33,18 @@ def open_store(settings: Settings) -> Store:
     `https://host:9200/INDEX`, `elasticsearch:INDEX` (on the server that the settings name), `local:NAME` (in the data
     folder), or a folder. Raises UsageError for anything else.
     """
-    spec = settings.store.strip()
-    scheme, _, rest = spec.partition(":")
-    if scheme in ("http", "https"):
-        url, index = _split(spec)
-        return _elastic(settings, url, index)
-    if scheme in ("elasticsearch", "es"):
-        if settings.elasticsearch_url is None:
-            raise UsageError(f"the store {spec} needs a server. Set ELASTICSEARCH_URL")
-        return _elastic(settings, settings.elasticsearch_url, rest or DEFAULT_INDEX)
+    if (named := on_server(settings)) is not None:
+        from .elastic import JoinedStore, connection_from
+
+        url, index = named
+        if url is None:
+            raise UsageError(f"the store {settings.store.strip()} needs a server. Set ELASTICSEARCH_URL")
+        connection = connection_from(settings, url)
+        return JoinedStore(connection, index, profile_of(settings.stores, f"{connection.name}/{index}", index))
     from .local import LocalStore
 
+    spec = settings.store.strip()
+    scheme, _, rest = spec.partition(":")
     if scheme == "local" and _NAME.fullmatch(rest):
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
@@ -62,56 +64,41 @@ def open_local_store(settings: Settings, why: str) -> LocalStore:
     """As `open_store`, for what only local stores can do. Raises UsageError with `why` for a store on a server."""
     from .local import LocalStore
 
-    store = open_store(settings)
-    if not isinstance(store, LocalStore):
-        store.close()
-        raise UsageError(f"{store.name} is not a local store. {why}")
-    return store
+    return _only(LocalStore, settings, f"not a local store. {why}")
 
 
 def open_elastic_store(settings: Settings, why: str) -> ElasticStore:
     """As `open_store`, for what only servers can do. Raises UsageError with `why` for a local store."""
     from .elastic import ElasticStore
 
+    return _only(ElasticStore, settings, f"a local store. {why}")
+
+
+def _only(kind: type[S], settings: Settings, otherwise: str) -> S:
     store = open_store(settings)
-    if not isinstance(store, ElasticStore):
+    if not isinstance(store, kind):
         store.close()
-        raise UsageError(f"{store.name} is a local store. {why}")
+        raise UsageError(f"{store.name} is {otherwise}")
     return store
 
 
-def elastic_url(settings: Settings) -> tuple[str | None, bool]:
-    """The Elasticsearch server that the settings name, and whether the store is on it."""
+def on_server(settings: Settings) -> tuple[str | None, str] | None:
+    """The URL of the store's server, if the settings have one, and its index; None for a local store."""
     spec = settings.store.strip()
-    if spec.startswith(("http://", "https://")):
-        return _split(spec)[0], True
-    return settings.elasticsearch_url, spec.startswith(("elasticsearch:", "es:"))
-
-
-def elastic_index(settings: Settings) -> str:
-    """The index that the settings name, where their store is on a server."""
-    spec = settings.store.strip()
-    return _split(spec)[1] if spec.startswith(("http://", "https://")) else spec.partition(":")[2] or DEFAULT_INDEX
-
-
-def _split(url: str) -> tuple[str, str]:
-    """A server's URL, and the index at the end of its path."""
-    parts = urlsplit(url)
+    scheme, _, rest = spec.partition(":")
+    if scheme in ("elasticsearch", "es"):
+        return settings.elasticsearch_url, rest or DEFAULT_INDEX
+    if scheme not in ("http", "https"):
+        return None
+    parts = urlsplit(spec)
     try:
         named = bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port
         named = False
     if not named:
-        raise UsageError(f"the store {url!r} lacks a host or has an invalid port. Write https://host:9200/INDEX")
+        raise UsageError(f"the store {spec!r} lacks a host or has an invalid port. Write https://host:9200/INDEX")
     prefix, _, index = parts.path.rstrip("/").rpartition("/")
     return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX
-
-
-def _elastic(settings: Settings, url: str | None, index: str) -> Store:
-    from .elastic import JoinedStore, connection_from
-
-    connection = connection_from(settings, url)
-    return JoinedStore(connection, index, profile_of(settings.stores, f"{connection.name}/{index}", index))
 
 
 @dataclass(frozen=True, slots=True)

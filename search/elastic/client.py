@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import elastic_transport
 import elasticsearch
-import tenacity
 from elastic_transport import (
     ApiError,
     ConnectionTimeout,
@@ -183,59 +182,42 @@ class Client:
         stopped = stopped or self._abandoned
         failed_since: float | None = None
         others = bool(self.connection.hosts)
-        tries = 0
-
-        def passes(error: BaseException) -> bool:
-            nonlocal others, tries, failed_since
-            tries += 1
-            if isinstance(error, Busy) and error.others:  # it goes on, if slowly
-                tries, failed_since, self._silent_since = 1, None, None
-            if isinstance(error, ConnectionTimeout) and others:
-                others = False  # the client asks the one that took too long last of all
-                return True
-            return _passes(error, slow)
-
-        def enough(state: tenacity.RetryCallState) -> bool:
-            nonlocal failed_since
-            now = time.monotonic()
-            busy = isinstance(_error(state), ApiError | Busy)
-            if self._silent_since is None:
-                self._silent_since, self._busy_path = now, path if busy else None
-            failed_since = failed_since or now
-            self._answered = self._answered or busy
-            if stopped.is_set():
-                return True
-            if not patient or not self._answered:
-                return state.attempt_number >= ATTEMPTS or is_lasting(_error(state) or Busy(0, ""))
-            return now - min(failed_since, self._silent_since) >= self.connection.retry_seconds
-
-        def wait(state: tenacity.RetryCallState) -> float:
-            error = _error(state)
-            asked = retry_after(error.meta.headers) if patient and isinstance(error, ApiError) else None
-            seconds = pause(tries, asked, first=0.1, longest=5 if patient else 0.5)
-            since = min(failed_since or time.monotonic(), self._silent_since or time.monotonic())
-            return min(seconds, max(0.05, since + self.connection.retry_seconds - time.monotonic()))
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(passes),
-            stop=enough,
-            wait=wait,
-            sleep=tenacity.sleep_using_event(stopped),
-            before_sleep=self._say if patient else None,
-            reraise=True,
-        )
-        try:
-            answer = retrying(attempt)
-        except ApiError as error:
-            if not _passes(error, slow):
+        attempts = tries = 0
+        while True:
+            try:
+                answer = attempt()
+            except (ApiError, TransportError, Busy) as error:
+                attempts, tries, now = attempts + 1, tries + 1, time.monotonic()
+                if isinstance(error, Busy) and error.others:  # it goes on, if slowly
+                    tries, failed_since, self._silent_since = 1, None, None
+                if isinstance(error, ConnectionTimeout) and others:
+                    others = False  # the client asks the one that took too long last of all
+                elif not _passes(error, slow):
+                    if isinstance(error, ApiError):
+                        self._heard(path)
+                    raise
+                busy = isinstance(error, ApiError | Busy)
+                if self._silent_since is None:
+                    self._silent_since, self._busy_path = now, path if busy else None
+                failed_since = failed_since or now
+                self._answered = self._answered or busy
+                since, longest = min(failed_since, self._silent_since), self.connection.retry_seconds
+                if stopped.is_set() or (patient and self._answered and now - since >= longest):
+                    raise
+                if not (patient and self._answered) and (attempts >= ATTEMPTS or is_lasting(error)):
+                    raise
+                asked = retry_after(error.meta.headers) if patient and isinstance(error, ApiError) else None
+                seconds = pause(tries, asked, first=0.1, longest=5 if patient else 0.5)
+                seconds = min(seconds, max(0.05, since + longest - time.monotonic()))
+                if patient:
+                    self._say(error, seconds)
+                stopped.wait(seconds)
+            else:
                 self._heard(path)
-            raise
-        self._heard(path)
-        return answer
+                return answer
 
-    def _say(self, state: tenacity.RetryCallState) -> None:
+    def _say(self, error: Exception, pause: float) -> None:
         """Log, once for each silence, that ccheck waits for a server that answered before."""
-        error, pause = _error(state), state.next_action.sleep if state.next_action is not None else 0.0
         silent = time.monotonic() - (self._silent_since or time.monotonic()) + pause
         if self._said or not self._answered or silent < SAID_AFTER:
             return
@@ -243,7 +225,7 @@ class Client:
         if isinstance(error, ApiError | Busy):
             wrong = f"is busy or not ready ({reason_of(error.body)[1]})"
         else:
-            wrong = f"is not answering ({why_unreachable(error, CERTIFICATES) if error else ''})"
+            wrong = f"is not answering ({why_unreachable(error, CERTIFICATES)})"
         seconds = self.connection.retry_seconds
         _log.warning("%s %s; trying again for up to %g s", self.connection.name, redact(wrong), seconds)
 
@@ -348,10 +330,6 @@ def _tls(connection: Connection) -> dict[str, Any]:
         return {"ssl_assert_fingerprint": connection.ca_fingerprint, "ssl_context": context, "ssl_show_warn": False}
     options: dict[str, Any] = {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
     return options | {name: str(file) for name, (_, file) in files.items() if file is not None}
-
-
-def _error(state: tenacity.RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome is not None else None
 
 
 def _passes(error: BaseException, slow: bool) -> bool:

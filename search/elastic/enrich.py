@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
@@ -80,47 +79,6 @@ class Wrote:
     changed: frozenset[str] = frozenset()
 
 
-class Target(ABC):
-    """Where what is made of documents goes: a companion, or the documents themselves."""
-
-    def __init__(self, source: Source, name: str) -> None:
-        """`name`: what messages call the index that is written to."""
-        self.source, self.name = source, name
-
-    def consequences(self, layout: Layout) -> Iterator[str]:
-        """Yields the consequences that the user should know before the index is changed."""
-        yield from ()
-
-    @abstractmethod
-    def prepare(self, layout: Layout) -> None:
-        """Make it ready for what this layout needs, or raise InvalidData."""
-
-    @abstractmethod
-    def pages(self) -> Iterator[Page]:
-        """The documents to look at."""
-
-    @abstractmethod
-    def digests(self, page: Page) -> Mapping[str, str]:
-        """The digests of what it has for a page's documents, by id."""
-
-    @abstractmethod
-    def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
-        """Store what was made."""
-
-    @abstractmethod
-    def finish(self, failures: int) -> int:
-        """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
-
-    def done(self, page: Page, failed: bool) -> None:  # noqa: B027 - documents can say for themselves
-        """All documents of the page were dealt with, those before it, too; some in vain where `failed`."""
-
-    def remember(self) -> None:  # noqa: B027
-        """Write down how far it is, for a run after one that was killed."""
-
-    def release(self) -> None:  # noqa: B027
-        """End a run, also one that failed."""
-
-
 def open_source(store: Any) -> Source:
     """Raises UsageError, NotFound or InvalidData for what can't be enriched."""
     if not isinstance(store, JoinedStore):
@@ -142,18 +100,21 @@ def open_source(store: Any) -> Source:
     return Source(store, store.client, index, described)
 
 
-class Beside(Target):
-    """A companion as a target."""
+class Beside:
+    """A companion as a target: where what is made of documents goes."""
 
     def __init__(self, source: Source, store: Companion) -> None:
-        super().__init__(source, store.name)
-        self.store = store
+        self.source, self.name, self.store = source, store.name, store
         self.checkpoints: dict[str, int] = {}
         self._shards: list[Shard] | None = None
         self._seen: Counter[str] = Counter()
         self._stuck: set[str] = set()
         self._was_empty = False
         self._begun: dict[str, int] = {}
+
+    def consequences(self, layout: Layout) -> Iterator[str]:
+        """Yields what the user should know before the index is changed: nothing."""
+        yield from ()
 
     def prepare(self, layout: Layout) -> None:
         self.store.prepare(layout)
@@ -184,6 +145,7 @@ class Beside(Target):
         return Wrote(self.store.upsert([entry for entry, _ in entries]))
 
     def done(self, page: Page, failed: bool) -> None:
+        """All documents of the page were dealt with, those before it, too; some in vain where `failed`."""
         if page.shard is None or page.shard.key in self._stuck:
             return
         if failed:
@@ -192,9 +154,14 @@ class Beside(Target):
         self.checkpoints[page.shard.key] = page.upto
 
     def remember(self) -> None:
+        """Write down how far it is, for a run after one that was killed."""
         self.store.remember(self.checkpoints)
 
+    def release(self) -> None:
+        pass
+
     def finish(self, failures: int) -> int:
+        """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
         self.store.publish()
         removed = 0 if self._was_empty or not self._may_have_removed(failures) else self._remove()
         if self._shards is not None:
@@ -233,12 +200,12 @@ _PIPELINES: Final = ("default_pipeline", "final_pipeline")
 _BLOCKS: Final = ("read_only", "read_only_allow_delete", "write", "metadata")
 
 
-class InPlace(Target):
-    """The documents of the index as a target."""
+class InPlace:
+    """The documents of the index as a target. They say for themselves how far it is."""
 
     def __init__(self, source: Source) -> None:
         """Raises InvalidData for an index whose documents can't be updated, or would lose something."""
-        super().__init__(source, source.store.name)
+        self.source, self.name = source, source.store.name
         refuse_in_place(source)
         self._to: Bound | None = None
         """The index while it is written to, with an alias of its own for that time."""
@@ -258,9 +225,8 @@ class InPlace(Target):
                 "writes again passes through them and loses its vector, until you run this command again"
             )
         replicas, documents = int(settings.get("number_of_replicas", 0)), self.source.store.count()
-        sizes = figures(self.source.client, self.source.index)
+        size = figures(self.source.client, self.source.index)[0] or 0
         gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
-        size = sizes.bytes if sizes is not None else 0
         yield (
             f"{documents:,} documents are written again, with {counted(replicas, 'replica')}: about "
             f"{_bytes(gain)} for vectors, and up to {_bytes(size + gain)} more until old segments are merged"
@@ -298,7 +264,14 @@ class InPlace(Target):
         self._request("POST", "_refresh", slow=True)
         return 0
 
+    def done(self, page: Page, failed: bool) -> None:
+        pass
+
+    def remember(self) -> None:
+        pass
+
     def release(self) -> None:
+        """End a run, also one that failed."""
         if self._to is not None:
             bound.release(self.source.client, self._to)
 
@@ -325,6 +298,9 @@ class InPlace(Target):
             + (f"with vectors of {made}. Name that model with --model" if made else "which is not ccheck's")
             + ", or use a companion index (without --in-place)"
         )
+
+
+Target: TypeAlias = Beside | InPlace
 
 
 def refuse_in_place(source: Source) -> None:

@@ -113,9 +113,8 @@ def removal(client: Client, name: str, index: Index, described: Mapping[str, Any
             "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
-    sizes = figures(client, index)
     alias = name if index.is_alias else None
-    return Removal(bound.found(concrete, found), alias, client.count(concrete), sizes.bytes if sizes else None)
+    return Removal(bound.found(concrete, found), alias, client.count(concrete), figures(client, index)[0])
 
 
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:

@@ -204,16 +204,11 @@ def home_of(index: Index, id_: str) -> Key | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The bytes of an index with all copies, and a hash that changes with what searches see."""
+def figures(client: Client, index: Index) -> tuple[int | None, str | None]:
+    """The bytes of an index with all copies, and a hash that changes with what searches see.
 
-    bytes: int
-    state: str
-
-
-def figures(client: Client, index: Index) -> Figures | None:
-    """None if the key or user lacks the privilege."""
+    Both are None if the key or user lacks the privilege.
+    """
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
         answer = client.request("GET", path, params={"level": "shards"})
@@ -223,9 +218,9 @@ def figures(client: Client, index: Index) -> Figures | None:
             # A write is in the first number at once, and in the others when it has become searchable.
             seen.append((uuid, shard, primary["seq_no"]["max_seq_no"], docs["count"], docs["deleted"]))
         state = hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
-        return Figures(int(answer["_all"]["total"]["store"]["size_in_bytes"]), state)
+        return int(answer["_all"]["total"]["store"]["size_in_bytes"]), state
     except (CcheckError, KeyError):
-        return None
+        return None, None
 
 
 def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:

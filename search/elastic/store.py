@@ -117,15 +117,15 @@ class ElasticStore(Closing):
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
-        sizes = reading.figures(self.client, index) if figures else None
+        size, state = reading.figures(self.client, index) if figures else (None, None)
         return StoreInfo(
             name=self.name,
             documents=self.count() if figures else None,
             passages=reading.count_passages(self.client, self.index, index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,
-            bytes=sizes.bytes if sizes else None,
-            state=sizes.state if sizes else None,
+            bytes=size,
+            state=state,
             made_here=index.made_here,
             details=details,
             words=bool(index.searched["content"]),
@@ -135,8 +135,7 @@ class ElasticStore(Closing):
         )
 
     def state(self) -> str | None:
-        sizes = reading.figures(self.client, self._index())
-        return sizes.state if sizes else None
+        return reading.figures(self.client, self._index())[1]
 
     def _profile(self, index: Index) -> StoreProfile:
         return StoreProfile(

@@ -15,10 +15,10 @@ import pytest
 from paths import FOLDERS
 from tiny_embedder import TinyEmbedder
 
-from ccheck.encode.cache import SLICE, EmbeddingCache, encode_once
+from ccheck.encode.cache import SLICE, VectorCache, embedding_cache, encode_once
 
 
-def embed(texts: list[str], embedder: TinyEmbedder, cache: EmbeddingCache, *on_done) -> np.ndarray:
+def embed(texts: list[str], embedder: TinyEmbedder, cache: VectorCache, *on_done) -> np.ndarray:
     vectors = encode_once(texts, embedder.encode_documents, cache, *on_done)
     return np.array(vectors, np.float32).reshape(len(texts), embedder.spec.dimensions)
 
@@ -30,13 +30,13 @@ def texts(count: int) -> list[str]:
 def test_each_text_is_embedded_once(tmp_path: Path) -> None:
     embedder = TinyEmbedder()
     wanted = [*texts(5), *texts(3), "another"]
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         vectors = embed(wanted, embedder, cache)
         assert sorted(embedder.embedded) == sorted(set(wanted))
         assert encode_once(texts(1), embedder.encode_documents, cache)[0].dtype == np.float32
         assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in wanted]))
         assert np.array_equal(embed(wanted[::-1], embedder, cache), vectors[::-1])
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         done: list[tuple[int, int]] = []
         assert np.array_equal(embed(wanted, embedder, cache, lambda *now: done.append(now)), vectors)
         assert done == [(6, 6)]
@@ -47,7 +47,7 @@ def test_each_text_is_embedded_once(tmp_path: Path) -> None:
 
 def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
     for embedder in (TinyEmbedder(), TinyEmbedder(fingerprint="e" * 64), TinyEmbedder(max_tokens=16)):
-        with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        with embedding_cache(embedder.spec, tmp_path) as cache:
             embed(texts(2), embedder, cache)
         assert embedder.calls == 1
 
@@ -55,7 +55,7 @@ def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
 def test_texts_of_like_length_go_together(tmp_path: Path) -> None:
     embedder = TinyEmbedder()
     wanted = ["x" * (n * 7919 % 1000 + 1) for n in range(SLICE + 100)]
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         embed(wanted, embedder, cache)
     lengths = [len(text) for text in embedder.embedded]
     assert lengths == sorted(lengths, reverse=True)
@@ -64,19 +64,19 @@ def test_texts_of_like_length_go_together(tmp_path: Path) -> None:
 
 def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
     embedder = TinyEmbedder(dimensions=8)
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         embed(texts(3), embedder, cache)
     embedder = TinyEmbedder(dimensions=16)
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         assert embed(texts(3), embedder, cache).shape == (3, 16)
 
 
 WRITER = """
 import sys, pathlib
-from ccheck.encode.cache import EmbeddingCache, encode_once
+from ccheck.encode.cache import embedding_cache, encode_once
 from tiny_embedder import TinyEmbedder
 embedder = TinyEmbedder(dimensions=64)
-with EmbeddingCache(embedder.spec, pathlib.Path(sys.argv[1])) as cache:
+with embedding_cache(embedder.spec, pathlib.Path(sys.argv[1])) as cache:
     for n in range(0, 1_000_000, 50):
         encode_once([f"Text number {i}." for i in range(n, n + 50)], embedder.encode_documents, cache)
         print(n + 50, flush=True)
@@ -99,7 +99,7 @@ def test_kill_loses_nothing_that_was_embedded(tmp_path: Path, seconds: float) ->
     process.stdout.close()
     process.wait()
     embedder = TinyEmbedder(dimensions=64)
-    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+    with embedding_cache(embedder.spec, tmp_path) as cache:
         vectors = embed(texts(told[-1]), embedder, cache)
         assert cache.notice is None
         assert embedder.calls == 0

@@ -22,7 +22,7 @@ from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout, SparseField
 from ccheck.core.stages import AdditionalStage, Analysis
 from ccheck.core.types import Document, SparseVector
-from ccheck.encode.cache import SparseCache, encode_once
+from ccheck.encode.cache import encode_once, sparse_cache
 from ccheck.ingest import (
     DenseEncoder,
     Encoders,
@@ -389,10 +389,10 @@ def test_the_name_of_a_model_is_not_part_of_a_document(tmp_path: Path, options: 
 def test_sparse_vectors_are_kept_as_they_are(tmp_path: Path) -> None:
     sparse = TinySparse()
     texts = ["sea level", "", "ice melts and ice melts", "sea level"]
-    with SparseCache(sparse.spec, tmp_path) as cache:
+    with sparse_cache(sparse.spec, tmp_path) as cache:
         first = encode_once(texts, sparse.encode_documents, cache)
     assert len(sparse.encoded) == 3
-    with SparseCache(sparse.spec, tmp_path) as cache:
+    with sparse_cache(sparse.spec, tmp_path) as cache:
         again = encode_once(texts, sparse.encode_documents, cache)
         assert cache.notice is None
     assert len(sparse.encoded) == 3
@@ -401,6 +401,6 @@ def test_sparse_vectors_are_kept_as_they_are(tmp_path: Path) -> None:
         assert np.array_equal(one.ids, other.ids) and np.array_equal(one.weights, other.weights)
     smaller = TinySparse()
     smaller.spec = SparseField("tiny-sparse", 3, "5" * 64, 32)  # such ids its vocabulary does not have
-    with SparseCache(smaller.spec, tmp_path) as cache:
+    with sparse_cache(smaller.spec, tmp_path) as cache:
         encode_once(["sea level"], smaller.encode_documents, cache)
     assert smaller.encoded == ["sea level"]

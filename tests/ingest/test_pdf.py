@@ -76,11 +76,10 @@ def test_what_goes_on_after_a_page_is_one_sentence(pages: list[str], text: str) 
 
 
 def test_where_pages_begin_in_a_text() -> None:
-    made = placed(f"Seas rise. {PAGE}Ice melts.{PAGE}", 3)
-    assert made.text == "Seas rise. Ice melts." and made.starts == [0, 11, 21]
-    assert placed(f"Ice melts. {PAGE}{PAGE}Seas rise.", 4).starts == [0, 0, 11, 11]  # one page came before this text
+    assert placed(f"Seas rise. {PAGE}Ice melts.{PAGE}", 3) == ("Seas rise. Ice melts.", [0, 11, 21])
+    assert placed(f"Ice melts. {PAGE}{PAGE}Seas rise.", 4)[1] == [0, 0, 11, 11]  # one page came before this text
     # An accent that begins a page would join the letter that ends the one before.
-    assert placed(f"e{PAGE}\u0301a", 2).starts == [] and placed(f"e{PAGE}a", 2).starts == [0, 1]
+    assert placed(f"e{PAGE}\u0301a", 2)[1] == [] and placed(f"e{PAGE}a", 2)[1] == [0, 1]
 
 
 def test_running_lines_of_few_or_every_other_page() -> None:

@@ -322,4 +322,4 @@ def test_what_is_missing_is_named():
 
 
 def test_importing_the_room_loads_nothing_heavy():
-    assert not {"openai", "torch", "tenacity"} & loaded("import ccheck.llm")
+    assert not {"openai", "torch"} & loaded("import ccheck.llm")
