@@ -116,7 +116,9 @@ def authors_of(value: Value) -> tuple[str, ...]:
     elif " and " in text:
         parts = text.split(" and ")
     else:
-        parts = _by_commas(text)
+        # `Smith A, Jones B` are two authors, and `Smith, Anna` is one.
+        names = [part.strip() for part in text.split(",")]
+        parts = names if len(names) > 2 or all(" " in name for name in names) else [text]
     return tuple(part.strip().rstrip(",") for part in parts if part.strip())
 
 
@@ -136,12 +138,6 @@ def family_name(author: str) -> str:
     while len(words) > 1 and re.fullmatch(r"[A-Z][A-Z.-]{0,3}", words[-1]):  # initials
         words.pop()
     return words[-1] if words and len(words) < len(author.split()) + 1 else author
-
-
-def _by_commas(text: str) -> list[str]:
-    """`Smith A, Jones B` are two authors, and `Smith, Anna` is one."""
-    parts = [part.strip() for part in text.split(",")]
-    return parts if len(parts) > 2 or all(" " in part for part in parts) else [text]
 
 
 def _first(known: Mapping[str, Value], names: Sequence[str]) -> Value:

@@ -44,7 +44,11 @@ def convert(name: str, output: Path) -> list[Path]:
         for file in (one for pattern in BESIDE for one in source.rglob(pattern)):
             if not file.name.startswith("pytorch_model"):  # the index of the old files
                 _place(made, source, file).write_bytes(file.read_bytes())
-        weights = {file: _place(made, source, file.with_name(_renamed(file))) for file in sorted(source.rglob(PICKLED))}
+        # `model-00001-of-00002.safetensors` for `pytorch_model-00001-of-00002.bin`.
+        weights = {
+            file: _place(made, source, file.with_name(f"{file.stem.removeprefix('pytorch_')}.safetensors"))
+            for file in sorted(source.rglob(PICKLED))
+        }
         for file, target in weights.items():
             _in_another_process(file, target)
         for folder in {target.parent for target in weights.values()}:
@@ -53,11 +57,6 @@ def convert(name: str, output: Path) -> list[Path]:
     finally:
         shutil.rmtree(work)
     return sorted(output.rglob("*.safetensors"))
-
-
-def _renamed(file: Path) -> str:
-    """`model-00001-of-00002.safetensors` for `pytorch_model-00001-of-00002.bin`."""
-    return f"{file.stem.removeprefix('pytorch_')}.safetensors"
 
 
 def _place(made: Path, source: Path, file: Path) -> Path:

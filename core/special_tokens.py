@@ -84,15 +84,15 @@ def words_only_in(model: Any) -> Callable[[], None]:
     return undo
 
 
-def special_tokens(tokenizer: Any, *, added: bool = False) -> list[str]:
-    """The special tokens that a tokenizer finds in texts; with `added`, all that were added to its vocabulary."""
+def special_tokens(tokenizer: Any) -> list[str]:
+    """The special tokens that a tokenizer finds in texts."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     decoder = (
         backend.get_added_tokens_decoder()
         if hasattr(backend, "get_added_tokens_decoder")
         else backend.added_tokens_decoder
     )
-    return [token.content for token in decoder.values() if added or token.special]
+    return [token.content for token in decoder.values() if token.special]
 
 
 def broken_up(text: str, tokens: Iterable[str]) -> str:

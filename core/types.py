@@ -333,7 +333,7 @@ class Usage:
         return self != Usage()
 
     def to_dict(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 def add_usage(by_stage: Mapping[str, Usage], stage: str, used: Usage) -> Mapping[str, Usage]:
@@ -359,16 +359,16 @@ class Evidence:
         return self.hit.document
 
     def to_dict(self) -> dict[str, Any]:
-        document, unit = self.hit.document, self.hit.unit
+        hit, document = self.hit, self.hit.document
         return {
-            "rank": self.hit.rank,
+            "rank": hit.rank,
             "doc_id": document.id,
-            **({} if unit is None else {"unit": _fields(unit)}),
+            **({} if hit.unit is None else {"unit": _fields(hit.unit)}),
             "title": document.title,
-            "score": self.hit.score,
-            "scores": dict(self.hit.scores),
-            "ranks": dict(self.hit.ranks),
-            "cut": list(self.hit.cut),
+            "score": hit.score,
+            "scores": dict(hit.scores),
+            "ranks": dict(hit.ranks),
+            "cut": list(hit.cut),
             "stance": _fields(self.stance),
             "sentences": [sentence.to_dict() for sentence in self.sentences],
             **({} if self.grounding is None else {"grounding": dict(self.grounding)}),

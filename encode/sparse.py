@@ -140,16 +140,13 @@ def _check_head(model: SparseEncoder, found: FoundModel) -> None:
         body = f"{part.base_model_prefix}."
         # Those that are tied to the body's are listed with it.
         head = {name for name, _ in part.named_parameters() if not name.startswith(body)}
-        if head and not any(_as_saved(name) & saved for name in head):
+        # Old BERTs' names end differently.
+        old = {name.replace(".weight", ".gamma").replace(".bias", ".beta") for name in head}
+        if head and not (head | old) & saved:
             raise InvalidData(
                 f"{found.name} is not a sparse encoder: its weights lack {min(head)}, the head of a masked language "
                 "model"
             )
-
-
-def _as_saved(name: str) -> set[str]:
-    """The names that a parameter can have in a file: those of old BERTs end differently."""
-    return {name, name.replace(".weight", ".gamma"), name.replace(".bias", ".beta")}
 
 
 def _window(model: SparseEncoder) -> int | None:

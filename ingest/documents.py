@@ -81,7 +81,9 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
         raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
     _check("the title is too long", len(title), TITLE_CHARS)
     _check("the text is too long", len(text), TEXT_CHARS)
-    identifier = content_id(title, text) if given is None else given
+    # The same content always has the same id.
+    made = hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=16).hexdigest()
+    identifier = made if given is None else given
     starts = _page_starts(data, text)
     metadata = {name: _number(value) for name, value in flat.items()} if untyped else flat
     _check("too much metadata", len(metadata), METADATA_KEYS, "fields")
@@ -108,11 +110,6 @@ def _page_starts(data: Mapping[str, Any], text: str) -> tuple[int, ...]:
 def _check(what: str, size: int, most: int, unit: str = "characters") -> None:
     if size > most:
         raise InvalidData(f"{what}: {size:,} {unit}, at most {most:,}")
-
-
-def content_id(title: str, text: str) -> str:
-    """The id of a document that was given none: the same content always has the same."""
-    return hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=16).hexdigest()
 
 
 def digest(document: Document, layout: bytes) -> str:
@@ -224,14 +221,10 @@ def _scalar(name: str, value: Any) -> Scalar:
     return value  # type: ignore[no-any-return]
 
 
+@functools.lru_cache(maxsize=4096)
 def _name(key: str) -> str:
     """A field's name without empty parts between its dots, which Elasticsearch refuses."""
     _check("the name of a field is too long", len(key), NAME_CHARS)
-    return _known_name(key)
-
-
-@functools.lru_cache(maxsize=4096)
-def _known_name(key: str) -> str:
     return ".".join(part for part in clean(key).split(".") if part) or "_"
 
 

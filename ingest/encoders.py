@@ -12,7 +12,7 @@ from ..core.closing import Closing
 from ..core.errors import UsageError
 from ..core.layout import Chunking, DenseField, Embedding, Layout, UnitField, named_fields
 from ..core.stages import Analysis
-from ..core.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
+from ..core.types import Document, Entry, Passage, SparseVector, UnitEntry, Vector
 from ..encode.cache import VectorCache, embedding_cache, encode_once, sparse_cache
 from .passages import Span, cut_passages, cut_units
 
@@ -158,7 +158,10 @@ class EntryMaker(Closing):
         entries: list[Entry] = []
         for row, document in enumerate(documents):
             fields = {name: made[row] for name, made in passages.items()}
-            cut = {name: _unit_entries(some, unit_vectors.get(name)) for name, some in units[row].items()}
+            cut = {
+                name: tuple(UnitEntry(unit, next(unit_vectors.get(name, iter(())), None)) for unit in some)
+                for name, some in units[row].items()
+            }
             entries.append(Entry(document, digests[row], fields, sparse[row], additional[row], cut))
         return entries
 
@@ -169,7 +172,3 @@ class EntryMaker(Closing):
         with contextlib.ExitStack() as stack:
             for cache in self._caches():
                 stack.callback(cache.close)
-
-
-def _unit_entries(units: Sequence[Unit], vectors: Iterator[Vector] | None) -> tuple[UnitEntry, ...]:
-    return tuple(UnitEntry(unit, next(vectors) if vectors is not None else None) for unit in units)

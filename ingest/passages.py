@@ -36,31 +36,25 @@ def cut_passages(documents: Sequence[Document], count_tokens: Count, chunking: C
     What is embedded is the title, a line end, and the passage, together at most `max_tokens`; only a single word that
     is longer than that makes a longer one. Tokens are counted for all documents in a few calls.
     """
-    count_tokens = _in_slices(count_tokens)
+
+    def count(texts: Sequence[str]) -> list[int]:  # in slices: tokenizers hold many times a text's size
+        return [tokens for some in chunked(texts, COUNTED_TOGETHER) for tokens in count_tokens(some)]
+
     wholes = [document.content for document in documents]
     answer = [[Span(0, len(document.text), whole)] for document, whole in zip(documents, wholes, strict=True)]
     if not chunking.cuts:
         return answer
-    long = [number for number, tokens in enumerate(count_tokens(wholes)) if tokens > chunking.longer_than]
-    titles = _short_titles([documents[number].title for number in long], count_tokens, chunking.max_tokens // 2)
+    long = [number for number, tokens in enumerate(count(wholes)) if tokens > chunking.longer_than]
+    titles = _short_titles([documents[number].title for number in long], count, chunking.max_tokens // 2)
     budgets = [chunking.max_tokens - tokens for _, tokens in titles]
     texts = [documents[number].text for number in long]
-    cut = pieces(texts, [sentence_spans(text) for text in texts], count_tokens, budgets)
+    cut = pieces(texts, [sentence_spans(text) for text in texts], count, budgets)
     for number, text, (title, _), budget, parts in zip(long, texts, titles, budgets, cut, strict=True):
         answer[number] = [
             Span(start, end, document_text(title, text[start:end]))
             for start, end in windows(parts, budget, chunking.overlap)
         ]
     return answer
-
-
-def _in_slices(count_tokens: Count) -> Count:
-    """The same over slices: tokenizers hold many times a text's size while they count it."""
-
-    def count(texts: Sequence[str]) -> list[int]:
-        return [tokens for some in chunked(texts, COUNTED_TOGETHER) for tokens in count_tokens(some)]
-
-    return count
 
 
 def _short_titles(titles: Sequence[str], count_tokens: Count, most: int) -> list[tuple[str, int]]:

@@ -419,7 +419,8 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             wasted += sum(len(line.data) for line in taken[1:])
             waiting.extendleft(reversed(taken[1:]))
             rows = csv.reader(feed(), delimiter=delimiter, strict=True)
-            row = _unquoted(first, delimiter)
+            # TSV is often written without any quoting: a line whose quotes make no sense is taken as it is.
+            row = first.data.decode("utf-8", "surrogateescape").split(delimiter) if delimiter == "\t" else []
             if not row:
                 # Who looked for the end of a field in the lines after it, or at the end of the file, did not find it.
                 reason = _NOT_CLOSED if len(taken) > 1 or ended else str(error)
@@ -431,8 +432,3 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             yield first.number, row
         else:
             yield Reject(source.name, first.number, NOT_UTF8, excerpt(b"\n".join(line.data for line in taken)))
-
-
-def _unquoted(line: Line, delimiter: str) -> list[str]:
-    """TSV is often written without any quoting: a line whose quotes make no sense is taken as it is."""
-    return line.data.decode("utf-8", "surrogateescape").split(delimiter) if delimiter == "\t" else []

@@ -169,7 +169,9 @@ class _Run(Closing):
         # Closed here: the collector would close it in whichever thread runs then, where its database can't be closed.
         with self._pump as pump, contextlib.closing(self._items(records)) as new:
             most = BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN
-            batches = constrained_batches(new, BATCH_CHARS, most, get_len=_chars, strict=False)
+            batches = constrained_batches(
+                new, BATCH_CHARS, most, get_len=lambda item: len(item.document.content), strict=False
+            )
             for items in map(list, batches):
                 batch = _Batch(items, bytes_read=self._bytes_read)
                 if not is_new:
@@ -406,10 +408,6 @@ def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[
     head = list(itertools.islice(records, HEAD))
     check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
-
-
-def _chars(item: _Item) -> int:
-    return len(item.document.title) + len(item.document.text)
 
 
 REJECTS = "the rejects"

@@ -191,17 +191,16 @@ def page_of(data: Data) -> list[Any] | None:
     if (one := next((inner for inner in wrapped if _names(inner) & _OF_RECORDS), None)) is not None:
         return [one]
     lists = (inner for one in objects for inner in one.values() if isinstance(inner, list))
-    return next((inner for inner in lists if _are_records(inner)), None)
+    wanted = _OF_RECORDS | {name.lower() for name in _INSIDE}
+    for inner in lists:
+        some = [one for one in inner[:5] if one is not None]
+        if some and all(isinstance(one, Mapping) and _names(one) & wanted for one in some):
+            return inner
+    return None
 
 
 def _names(data: Data) -> set[str]:
     return {str(name).lower() for name in data}
-
-
-def _are_records(inner: list[Any]) -> bool:
-    some = [one for one in inner[:5] if one is not None]
-    wanted = _OF_RECORDS | {name.lower() for name in _INSIDE}
-    return bool(some) and all(isinstance(one, Mapping) and _names(one) & wanted for one in some)
 
 
 def _recognised(record: Record, asked: Sequence[str]) -> Record:

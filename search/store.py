@@ -346,7 +346,10 @@ def answer(
             if not one.missing:
                 answers[place] = one.ranking(search.whole)
             elif tries == TRIES:
-                answers.setdefault(place, _unreadable(store, one.missing))
+                said = (
+                    f"{store.name} found {len(one.missing)} documents but did not return them, such as {one.missing[0]}"
+                )
+                answers.setdefault(place, ServerError(f"{said}. Try again, and check that an index keeps _source"))
         if len(answers) == len(groups):
             break
         # A document that was removed after it was found is not found again, but another one may be.
@@ -403,13 +406,6 @@ def _read(store: Store, granularity: str | None, questions: Iterable[_Joined]) -
     for one in questions:
         one.documents |= {key: read[key] for key in one.missing if key in read}
         one.units = None if granularity is None else units
-
-
-def _unreadable(store: Store, missing: Sequence[str]) -> ServerError:
-    return ServerError(
-        f"{store.name} found {len(missing)} documents but did not return them, such as {missing[0]}. Try again, and "
-        "check that an index keeps _source"
-    )
 
 
 def _pooled(

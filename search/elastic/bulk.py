@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -17,6 +17,7 @@ from more_itertools import constrained_batches
 from ...core.analysis import terms_text
 from ...core.errors import InvalidData
 from ...core.layout import Layout, analysis_key
+from ...core.pump import Pump
 from ...core.types import Entry, UnitEntry
 from .bound import Bound, Lost, still
 from .client import Client, path_of
@@ -66,32 +67,24 @@ def write(
     """
     total = total if total is not None else Outcome()
     threads = -(-client.connection.concurrency // 2)  # a store may write twice at a time
-    pending: deque[tuple[Outcome, Future[None]]] = deque()
-    with client.stopping() as stopped, ThreadPoolExecutor(threads, "ccheck-bulk") as pool:
-        try:
+    outcomes: list[Outcome] = []
+    try:
+        with (
+            client.stopping() as stopped,
+            Pump[Outcome, None](
+                "ccheck-bulk", threads, lambda outcome, wrote: None, lambda error: stopped.set()
+            ) as pump,
+        ):
             for chunk in constrained_batches(
                 operations, CHUNK_BYTES, CHUNK_DOCUMENTS, lambda one: len(one.lines), strict=False
             ):
-                if len(pending) >= 2 * threads:
-                    _finish(pending, total)
-                outcome = Outcome()
-                pending.append((outcome, pool.submit(_send, client, into, stopped, before, chunk, outcome)))
-            while pending:
-                _finish(pending, total)
-        except BaseException:
-            stopped.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            for outcome, _ in pending:
-                total.add(outcome)
-            raise
+                outcomes.append(Outcome())
+                send = partial(_send, client, into, stopped, before, chunk, outcomes[-1])
+                pump.put(outcomes[-1], send, 2 * threads - 1)
+    finally:
+        for outcome in outcomes:
+            total.add(outcome)
     return total
-
-
-def _finish(pending: deque[tuple[Outcome, Future[None]]], total: Outcome) -> None:
-    outcome, future = pending[0]
-    future.result()
-    total.add(outcome)
-    pending.popleft()
 
 
 def index_operation(entry: Entry, layout: Layout, *, whole: bool = True) -> Operation:

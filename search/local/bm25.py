@@ -7,6 +7,7 @@ that matches what they read in the database, and no crash leaves an index that i
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -25,8 +26,8 @@ from ...core import analysis as words
 from ...core.errors import InvalidData, UsageError
 from ...core.layout import Layout, analysis_key
 from ...core.stages import Analysis, Bm25
-from ...core.types import Unit, document_text
-from .files import DOCUMENTS, UNIT_BITS, Damaged, link, make_folder, unit_id
+from ...core.types import document_text
+from .files import DOCUMENTS, UNIT_BITS, Damaged, link, make_folder
 
 if TYPE_CHECKING:
     import tantivy
@@ -84,12 +85,6 @@ class TextFields:
 
 
 UNIT_FIELDS = TextFields(units=True)
-
-
-def unit_rows(seq: int, units: Iterable[Unit]) -> Iterator[Row]:
-    """The rows of a document's units."""
-    for unit in units:
-        yield {"seq": unit_id(seq, unit.number), "document": seq, "content": unit.text}
 
 
 def terms_field(analysis: Analysis) -> str:
@@ -316,16 +311,8 @@ class Dictionary:
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._signs = np.bitwise_or.reduceat(_bits(self._codes), self._starts) if terms else np.zeros(0, np.uint64)
         self._documents = documents
-        self._known: dict[tuple[str, int], list[tuple[str, float]]] = {}
-
-    def expand(self, term: str, edits: int) -> list[tuple[str, float]]:
-        """The terms that a term of the claim stands for, and the factor for the BM25 score of each."""
-        key = (term, edits)
-        if key not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[key] = self._expand(term, edits)
-        return self._known[key]
+        self.expand = functools.lru_cache(_KEPT)(self._expand)
+        """From a term of the claim and its edits to the terms that it stands for, with factors for their BM25 scores."""
 
     def _expand(self, term: str, edits: int) -> list[tuple[str, float]]:
         if not 0 < len(term) <= MAX_LENGTH:

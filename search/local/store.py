@@ -328,9 +328,9 @@ class LocalStore(Closing):
 
     def _rank(self, search: Search) -> tuple[Snapshot, list[dict[str, Ranked]]]:
         for attempt in range(RACES):
-            snapshot = self._current(search.retrievers)
             found: dict[int, dict[str, Ranked]] = {}
             try:
+                snapshot = self._current(search.retrievers)
                 for scope, places in scopes(search.queries, search.filters).items():
                     with self._guard:
                         allowed = snapshot.mask(scope, self._database())
@@ -377,42 +377,30 @@ class LocalStore(Closing):
         return self._reader
 
     def _current(self, retrievers: Mapping[str, Retriever]) -> Snapshot:
-        """The current snapshot, with everything that these retrievers search."""
+        """The current snapshot, with everything that these retrievers search.
+
+        Raises Damaged, or Changed if a writer has replaced the damaged files meanwhile.
+        """
         with self._guard:
-            database = self._database()
-            known = self._snapshot
+            database, known = self._database(), self._snapshot
             if known is None or known.generation != database.generation:
-                refuse_missing(retrievers, database.layout, self.name)
                 if self._writer is None:
                     self._catch_up_if_alone(database)
-                self._snapshot = self._taken(retrievers)
-            elif any(one not in known.searched for one in retrievers.values()):
-                refuse_missing(retrievers, database.layout, self.name)
-                with database.reading():
-                    if database.generation == known.generation:
-                        with suppress(Damaged):  # below this is tried again
-                            known.read(database, self.path, retrievers)
-                            return known
-                self._snapshot = self._taken(retrievers)
-            assert self._snapshot is not None
-            return self._snapshot
-
-    def _taken(self, retrievers: Mapping[str, Retriever]) -> Snapshot:
-        for attempt in range(RACES):
-            database = self._database()
+            elif all(one in known.searched for one in retrievers.values()):
+                return known
             with database.reading():
                 generation, layout = database.generation, database.layout
+                refuse_missing(retrievers, layout, self.name)
                 try:
-                    behind = frozenset(database.behind())
-                    snapshot = Snapshot(generation, layout, database.alive(), behind, self._verified)
-                    snapshot.read(database, self.path, retrievers)
-                    return snapshot
+                    if known is None or known.generation != generation:
+                        behind = frozenset(database.behind())
+                        known = Snapshot(generation, layout, database.alive(), behind, self._verified)
+                    known.read(database, self.path, retrievers)
+                    self._snapshot = known
+                    return known
                 except Damaged as error:
                     damage = error
-            # A writer may have replaced these files in the meantime. If not, they are damaged.
-            if database.generation == generation and (not damage.derived or attempt == RACES - 1 or not self._mended()):
-                raise damage
-        raise ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
+            raise damage if database.generation == generation else Changed
 
     def _acquire(self) -> None:
         """Become the one writer."""
@@ -466,8 +454,9 @@ class LocalStore(Closing):
 
     def _mended(self) -> bool:
         """Rebuild damaged derived files, which only the one writer can do. Returns whether that was possible."""
-        self._verified = Verified()
-        return self._if_alone(lambda writer: upkeep.mend(writer, self.path, self._verified))
+        with self._guard:
+            self._verified, self._snapshot = Verified(), None
+            return self._if_alone(lambda writer: upkeep.mend(writer, self.path, self._verified))
 
     def _if_alone(self, work: Callable[[Database], None]) -> bool:
         """Do a writer's work, unless another writer is busy or the folder is read-only. Returns whether it was done."""

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from .files import (
     share,
     sweep,
     sync_folder,
+    unit_id,
     unpacked_units,
     vector_fields,
 )
@@ -73,21 +74,13 @@ ALWAYS_SETTLED, SETTLED_FROM = 50_000, 0.001
 
 
 def create_store(folder: Path, layout: Layout) -> None:
-    """Create an empty store in a folder without one. Removes what a killed creation left."""
+    """Create an empty store in a folder without one: all of it, or nothing. Removes what a killed creation left."""
     sweep(folder, [])
     nothing = np.zeros(0, np.int64)
     words = {name: _write_words(folder, TextFields.of(layout, name), [], nothing, None) for name in words_of(layout)}
-    _create(folder / DATABASE, layout, words)
-
-
-def _create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
-    """Create a database without documents: all of it, or nothing.
-
-    Removes what a killed creation left. Only the one writer may call this.
-    """
-    unborn = path.with_name(UNBORN)
+    unborn = folder / UNBORN
     for name in (UNBORN, f"{UNBORN}-journal", f"{UNBORN}-wal", f"{UNBORN}-shm"):
-        path.with_name(name).unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
     os.close(os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     unborn.chmod(0o600)
     connection = connect(unborn, "mode=rw")
@@ -113,8 +106,8 @@ def _create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
-    unborn.replace(path)
-    sync_folder(path.parent)
+    unborn.replace(folder / DATABASE)
+    sync_folder(folder)
 
 
 def words_of(layout: Layout) -> list[str]:
@@ -231,7 +224,8 @@ def _rows_after(database: Database, seq: int, name: str, fields: TextFields) -> 
         if name == DOCUMENTS:
             yield fields.document_row(number, title, text, json.loads(additional) if fields.additional else [])
         else:
-            yield from bm25.unit_rows(number, unpacked_units(name, text, units))
+            for unit in unpacked_units(name, text, units):
+                yield {"seq": unit_id(number, unit.number), "document": number, "content": unit.text}
 
 
 def check(database: Database, folder: Path) -> list[Damaged]:
