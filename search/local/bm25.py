@@ -312,7 +312,7 @@ class Dictionary:
         self._signs = np.bitwise_or.reduceat(_bits(self._codes), self._starts) if terms else np.zeros(0, np.uint64)
         self._documents = documents
         self.expand = functools.lru_cache(_KEPT)(self._expand)
-        """From a term of the claim and its edits to the terms that it stands for, with factors for their BM25 scores."""
+        """From a term of the claim and its edits to the terms that it stands for, with factors for their scores."""
 
     def _expand(self, term: str, edits: int) -> list[tuple[str, float]]:
         if not 0 < len(term) <= MAX_LENGTH:

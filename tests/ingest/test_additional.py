@@ -44,7 +44,7 @@ STAGE = AdditionalStage(summary=True, posts=2)
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache folder of the user stays out of it."""
-    monkeypatch.setattr("ccheck.encode.cache._default_folder", lambda: tmp_path / "default-cache")
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "default-cache")
 
 
 class TinySparse:

@@ -28,7 +28,7 @@ from ccheck.ingest.seen import Seen
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache folder of the user stays out of it, and the current folder, too."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    monkeypatch.setattr("ccheck.encode.cache._default_folder", lambda: folder / "cache")
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: folder / "cache")
     (folder / "here").mkdir()
     monkeypatch.chdir(folder / "here")
 
