@@ -53,7 +53,7 @@ def fingerprint(path: Path) -> str:
 def without_safetensors(model: str | Path) -> NotFound:
     """The error for a model, by its name or folder, whose weights are in another format or missing."""
     said = f"{model} has no safetensors weights, and ccheck loads no other format"
-    convert = f"If it has weights that torch saved, convert them once: ccheck models convert {model} FOLDER"
+    convert = f"If it has weights that torch saved, convert them once: ccheck convert {model} FOLDER"
     return NotFound(f"{said}. {convert}", model=str(model))
 
 

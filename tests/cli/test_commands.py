@@ -186,14 +186,6 @@ def test_a_published_system_is_shown_with_its_numbers_prompts_and_sections(name)
     assert "decision 1 " in told and "As published, except" in told
 
 
-def test_models_of_recipes_are_listed_for_people():
-    lines = {line.split()[0]: line for line in ccheck("models", "list").out.splitlines()}
-    assert "base of a training, for climatecheck-hybrid. Not installed." in lines["BAAI/bge-m3"]
-    assert lines["gpt-4.1"].endswith("language model, for climatecheck-hybrid. On a server.")
-    assert "GB. Loads: yes." in lines["sentence-transformers/all-MiniLM-L6-v2"]
-    assert "Loads: after ccheck train embedder" in lines["bge-m3-climatecheck"]
-
-
 def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):
     for name in recipe_names():
         (tmp_path / "mine.toml").write_text(ccheck("recipes", "show", name).out)
