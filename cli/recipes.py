@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +17,6 @@ from .common import print_answer, print_fields, print_json, replacements, resolv
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
-    from ..core.stages import Stage
 
 
 LANGUAGE_MODEL = "language model"
@@ -66,55 +62,6 @@ def _standing(recipe: Recipe) -> str:
         return "ccheck's own"
     count = len(recipe.decisions)
     return f"As published, except {counted(count, 'decision')}" if count else "As published"
-
-
-def _tables(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The tables of a recipe that do something, by name in the order in which they run: all their values, `prompts`
-    with the files of those that ask a language model, and `source` with the section that describes them."""
-    from ..core.stages import IngestStage, VerdictStage
-
-    runs = recipe.figures.runs if recipe.figures is not None else {}
-    rewrites = any(stage.query != "claim" for stage in recipe.retrievers.values())
-    judges = recipe.verdict.method != "none" and recipe.questions is None
-    asks = LANGUAGE_MODEL in {kind for kind, _ in _models(recipe).values()}
-    tables: dict[str, Stage | None] = {
-        "ingest": recipe.ingest if recipe.ingest != IngestStage() else None,
-        "rewriting": recipe.rewriting if rewrites else None,
-        "questions": recipe.questions,
-        **{f"retrievers.{name}": stage for name, stage in recipe.retrievers.items()},
-        "fusion": recipe.fusion if len(recipe.retrievers) > 1 or recipe.questions is not None else None,
-        **{f"rerankers.{name}": stage for name, stage in recipe.rerankers.items()},
-        "evidence": recipe.evidence if judges else None,
-        "verdict": recipe.verdict if judges else None,
-        "language_model": recipe.language_model if asks else None,
-        **{f"figures.runs.{name}": run for name, run in runs.items()},
-        "figures": recipe.figures,
-        "passages": recipe.passages,
-    }
-    sections = recipe.source.sections if recipe.source is not None else {}
-    made: dict[str, dict[str, Any]] = {}
-    for name, stage in tables.items():
-        if stage is not None:
-            apart = {"runs"} if name == "figures" else None
-            made[name] = stage.model_dump(mode="json", exclude_none=True, exclude=apart)
-            other = isinstance(stage, VerdictStage) and stage.method != "llm"
-            if not other and LANGUAGE_MODEL in {kind for _, kind in stage.uses()}:
-                made[name]["prompts"] = [_file_of(prompt) for prompt in stage.asks()]
-            if section := sections.get(name) or sections.get(name.partition(".")[0]):
-                made[name]["source"] = section
-    return made
-
-
-def _file_of(prompt: str) -> str:
-    """Where a prompt is: `verdict/prompts/paper-batch.txt`."""
-    rooms = files(__package__.partition(".")[0]).iterdir()
-    room = next(one.name for one in rooms if one.joinpath("prompts", f"{prompt}.txt").is_file())
-    return f"{room}/prompts/{prompt}.txt"
-
-
-def _in_words(values: Mapping[str, Any]) -> str:
-    """`depth 600, weight 1.0, fields {"content": 1.0}`."""
-    return ", ".join(f"{key} {one if isinstance(one, str) else json.dumps(one)}" for key, one in values.items())
 
 
 def _lacking(recipe: Recipe, settings: Settings) -> list[str]:
@@ -164,15 +111,15 @@ def check(
     replace: tuple[str, ...] = opt.replace,
     as_json: bool = opt.as_json,
 ) -> None:
-    """Print a recipe's stages, numbers and prompts, and its models.
+    """Check a recipe and its ablations, and list its models.
 
     \b
     ccheck recipes check mine.toml
     ccheck recipes check climatecheck-hybrid:few-shots-hybrid
     ccheck recipes check climatecheck-hybrid --replace gpt-4.1=qwen3
 
-    For a published system, also says which section of its paper describes each stage, and where ccheck differs.
-    Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
+    For a published system, also says where ccheck differs. --json has the resolved recipe with all its values. Contacts
+    neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
     from ..core.adjust import printed, resolved
     from ..core.errors import MissingExtra
@@ -199,11 +146,9 @@ def check(
             except (NotFound, MissingExtra) as error:
                 missing = missing or stage.required
                 models[part] = f"reranker, not available here: {error}"
-    tables = _tables(recipe)
-    about = {"tables": tables, "decisions": recipe.decisions}
-    data = {"recipe": recipe.name, "usable": not missing, "models": models, **printed(recipe), **about}
+    data = {"recipe": recipe.name, "usable": not missing, "models": models, **printed(recipe)}
+    data["decisions"] = recipe.decisions
     fields = {"recipe": f"{name}. {_standing(recipe)}.", **models}
-    fields |= {table: _in_words(values) for table, values in tables.items()}
     fields |= {f"decision {number}": said for number, said in enumerate(recipe.decisions, 1)}
     print_answer(as_json, data, fields)
     if missing:

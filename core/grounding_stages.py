@@ -52,9 +52,6 @@ class ElementRun(Stage):
     weight: MergeWeight = 1.0
     required: Required = True
 
-    def asks(self) -> tuple[str, ...]:
-        return ("figure-description",) * self.rephrased
-
 
 class ChunkRun(Stage):
     """Ranks figures and tables by the chunks of the article that cite them (chunk-guided).
@@ -76,9 +73,6 @@ class ChunkRun(Stage):
     chunks: int = Field(default=20, ge=1, le=200, description="for llm: how many chunks it reads")
     weight: MergeWeight = 1.0
     required: Required = True
-
-    def asks(self) -> tuple[str, ...]:
-        return ("figures",) * (self.order == "llm")
 
 
 class ImageRun(Stage):
@@ -154,6 +148,3 @@ class PassagesStage(Stage):
     llm: Annotated[str | None, Named("language model", lambda stage: stage.select != "none")] = Field(
         default=None, description=_LLM
     )
-
-    def asks(self) -> tuple[str, ...]:
-        return ("grounding-passages",) * (self.select != "none")

@@ -42,10 +42,6 @@ class Stage(Table):
             for name in _several(getattr(self, key))
         )
 
-    def asks(self) -> tuple[str, ...]:
-        """The prompts with which this table asks a language model, where it does."""
-        return ()
-
 
 def _several(value: Any) -> list[str | None]:
     return value if isinstance(value, list) else [value]
@@ -247,9 +243,6 @@ class RewritingStage(Stage):
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
     required: bool = Field(default=True, description="false: if it fails, search for the claim itself")
 
-    def asks(self) -> tuple[str, ...]:
-        return tuple(of_paper(name, self.prompts) for name in ("rewrite", "expand", "hyde"))
-
 
 class AdditionalStage(Stage):
     """Texts that a language model writes about each document at ingest; searches can find documents by them."""
@@ -259,6 +252,7 @@ class AdditionalStage(Stage):
     llm: LanguageModel = None
 
     def asks(self) -> tuple[str, ...]:
+        """The prompts with which this stage asks a language model."""
         return ("additional-summary",) * self.summary + ("additional-posts",) * bool(self.posts)
 
 
@@ -449,9 +443,6 @@ class QuestionsStage(Stage):
         "searches only its own collection",
     )
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
-
-    def asks(self) -> tuple[str, ...]:
-        return "questions", "queries", "answer", "veracity"
 
 
 LEAST_RELEVANCE = 0.2

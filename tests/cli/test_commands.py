@@ -170,19 +170,12 @@ def test_a_reranker_that_auto_does_not_find_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if load_recipe(name).source is not None])
-def test_a_published_system_is_shown_with_its_numbers_prompts_and_sections(name):
-    """Each table says where the paper describes it, but for those that ccheck needs or the settings decide."""
+def test_a_published_system_is_shown_with_its_models_and_decisions(name):
     (found,) = ccheck("recipes", "check", name, "--json").objects
-    unsaid = {table for table, values in found["tables"].items() if "source" not in values}
-    assert unsaid <= {"evidence", "language_model", "retrievers.bm25"}
     assert found["decisions"] == load_recipe(name).decisions
     told = ccheck("recipes", "check", name).out
     if name == "climatecheck-hybrid":
         assert "naver/splade-v3" in told and "not installed" in told
-        listwise = found["tables"]["rerankers.listwise"]
-        assert (listwise["alpha"], listwise["source"]) == (0.4, "4.1.3, appendix A")
-        assert listwise["prompts"] == ["rerank/prompts/paper-listwise.txt"]
-        assert found["tables"]["verdict"]["prompts"] == ["verdict/prompts/paper-hybrid.txt"]
     assert "decision 1 " in told and "As published, except" in told
 
 
