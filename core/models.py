@@ -354,7 +354,7 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
 
 
 def load_encoder(
-    kind: Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"],
+    kind: Literal["SentenceTransformer", "SparseEncoder"],
     what: str,
     found: FoundModel,
     device: str | None,

@@ -337,8 +337,7 @@ class ModelStage(Stage):
 class LateStage(Stage):
     """Reorders documents with late interaction: it matches each token of the claim with the closest one of the text.
 
-    `model` is a BERT-type embedding model, whose token embeddings are used as they are, or one that was trained for
-    this (ColBERT). For the latter, `documents = "contextual"`, `window = 0` and `idf = false` give its authors' scores.
+    `model` is a BERT-type embedding model, whose token embeddings are used as they are.
     `documents`: embed the documents' tokens with a table that has one vector for each token of all-MiniLM-L6-v2
     (`static`), or let the model read them in their text, which takes a hundred times as long (`contextual`).
     A document that is longer than `max_tokens` is cut.

@@ -2,8 +2,7 @@
 
 MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3).
 
-The model is a BERT-type embedding model, whose token embeddings are taken before they are pooled, without torch, or one
-that was trained for late interaction (ColBERT).
+The model is a BERT-type embedding model, whose token embeddings are taken before they are pooled, without torch.
 
 Documents' tokens can come from a table with one vector for each token of all-MiniLM-L6-v2, whatever stands beside it:
 what the model makes of it as a text of its own, in the directions in which these vectors differ most. Late interaction
@@ -18,27 +17,22 @@ import dataclasses
 import functools
 import math
 import threading
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import NotFound, UsageError
 from ..core.fingerprints import file_hash, without_safetensors
-from ..core.models import FoundModel, cpu_has_bfloat16, load_encoder, positions, read_settings, require_models
+from ..core.models import read_settings
 from ..core.runtime import Runtime
 from ..encode.bert_folder import Floats, read_bert_folder
 from ..encode.numpy_bert import NumpyBert, load_bert, unit_length
 from .types import Scores, not_finite
 
-if TYPE_CHECKING:
-    from sentence_transformers import MultiVectorEncoder
-
-BATCH = 16
-"""Texts in one forward pass."""
 KEPT_BYTES = 512 << 20
 """Token embeddings of documents that were read last: claims about one subject find the same documents."""
 KEPT_TEXTS = 4096
@@ -46,7 +40,6 @@ KEPT_TEXTS = 4096
 KEPT_CLAIMS = 128
 """Claims whose tokens are kept: twice as many as are checked at a time."""
 PACKAGED = Path(__file__).parent / "token_tables"
-Task = Literal["query", "document"]
 Vectors: TypeAlias = NDArray[np.floating[Any]]
 
 
@@ -155,73 +148,41 @@ class StaticEncoder:
 class ContextEncoder:
     """Tokens of claims and documents in context. Documents that were read lately are not read again."""
 
-    def __init__(self, encode: Callable[[Sequence[str], Task], Sequence[Tokens]], special: frozenset[int]) -> None:
+    def __init__(self, bert: NumpyBert) -> None:
         from cachetools import LRUCache
 
-        self.special = special
-        self._encode = encode
+        self._bert = bert
+        self.special = _unknown(bert)
         self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, lambda one: one.vectors.nbytes + 8 * len(one.ids))
 
     def query(self, text: str) -> Tokens:
-        (tokens,) = self._encode([text], "query")
+        (tokens,) = self._encode([text])
         return tokens
 
     def documents(self, texts: Sequence[str]) -> list[Tokens]:
         known = {text: self._kept[text] for text in set(texts) if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        for text, tokens in zip(missing, self._encode(missing, "document") if missing else (), strict=True):
+        for text, tokens in zip(missing, self._encode(missing), strict=True):
             known[text] = tokens
             with contextlib.suppress(ValueError):  # larger than all that is kept
                 self._kept[text] = tokens
         return [known[text] for text in texts]
+
+    def _encode(self, texts: Sequence[str]) -> list[Tokens]:
+        if not texts:
+            return []
+        return [
+            Tokens(tuple(ids[: len(states)]), unit_length(states).astype(np.float16), len(ids) > len(states))
+            for ids, states in zip(self._bert.token_ids(texts), self._bert.encode_tokens(texts), strict=True)
+        ]
 
 
 LateEncoder: TypeAlias = StaticEncoder | ContextEncoder
 """Embeds the tokens of texts, in one thread at a time. `special` are the ids of tokens that are never rare."""
 
 
-def by_numpy(bert: NumpyBert) -> ContextEncoder:
-    """The tokens of a BERT-type model, without torch."""
-
-    def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
-        rows = zip(bert.token_ids(texts), bert.encode_tokens(texts), strict=True)
-        return [
-            Tokens(tuple(ids[: len(states)]), unit_length(states).astype(np.float16), len(ids) > len(states))
-            for ids, states in rows
-        ]
-
-    return ContextEncoder(encode, _unknown(bert))
-
-
-def by_torch(model: MultiVectorEncoder) -> ContextEncoder:
-    """The tokens of a model that was trained for late interaction, with sentence-transformers."""
-    tokenizer: Any = model.tokenizer
-
-    def encode(texts: Sequence[str], task: Task) -> list[Tokens]:
-        import torch
-
-        half = model.device.type == "cpu" and cpu_has_bfloat16() and task == "document"
-        made: Any = model.encode_query if task == "query" else model.encode_document
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            rows = made(list(texts), batch_size=BATCH, output_value=None, show_progress_bar=False)
-        read = tokenizer(list(texts), return_attention_mask=False, verbose=False).input_ids
-        limit = longest(model, task)
-        return [_of_row(row, len(ids) > limit) for row, ids in zip(rows, read, strict=True)]
-
-    return ContextEncoder(encode, frozenset(tokenizer.all_special_ids))
-
-
 def _unknown(bert: NumpyBert) -> frozenset[int]:
     return frozenset(() if bert.unknown is None else (bert.unknown,))
-
-
-def _of_row(row: dict[str, Any], cut: bool) -> Tokens:
-    import torch
-
-    counts = row["attention_mask"].bool()
-    # Here and not in the model, which would round the lengths to bfloat16.
-    vectors = torch.nn.functional.normalize(row["token_embeddings"][counts].float(), dim=-1)
-    return Tokens(tuple(row["input_ids"][counts].tolist()), vectors.half().cpu().numpy(), cut)
 
 
 def load_late_encoder(
@@ -236,60 +197,24 @@ def load_late_encoder(
     `documents`: their tokens by a packaged table, or in context. `max_tokens`: how many tokens of a document are read,
     by default all (static), or as many as the model was made for.
 
-    Raises NotFound if there is no such model or table or it has no safetensors, MissingExtra for one that needs torch
-    where that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
+    Raises NotFound if there is no such model or table or it has no safetensors, UsageError for what the model can't do,
+    InvalidData for a broken folder.
     """
     found = runtime.find(name)
     if not any(found.path.rglob("*.safetensors")):
         raise without_safetensors(found.path)
-    trained = trained_for_it(found.path)
-    folder = None if trained else read_bert_folder(found.path)
-    if folder is None and not trained:
-        raise UsageError(f"{found.name} is neither a BERT-type embedding model nor one trained for late interaction")
+    folder = read_bert_folder(found.path)
+    if folder is None:
+        raise UsageError(f"{found.name} is not a BERT-type embedding model, which late interaction needs")
     if documents == "static":
-        contextual = f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"'
-        if folder is None:
-            raise UsageError(contextual)
         table = packaged_table(folder.path / "model.safetensors")
-        if table is None:
-            raise NotFound(contextual)  # an optional reranker is left out
+        if table is None:  # an optional reranker is left out
+            raise NotFound(f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"')
         return StaticEncoder(load_bert(folder), table, max_tokens)
-    if folder is not None:
-        most = read_settings(folder.path / "config.json", dict)["max_position_embeddings"]
-        _refuse_more(found, max_tokens, int(most))
-        return by_numpy(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
-    require_models("reranking by late interaction with this model")
-    runtime.loading(found.name)
-    model = load_encoder("MultiVectorEncoder", "a model of token embeddings", found, runtime.device)
-    _refuse_more(found, max_tokens, positions(model[0].config))
-    if max_tokens is not None:
-        first: Any = model[0]
-        model.max_seq_length = max_tokens
-        if first.document_length is not None:
-            first.document_length = max_tokens
-    return by_torch(model)
-
-
-def _refuse_more(found: FoundModel, max_tokens: int | None, limit: int | None) -> None:
-    if max_tokens is not None and limit is not None and max_tokens > limit:
+    limit = int(read_settings(folder.path / "config.json", dict)["max_position_embeddings"])
+    if max_tokens is not None and max_tokens > limit:
         raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
-
-
-def longest(model: MultiVectorEncoder, task: Task) -> float:
-    """How many tokens of a text the model reads, special ones too."""
-    first: Any = model[0]
-    own = first.query_length if task == "query" else first.document_length
-    return float(own or model.max_seq_length or math.inf)
-
-
-def trained_for_it(folder: Path) -> bool:
-    """Whether a model's files say that it was trained for late interaction, with sentence-transformers, PyLate or the
-    code of ColBERT's authors."""
-    kind = read_settings(folder / "config_sentence_transformers.json", dict).get("model_type")
-    architectures = read_settings(folder / "config.json", dict).get("architectures")
-    return kind in ("MultiVectorEncoder", "ColBERT") or any(
-        name == "HF_ColBERT" or str(name).endswith("ForRetrieval") for name in architectures or ()
-    )
+    return ContextEncoder(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
 
 
 # -- tables of tokens

@@ -125,7 +125,7 @@ def test_rerankers_of_modules_read_words(folders: dict[str, Path], tmp_path: Pat
         assert bool(kept(body.tokenizer, read.ids)) == chat
 
 
-@pytest.mark.parametrize("kind", ["SentenceTransformer", "MultiVectorEncoder", "SparseEncoder", "queries", "prompts"])
+@pytest.mark.parametrize("kind", ["SentenceTransformer", "SparseEncoder", "queries", "prompts"])
 def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, kind: str) -> None:
     from ccheck.core.models import FoundModel, load_encoder
 
