@@ -319,24 +319,11 @@ def _asked_of_llms(one: Evaluation) -> str:
 
 
 def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
-    from ...lab.measure.evaluate import gains
-
     if len(one.stages) < 2:
         return
-    top = 10
-    moved = gains(one, data.qrels, top)
-    made = table("stage", *data.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
+    made = table("stage", *data.metrics, title="Stages")
     for name, measured in one.stages_measured.items():
-        gain = moved[name]
-        retriever = name in one.recipe.retrievers
-        cells = [figure(measured.mean[metric]) for metric in data.metrics]
-        made.add_row(
-            name,
-            *cells,
-            f"{gain.there:,}",
-            "" if retriever else f"+{gain.won:,}",
-            "" if retriever else f"-{gain.lost:,}",
-        )
+        made.add_row(name, *(figure(measured.mean[metric]) for metric in data.metrics))
     print_table(console, made)
 
 

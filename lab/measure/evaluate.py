@@ -196,38 +196,6 @@ def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:
     return all(rankings[claim][:depth] == ranking for claim, ranking in final.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """A stage's effect on all claims' relevant documents: how many of them are among its first `top`, and how many
-    it moved in and out. A retriever moves none."""
-
-    there: int
-    won: int
-    lost: int
-
-
-def gains(evaluation: Evaluation, qrels: Qrels, top: int) -> dict[str, Gain]:
-    """The effect of each stage, in the order in which they ran, over the claims that were answered.
-
-    A stage is compared with the one before it, and the first after the retrievers with what any of them found.
-    """
-    relevant = {
-        (claim, document) for claim in evaluation.run for document, grade in qrels.get(claim, {}).items() if grade > 0
-    }
-    before: set[tuple[str, str]] = set()
-    found: dict[str, Gain] = {}
-    for name, rankings in evaluation.stages.items():
-        first = {(claim, document) for claim, ranking in rankings.items() for document in ranking[:top]}
-        there = relevant & first
-        if name in evaluation.recipe.retrievers:
-            before |= there
-            found[name] = Gain(len(there), 0, 0)
-        else:
-            found[name] = Gain(len(there), len(there - before), len(before - there))
-            before = there
-    return found
-
-
 def _ids(claims: Sequence[Claim]) -> list[str]:
     if not claims:
         raise InvalidData("there are no claims to evaluate")

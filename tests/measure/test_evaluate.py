@@ -12,7 +12,7 @@ from ir_measures import RR, R, nDCG
 from ccheck.core.errors import InvalidData, ServerError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
-from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, Gain, evaluate, gains, retrieval_only
+from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate, retrieval_only
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]
@@ -98,16 +98,6 @@ def test_each_stage_is_measured():
     shallow = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=["R@100"], depth=1))
     assert shallow.stages_measured["bm25"].mean["R@100"] == pytest.approx((0.5 + 0 + 0) / 3)
     assert shallow.stages["bm25"]["a"] == ("1", "5", "2")
-
-
-def test_where_stages_win_and_lose_relevant_documents():
-    made = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=METRICS))
-    assert gains(made, QRELS, top=1) == {
-        "bm25": Gain(1, 0, 0),
-        "dense": Gain(0, 0, 0),
-        "rrf": Gain(0, 0, 1),
-        "rerank": Gain(1, 1, 0),
-    }
 
 
 def test_verdicts_are_compared_with_the_true_ones():
