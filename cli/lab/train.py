@@ -13,11 +13,10 @@ import click
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import counted, inform, notice, print_answer, replacements, settings_from
+from ..common import inform, notice, print_answer, replacements, settings_from
 
 if TYPE_CHECKING:
     from ...core.runtime import Runtime
-    from ...lab.measure.types import Classified
     from ...lab.train.figures import Report
     from ...lab.train.folders import Output
     from ...lab.train.options import RetrievalOptions, TrainingOptions
@@ -172,25 +171,7 @@ def stance(asked: StanceTraining) -> None:
         for message in data.messages:
             runtime.notify(message)
         made = train_stance(data, chosen, _output(asked, files), runtime)
-    facts = {
-        "kind": "stance",
-        "output": str(made.folder),
-        "base": chosen.base,
-        "phases": [one.to_dict() for one in made.phases],
-        "figures": {
-            name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in made.figures.items()
-        },
-        "most_frequent": made.most,
-        "notes": list(made.notes),
-    }
-    figures = {
-        f"weighted F1 {name} ({counted(own.count, 'pair')})": f"{_with_interval(own)}; {floor.weighted.f1:.4f} for "
-        f"always answering {made.most}"
-        for name, (own, floor) in made.figures.items()
-    }
-    print_answer(asked.as_json, facts, {"output": str(made.folder), "base": chosen.base} | figures)
-    if not asked.as_json:
-        inform(*made.notes)
+    _print(made, asked.as_json)
 
 
 T = TypeVar("T", bound="TrainingOptions")
@@ -272,11 +253,7 @@ def _print(report: Report, as_json: bool) -> None:
     figures = {
         f"{one.metric} {one.group} ({one.claims})": f"{one.describe()}, {one.change()}" for one in report.figures
     }
-    print_answer(as_json, report.to_dict(), {"output": str(report.output), "base": report.base} | figures)
+    about = {"output": str(report.output), "base": report.base, "before": report.beside}
+    print_answer(as_json, report.to_dict(), about | figures)
     if not as_json:
         inform(*report.notes)
-
-
-def _with_interval(figures: Classified) -> str:
-    low, high = figures.intervals.get("weighted_f1", (figures.weighted.f1, figures.weighted.f1))
-    return f"{figures.weighted.f1:.4f} [{low:.4f}, {high:.4f}]"

@@ -12,89 +12,67 @@ from ...verdict.labels import STANCES
 from ..measure.rows import StanceRow
 from .figures import Report, shown
 from .loop import Trained
-from .options import StanceOptions, TrainingOptions
+from .options import TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
-from .stance_data import StanceData
-from .stance_figures import Measured, StanceReport
 
+_HUB = {
+    "embedder": ("ccheck", "sentence-similarity"),
+    "reranker": ("ccheck", "text-ranking"),
+    "stance": ("transformers", "text-classification"),
+}
+"""Of each kind of model its library and its task, as model hubs call them."""
 TRAINED_BY = "trained by ccheck"
 """This phrase is in the card of each model."""
 
 
-def retrieval_card(
-    report: Report, use: str, options: TrainingOptions, data: RetrievalData, facts: Mapping[str, object]
+def model_card(
+    report: Report, about: str, data: Sequence[str], options: TrainingOptions, facts: Mapping[str, object] | None = None
 ) -> str:
-    """The card of an embedder or a reranker. `use`: the command that uses it."""
-    tag = "text-ranking" if report.kind == "reranker" else "sentence-similarity"
-    sections = {
-        "Data": _list(
-            f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
-            *data.messages,
-            f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
-            f"**{SEEN}**: training did not see these claims. It may have seen their documents",
-        ),
-        "Figures": [
-            "Before and after training, with 95% bootstrap intervals over claims. Differences are paired by claim.",
-            "",
-            "| claims | metric | before | after | difference |",
-            "| --- | --- | --- | --- | --- |",
-            *(
-                f"| {figure.group} ({figure.claims}) | {figure.metric} | {figure.before:.4f} "
-                f"{shown(figure.before_interval)} | {figure.after:.4f} {shown(figure.after_interval)} "
-                f"| {figure.change()} |"
-                for figure in report.figures
-            ),
-            "",
-            *_list(*report.notes),
-        ],
-        "Training": _list(
-            *_phases(report.phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())
-        ),
-    }
-    head = {"library_name": "ccheck", "pipeline_tag": tag}
-    return _card(report.kind.capitalize(), head, f"To use it: `{use}`.", options, sections)
+    """Markdown with the front matter that model hubs read.
+
+    `about` says how the model is used, `data` what it learned from, `facts` what else there is to say of its training.
+    """
+    library, tag = _HUB[report.kind]
+    front = {"base_model": report.base, "library_name": library, "pipeline_tag": tag}
+    rows = [
+        f"| {one.group} ({one.claims}) | {one.metric} | {one.before:.4f} {shown(one.before_interval)} "
+        f"| {one.after:.4f} {shown(one.after_interval)} | {one.change()} |"
+        for one in report.figures
+    ]
+    figures = [
+        "With 95% bootstrap intervals over claims. Differences are paired by claim.",
+        "",
+        f"| claims | metric | {report.beside} | after training | difference |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        *_list(*report.notes),
+    ]
+    training = (*_phases(report.phases, options.metric), *(f"{name}: {value}" for name, value in (facts or {}).items()))
+    settings = options.model_dump(mode="json", exclude_none=True)
+    title = "Stance model" if report.kind == "stance" else report.kind.capitalize()
+    lines = ["---", *(f"{name}: {value}" for name, value in front.items()), "---", ""]
+    lines += [f"# {title} {TRAINED_BY} {__version__}", "", f"From `{report.base}`. {about}", ""]
+    sections = {"Data": _list(*data), "Figures": figures, "Training": _list(*training)}
+    for name, section in sections.items():
+        lines += [f"## {name}", "", *section, ""]
+    return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
 
 
-def stance_card(report: StanceReport, options: StanceOptions, data: StanceData) -> str:
-    """The card of a stance classifier."""
-    sections = {
-        "Data": _list(
-            *data.messages,
-            f"Trained on {counted(data.train)}",
-            f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
-        ),
-        "Figures": [*_stance_figures(report.figures), "", *_list(*report.notes)],
-        "Training": _list(*_phases(report.phases, options.metric)),
-    }
-    about = (
-        "It says what a document (the first text) says about a claim (the second). To use it: "
-        "`ccheck query CLAIM --stance FOLDER`."
-    )
-    head = {"library_name": "transformers", "pipeline_tag": "text-classification"}
-    return _card("Stance model", head, about, options, sections)
+def retrieval_facts(data: RetrievalData) -> list[str]:
+    """What a retrieval model learned from."""
+    return [
+        f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
+        *data.messages,
+        f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
+        f"**{SEEN}**: training did not see these claims. It may have seen their documents",
+    ]
 
 
 def counted(rows: Sequence[StanceRow]) -> str:
     """How many pairs there are, of each label."""
     counts = Counter(row.label for row in rows)
     return f"{len(rows):,} pairs ({', '.join(f'{counts[label]:,} {label}' for label in STANCES)})"
-
-
-def _card(
-    title: str,
-    head: Mapping[str, str],
-    about: str,
-    options: TrainingOptions,
-    sections: Mapping[str, Sequence[str]],
-) -> str:
-    """Markdown with the front matter that model hubs read."""
-    settings = options.model_dump(mode="json", exclude_none=True)
-    front = {"base_model": options.base, **head}
-    lines = ["---", *(f"{name}: {value}" for name, value in front.items()), "---", ""]
-    lines += [f"# {title} {TRAINED_BY} {__version__}", "", f"From `{options.base}`. {about}", ""]
-    for title, section in sections.items():
-        lines += [f"## {title}", "", *section, ""]
-    return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
 
 
 def _list(*items: str) -> list[str]:
@@ -112,21 +90,6 @@ def _phases(phases: Sequence[Trained], metric: str) -> list[str]:
             f"{phase.phase}: {phase.steps} steps in {phase.seconds:.0f} s. {metric} before training and after each "
             f"measurement: {values}. The weights of step {phase.best_step} were kept"
         )
-    return lines
-
-
-def _stance_figures(measured: Measured) -> list[str]:
-    lines = [
-        "With 95% bootstrap intervals over claims. The last column is for always saying the most frequent label.",
-        "",
-        "| pairs | weighted F1 | macro F1 | accuracy | weighted F1 of one label |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for name, (own, floor) in measured.items():
-        values = {"weighted_f1": own.weighted.f1, "macro_f1": own.macro.f1, "accuracy": own.accuracy}
-        cells = " | ".join(f"{value:.3f} {shown(own.intervals.get(key))}" for key, value in values.items())
-        failed = f", {own.failed} without an answer" if own.failed else ""
-        lines.append(f"| {name} ({own.count:,}{failed}) | {cells} | {floor.weighted.f1:.3f} |")
     return lines
 
 

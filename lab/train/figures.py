@@ -1,22 +1,29 @@
-"""How good a trained retrieval model is: figures before and after, in words too."""
+"""How good a trained model is: figures before and after, in words too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.types import Claim
+from ...core.types import Claim, Label, Stance
+from ...verdict.judge import StanceMethod
 from ..measure.metrics import bootstrap, measure, only
-from ..measure.types import Interval, Qrels, Run
+from ..measure.rows import StanceRow, judge_rows
+from ..measure.types import Classified, Interval, Qrels, Run
+from ..measure.verdicts import classify
 from .loop import Trained
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric of a group of claims before and after training; intervals are 95%, of the difference paired by claim."""
+    """A metric of a group of claims, or of pairs, before and after training.
+
+    Intervals are 95%, of the difference paired by claim. Of a stance model, `before` is that of always giving the most
+    frequent label.
+    """
 
     group: str
     claims: int
@@ -32,12 +39,12 @@ class Figure:
 
     def change(self) -> str:
         """The difference, with its interval."""
-        return f"{self.after - self.before:+.4f} {shown(self.difference_interval)}"
+        return f"{self.after - self.before:+.4f} {shown(self.difference_interval)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a training. `notes` are for the user."""
+    """The result of a training. `beside`: what the figures before it are of. `notes` are for the user."""
 
     kind: str
     output: Path
@@ -45,12 +52,14 @@ class Report:
     phases: tuple[Trained, ...]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...]
+    beside: str = "before training"
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "output": str(self.output),
             "base": self.base,
+            "before": self.beside,
             "phases": [one.to_dict() for one in self.phases],
             "figures": [{name: getattr(figure, name) for name in Figure.__slots__} for figure in self.figures],
             "notes": list(self.notes),
@@ -75,6 +84,46 @@ def figures(data: RetrievalData, before: Run, after: Run, metrics: Sequence[str]
             intervals = old.intervals.get(metric), new.intervals.get(metric), interval
             found.append(Figure(group, len(judged), metric, old.mean[metric], new.mean[metric], *intervals))
     return tuple(found)
+
+
+STANCE_METRICS = ("weighted F1", "macro F1", "accuracy")
+
+
+def stance_value(found: Classified, metric: str) -> float:
+    """The value of one of `STANCE_METRICS`."""
+    return {"weighted F1": found.weighted.f1, "macro F1": found.macro.f1, "accuracy": found.accuracy}[metric]
+
+
+def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
+    """How good stances are, with intervals over claims. Raises InvalidData if none could be made."""
+    keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
+    return classify(
+        dict(zip(keys, said, strict=True)),
+        {key: row.label for key, row in zip(keys, rows, strict=True)},
+        resamples=resamples,
+    )
+
+
+def stance_figures(
+    method: StanceMethod, groups: Mapping[str, Sequence[StanceRow]], most: Label
+) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
+    """The figures of each group, beside those of always saying `most`; and where the model is not clearly better."""
+    found: list[Figure] = []
+    notes: list[str] = []
+    for name, rows in groups.items():
+        floor, own = measure_rows(rows, [Stance(most)] * len(rows)), measure_rows(rows, judge_rows(method, rows)[0])
+        for metric in STANCE_METRICS:
+            before, after = (stance_value(one, metric) for one in (floor, own))
+            ends = (one.intervals.get(metric.lower().replace(" ", "_")) for one in (floor, own))
+            found.append(Figure(name, own.count, metric, before, after, *ends, None))
+        low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
+        if own.failed:
+            notes.append(f"{name}: {own.failed} pairs without an answer")
+        if high < floor.weighted.f1:
+            notes.append(f"{name}: the model is worse than always saying {most}. Do not use it")
+        elif low <= floor.weighted.f1:
+            notes.append(f"{name}: on {own.count} pairs the model can't be distinguished from always saying {most}")
+    return tuple(found), tuple(notes)
 
 
 def notes_on(found: Sequence[Figure], metric: str) -> list[str]:

@@ -14,7 +14,7 @@ from ...core.runtime import Runtime
 from ...core.types import Claim
 from ..measure.metrics import check_metrics
 from ..measure.types import Run
-from .card import retrieval_card
+from .card import model_card, retrieval_facts
 from .figures import Report, development_value, figures, notes_on
 from .folders import Output, finish, work_folder
 from .loop import BEST, Phase, Trained, Training, load_weights, require_training, save_weights
@@ -99,7 +99,8 @@ def train_ranker(
     notes += notes_on(found, metrics[0])
     report = Report(learner.kind, output.folder, options.base, tuple(done), found, tuple(notes))
     facts = {"precision": training.precision, "tokens": learner.tokens}
-    card = retrieval_card(report, f"{learner.use} {output.folder.name}", options, data, facts)
+    use = f"To use it: `{learner.use} {output.folder.name}`."
+    card = model_card(report, use, retrieval_facts(data), options, facts)
     finish(training.work, output.folder, learner.save, card, done)
     if gained:
         report = replace(report, notes=(*notes, f"to use it, run {learner.use} {output.folder}"))

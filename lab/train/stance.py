@@ -25,27 +25,24 @@ from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
 from ..measure.rows import StanceRow, judge_rows
-from .card import stance_card
+from .card import counted, model_card
+from .figures import Report, measure_rows, stance_figures, stance_value
 from .folders import Output, finish, work_folder
 from .loop import Phase, Training, checkpointing, require_training
 from .options import StanceOptions
 from .stance_data import StanceData
-from .stance_figures import (
-    StanceReport,
-    measure_groups,
-    measure_rows,
-    metric_of,
-    most_frequent,
-    stance_notes,
-)
 
 if TYPE_CHECKING:
     import torch
 
 LONGEST = 512
+_ABOUT = (
+    "It says what a document (the first text) says about a claim (the second). To use it: "
+    "`ccheck query CLAIM --stance FOLDER`."
+)
 
 
-def train_stance(data: StanceData, options: StanceOptions, output: Output, runtime: Runtime) -> StanceReport:
+def train_stance(data: StanceData, options: StanceOptions, output: Output, runtime: Runtime) -> Report:
     """Train a stance classifier and write its folder, which `--stance` takes.
 
     Raises MissingExtra, NotFound for a missing base, InvalidData for an unusable base or rows of one label only, and
@@ -65,13 +62,14 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
             parameter.requires_grad = name.startswith("pooler")
 
     def evaluate() -> float:
-        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev)[0], resamples=1), options.metric)
+        return stance_value(measure_rows(data.dev, judge_rows(method, data.dev)[0], resamples=1), options.metric)
 
     phase = Phase("stance", options.epochs, options.learning_rate)
     training = replace(training, evaluate=evaluate)
     trained = training.run(phase, lambda: _trainer(training, phase, method, pairs))
-    most = most_frequent(data.train)
-    measured = measure_groups(method, data.groups, most)
+    counts = Counter(row.label for row in data.train)
+    most = max(STANCES, key=lambda label: counts[label])
+    figures, notes = stance_figures(method, data.groups, most)
 
     def save(folder: Path) -> None:
         with loading_quietly():
@@ -79,8 +77,14 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
             shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
             method.network.save_pretrained(folder)
 
-    report = StanceReport(output.folder, (trained,), measured, most, stance_notes(measured, most))
-    finish(training.work, output.folder, save, stance_card(report, options, data), [trained])
+    beside = f"always saying {most}"
+    report = Report("stance", output.folder, options.base, (trained,), figures, notes, beside)
+    facts = [
+        *data.messages,
+        f"Trained on {counted(data.train)}",
+        f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
+    ]
+    finish(training.work, output.folder, save, model_card(report, _ABOUT, facts, options), [trained])
     return report
 
 

@@ -63,10 +63,10 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     assert ran.code == 0, ran.err
     (report,) = ran.objects
     assert (report["kind"], report["output"]) == ("stance", str(output))
-    assert set(report["figures"]) == {"by document", "by claim"}
-    figure = report["figures"]["by document"]
-    assert figure["model"]["count"] == figure["floor"]["count"] == 14
-    assert 0 <= figure["model"]["weighted"]["f1"] <= 1
+    assert {figure["group"] for figure in report["figures"]} == {"by document", "by claim"}
+    figure = report["figures"][0]
+    assert (figure["group"], figure["metric"], figure["claims"]) == ("by document", "weighted F1", 14)
+    assert 0 <= figure["after"] <= 1 and report["before"].startswith("always saying ")
     assert [phase["phase"] for phase in report["phases"]] == ["stance"] and report["phases"][0]["steps"] > 0
     assert "stance, epoch 2: weighted F1" in ran.err
     assert "epochs = 2" in (output / "README.md").read_text()

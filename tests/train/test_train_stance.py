@@ -18,12 +18,12 @@ from weights import saved_weights
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
 from ccheck.lab.measure.rows import StanceRows, judge_rows, read_rows
+from ccheck.lab.train.figures import measure_rows
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
 from ccheck.lab.train.stance import class_weights, focal_loss, row_weights
 from ccheck.lab.train.stance import train_stance as train
 from ccheck.lab.train.stance_data import StanceData, join_files, split_rows, stance_data, without_leaks
-from ccheck.lab.train.stance_figures import measure_rows
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.open import open_method
 
@@ -148,8 +148,9 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     output = tmp_path / "model"
     options = options_for(base, epochs=6, learning_rate=1e-3)
     made = train_stance(stance_data(rows, options), options, output)
-    own, floor = made.figures["by document"]
-    assert own.weighted.f1 > floor.weighted.f1 + 0.1 and own.failed == 0 and "weighted_f1" in own.intervals
+    figure = made.figures[0]
+    assert (figure.group, figure.metric) == ("by document", "weighted F1")
+    assert figure.after > figure.before + 0.1 and figure.after_interval is not None
     assert {file.suffix for file in output.iterdir()} <= {".safetensors", ".json", ".jsonl", ".md", ".txt"}
     assert not output.with_name("model.training").exists()
     assert "## Figures" in (output / "README.md").read_text() and "by document" in (output / "README.md").read_text()
@@ -173,8 +174,10 @@ def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
     made = train_stance(data, options, tmp_path / "model")
     saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
-        known = measure_rows(rows, judge_rows(saved, rows)[0]).calibration_error
-        assert made.figures[name][0].calibration_error == pytest.approx(known, abs=1e-4), "confidences and all"
+        known = measure_rows(rows, judge_rows(saved, rows)[0])
+        told = {one.metric: one.after for one in made.figures if one.group == name}
+        expected = {"weighted F1": known.weighted.f1, "macro F1": known.macro.f1, "accuracy": known.accuracy}
+        assert told == pytest.approx(expected)
 
 
 def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
@@ -188,10 +191,10 @@ def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp
     )
     options = options_for(base, epochs=2, learning_rate=3e-4)
     made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m")
-    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), on_cpu()), rows[64:])[0])
-    assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
+    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.output), on_cpu()), rows[64:])[0])
+    assert made.beside == "always saying SUPPORTS" and said["SUPPORTS"] >= 30
     assert made.notes == ("other: on 32 pairs the model can't be distinguished from always saying SUPPORTS",)
-    assert "can't be distinguished from always saying SUPPORTS." in (made.folder / "README.md").read_text()
+    assert "can't be distinguished from always saying SUPPORTS." in (made.output / "README.md").read_text()
 
 
 def test_few_pairs_leave_more_to_choose_by():
