@@ -114,8 +114,8 @@ def stance_figures(
         floor, own = measure_rows(rows, [Stance(most)] * len(rows)), measure_rows(rows, judge_rows(method, rows)[0])
         for metric in STANCE_METRICS:
             before, after = (stance_value(one, metric) for one in (floor, own))
-            ends = (one.intervals.get(metric.lower().replace(" ", "_")) for one in (floor, own))
-            found.append(Figure(name, own.count, metric, before, after, *ends, None))
+            ends = [one.intervals.get(metric.lower().replace(" ", "_")) for one in (floor, own)]
+            found.append(Figure(name, own.count, metric, before, after, ends[0], ends[1], None))
         low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
         if own.failed:
             notes.append(f"{name}: {own.failed} pairs without an answer")
