@@ -460,10 +460,7 @@ class VerdictStage(Stage):
     strategy: Literal["one-step", "two-step", "hybrid", "batch"] = "one-step"
     documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")
     examples: File = Field(default=None, description="labelled pairs for hybrid; JSON Lines")
-    shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
-    choice: Literal["similar", "fixed"] = Field(
-        default="similar", description="fixed: the first examples of the file, for every claim"
-    )
+    shots: int = Field(default=4, ge=1, le=50, description="how many examples of the file are shown, the first ones")
     prompts: Prompts = "own"
     batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
     open_share: float | None = Field(

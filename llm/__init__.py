@@ -1,6 +1,7 @@
 """Language models: asking one over HTTP for answers of a given shape, with a cache, a budget and retries."""
 
 from .budget import Budget, open_budget
+from .examples import LabelledPair, load_pairs
 from .model import LanguageModel, open_llm
 from .prompts import Prompt, load_prompt, quoted, refuse_unknown
 from .types import (
@@ -24,6 +25,7 @@ __all__ = [
     "Failure",
     "Interrupted",
     "InvalidReply",
+    "LabelledPair",
     "LanguageModel",
     "Message",
     "Prompt",
@@ -32,6 +34,7 @@ __all__ = [
     "Reply",
     "Unreachable",
     "estimate_tokens",
+    "load_pairs",
     "load_prompt",
     "open_budget",
     "open_llm",

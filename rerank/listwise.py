@@ -11,14 +11,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from more_itertools import map_reduce
 
-from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.stages import ListwiseStage
 from ..core.types import Usage
-from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
+from ..llm import Failure, LabelledPair, LanguageModel, Message, Question, Reply, load_pairs, load_prompt, quoted
 from .types import BatchReranker, Request, Scores
 
 LONGEST = 6_000
@@ -40,14 +39,6 @@ class Example:
     claim: str
     passages: Sequence[str]
     order: Sequence[int]
-
-
-class _Labelled(Reply):
-    """A line of a file of labelled pairs, which a judge is shown too."""
-
-    claim: Annotated[str, Field(min_length=1)]
-    evidence: Annotated[str, Field(min_length=1)]
-    label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"]
 
 
 @dataclass(slots=True)
@@ -156,23 +147,7 @@ def load_examples(path: Path) -> list[Example]:
     Evidence for or against a claim comes before what leaves it open, otherwise in the order of the file. Raises
     NotFound or InvalidData, which names the line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise NotFound(f"the file of examples {path} does not exist") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"can't read the file of examples {path}: {error}") from error
-    labelled: dict[str, list[_Labelled]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            pair = _Labelled.model_validate_json(line)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"]))
-            raise InvalidData(f"{path}, line {number}: {where}: {problem['msg']}") from error
-        labelled.setdefault(pair.claim, []).append(pair)
+    labelled = map_reduce(load_pairs(path), lambda pair: pair.claim)
     examples = [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
     if not 1 <= len(examples) <= _MAX_EXAMPLES:
         raise InvalidData(
@@ -181,7 +156,7 @@ def load_examples(path: Path) -> list[Example]:
     return examples
 
 
-def _by_label(claim: str, pairs: Sequence[_Labelled]) -> Example:
+def _by_label(claim: str, pairs: Sequence[LabelledPair]) -> Example:
     places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
     return Example(claim, [pair.evidence for pair in pairs], [place + 1 for place in places])
 

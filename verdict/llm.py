@@ -24,15 +24,16 @@ from ..llm import (
     Answer,
     Failure,
     Interrupted,
+    LabelledPair,
     LanguageModel,
     Message,
     Question,
     estimate_tokens,
+    load_pairs,
     load_prompt,
     quoted,
     refuse_unknown,
 )
-from .examples import ExampleChooser, LabelledPair, labelled_abstracts, load_pairs
 from .judge import NO_TEXT, Case, Judged
 from .replies import (
     Batch,
@@ -112,8 +113,8 @@ class LlmStances:
         refuse_unknown(llm.prompts_dir, (*PROMPTS, *PROMPTS_ELSEWHERE))
         self._steps = stage.asks()
         self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in self._steps}
-        self._pairs = load_pairs(stage.examples) if stage.strategy == "hybrid" and stage.examples is not None else []
-        self._chooser = ExampleChooser(self._pairs) if stage.choice == "similar" else None
+        pairs = load_pairs(stage.examples) if stage.strategy == "hybrid" and stage.examples is not None else []
+        self._examples = (_labelled_abstracts if self._paper else _labelled)(pairs[: stage.shots])
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """See `StanceMethod`.
@@ -184,7 +185,7 @@ class LlmStances:
         read = _read(document)
         values = {"claim": quoted(claim.text), "document": quoted(self._shown(read))}
         if "examples" in PROMPTS[name]:
-            values["examples"] = self._examples(claim, document)
+            values["examples"] = self._examples
         return Question(prompt.messages(**values), shape, lambda reply: check_single(reply, read))
 
     def _shown(self, read: Document) -> object:
@@ -205,16 +206,22 @@ class LlmStances:
             return f"\nTry to give 1 for no less than {share:.0%} of the pairs.\n"
         return f"Of pairs like these, expect at least {share:.0%} to be NOT_ENOUGH_INFO.\n"
 
-    def _examples(self, claim: Claim, document: Document) -> str:
-        pairs = self._pairs[: self._stage.shots]
-        if self._chooser is not None:
-            pairs = self._chooser.choose(claim.text, document.text, self._stage.shots)
-        if self._paper:
-            return labelled_abstracts(pairs, _EXAMPLE)
-        if not pairs:
-            return ""
-        listed = "\n".join(map(_example, pairs))
-        return f"Labelled examples, one a line:\n{listed}\n\nNow the question.\n"
+
+def _labelled(pairs: Sequence[LabelledPair]) -> str:
+    """Pairs as ccheck's own prompt shows them; empty without pairs."""
+    if not pairs:
+        return ""
+    listed = "\n".join(map(_example, pairs))
+    return f"Labelled examples, one a line:\n{listed}\n\nNow the question.\n"
+
+
+def _labelled_abstracts(pairs: Sequence[LabelledPair]) -> str:
+    """Pairs as the paper of climatecheck-hybrid shows them (figure 3): a claim a line, with its labelled abstracts."""
+    claims: dict[str, list[dict[str, str]]] = {}
+    for pair in pairs:
+        claims.setdefault(pair.claim, []).append({"label": pair.label, "abstract": pair.evidence[:_EXAMPLE]})
+    lines = [quoted({"claim": claim, "abstracts": abstracts}) for claim, abstracts in claims.items()]
+    return "\n".join(["\nExamples, a claim a line with the labels of its abstracts:", *lines, ""]) if lines else ""
 
 
 def _example(pair: LabelledPair) -> str:

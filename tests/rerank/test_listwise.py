@@ -165,7 +165,7 @@ def test_examples_are_shown_as_questions_with_their_answers(open_model, tmp_path
         ('{"claim": "c"}', "line 1: evidence: Field required"),
         (pair(), "0 claims with several"),
         ("x", "line 1"),
-        ("", "0 claims"),
+        ("", "0 examples"),
     ],
 )
 def test_examples_that_can_not_be_used_are_named(tmp_path, line, why):

@@ -13,10 +13,8 @@ import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 from verdict_questions import OPEN, RISE, case, data_of, document, reply, shown
 
-from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Stance, Usage
-from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.llm import LlmStances
 
 # -- one-step
@@ -134,54 +132,10 @@ def test_a_hybrid_reply_that_contradicts_itself_is_invalid(judge, said):
     assert judged.stances[0].label is None and "polarity" in judged.stances[0].error
 
 
-@pytest.mark.parametrize(
-    ("shots", "seen"),
-    [
-        (
-            2,
-            [
-                ("Sea level is falling.", True, "REFUTES"),
-                ("Sea level has risen since 1900.", True, "SUPPORTS"),
-            ],
-        ),
-        (
-            4,
-            [
-                ("Cats sleep a lot.", True, "SUPPORTS"),
-                ("Sea ice is growing.", False, "NONE"),
-                ("Sea level is falling.", True, "REFUTES"),
-                ("Sea level has risen since 1900.", True, "SUPPORTS"),
-            ],
-        ),
-    ],
-)
-def test_hybrid_shows_the_most_similar_examples_last_in_its_two_steps(judge, examples, shots, seen):
-    judge([say(hybrid(True, "SUPPORTS"))], case(document(1)), strategy="hybrid", examples=examples, shots=shots)
-    assert [(item["claim"], item["relevant"], item["polarity"]) for item in shown(judge.requests[0])] == seen
-
-
-def test_the_pair_in_question_is_not_its_own_example():
-    pairs = [LabelledPair("A b c.", "Text.", "SUPPORTS"), LabelledPair("A b c.", "Other.", "REFUTES")]
-    assert [pair.evidence for pair in ExampleChooser(pairs).choose("a b  c.", "text.", 5)] == ["Other."]
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ('{"claim": "a", "evidence": "b", "label": "perhaps"}', "line 2.*'perhaps'"),
-        ('{"claim": "a", "evidence": "b", "label": "CONFLICTING"}', "line 2.*CONFLICTING"),
-        ('{"claim": "a", "evidence": "b"}', "line 2: label: Field required"),
-        ('{"claim": " ", "evidence": "b", "label": "NEI"}', "line 2.*empty"),
-        ("nonsense", "line 2: the line: Invalid JSON"),
-    ],
-)
-def test_examples_that_can_not_be_used_are_named(tmp_path, line, why):
-    path = tmp_path / "pairs.jsonl"
-    path.write_text('{"claim": "a", "evidence": "b", "label": "NEI"}\n' + line)
-    with pytest.raises(InvalidData, match=why):
-        load_pairs(path)
-    with pytest.raises(NotFound):
-        load_pairs(tmp_path / "none.jsonl")
+def test_hybrid_shows_the_first_examples_in_its_two_steps(judge, examples):
+    judge([say(hybrid(True, "SUPPORTS"))], case(document(1)), strategy="hybrid", examples=examples, shots=2)
+    seen = [(item["claim"], item["relevant"], item["polarity"]) for item in shown(judge.requests[0])]
+    assert seen == [("Cats sleep a lot.", True, "SUPPORTS"), ("Sea level is falling.", True, "REFUTES")]
 
 
 # -- batch

@@ -58,7 +58,7 @@ def test_one_step_asks_for_the_label_alone(ask):
 
 
 def test_hybrid_thinks_silently_and_shows_the_six_examples_to_every_claim(ask):
-    stage = VerdictStage(strategy="hybrid", prompts="paper", examples=EXAMPLES, shots=18, choice="fixed")
+    stage = VerdictStage(strategy="hybrid", prompts="paper", examples=EXAMPLES, shots=18)
     _, requests = stances(ask, stage, cases(2, 1), lambda request: say({"label": "SUPPORTS"}))
     shown = [[json.loads(line) for line in system(one).splitlines() if line.startswith("{")] for one in requests]
     assert shown[0] == shown[1] and len(shown[0]) == 6
@@ -141,7 +141,7 @@ def test_the_recipes_ask_as_their_papers_do():
     assert hybrid.rerankers["listwise"].prompts == hybrid.verdict.prompts == ensemble.verdict.prompts == "paper"
     assert load_recipe("checkthat-4b:expand").rewriting.prompts == "paper"
     few = load_recipe("climatecheck-hybrid:few-shots-hybrid").verdict
-    assert (few.shots, few.choice, few.examples) == (18, "fixed", EXAMPLES), "the same examples as the reranker's"
+    assert (few.shots, few.examples) == (18, EXAMPLES), "the same examples as the reranker's"
 
 
 def test_the_table_of_pieces_has_words_that_the_prompts_have():

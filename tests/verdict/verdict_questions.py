@@ -55,10 +55,10 @@ def judge(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judged
 def examples(tmp_path: Path) -> Path:
     """Labelled pairs in a file."""
     pairs = [
-        ("Cats sleep a lot.", "We watched 12 cats.", "Supported"),
-        ("Sea level is falling.", "It rose.", "CONTRADICT"),
-        ("Sea level has risen since 1900.", "Gauges say 20 cm.", "entailment"),
-        ("Sea ice is growing.", "We studied whales.", "NEI"),
+        ("Cats sleep a lot.", "We watched 12 cats.", "SUPPORTS"),
+        ("Sea level is falling.", "It rose.", "REFUTES"),
+        ("Sea level has risen since 1900.", "Gauges say 20 cm.", "SUPPORTS"),
+        ("Sea ice is growing.", "We studied whales.", "NOT_ENOUGH_INFO"),
     ]
     lines = [json.dumps({"claim": claim, "evidence": text, "label": label}) for claim, text, label in pairs]
     path = tmp_path / "pairs.jsonl"
