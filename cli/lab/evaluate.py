@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...core.adjust import Changes, in_place_of_rerankers
-from ...core.errors import Incomplete, UsageError
+from ...core.errors import UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
-from ..common import counted, inform, notice, notice_new, print_json, replacements, settings_from, stdout
+from ..common import counted, inform, notice, notice_new, replacements, settings_from, stdout
 from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
+    Rows,
+    about,
     confusion,
     differences,
     differences_json,
     figure,
     labels_row,
+    print_figures,
+    print_rows,
     print_table,
-    seconds,
     table,
 )
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from ...core.recipe import Recipe
     from ...lab.measure.evaluate import Evaluation, EvaluationData
     from ...lab.measure.types import Comparison
-    from ...lab.papers.published import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +134,9 @@ def evaluate(asked: Evaluate) -> None:
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
         return
     from ...lab.measure.grid import parse_grid
+    from ...lab.measure.metrics import coverage
+    from ...lab.measure.runs import write_run
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
-    from ...llm.budget import price_of
-    from .evaluate_pairs import cost_of
 
     if any(one is not None for one in (asked.out, asked.ev2r, asked.bertscore)):
         raise UsageError("--out needs --pairs or --averitec, --ev2r needs --averitec, and --bertscore --articles")
@@ -162,36 +163,35 @@ def evaluate(asked: Evaluate) -> None:
     with runtime(chosen) as opened, open_session(opened, changes) as session:
         if session.memory.notice:
             inform(session.memory.notice)
-        try:
-            prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
-            settings_of = _with_points(prepared, axes)
+        prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
+        points = _with_points(prepared, axes)
+
+        def measured() -> Iterator[tuple[str, dict[str, Any], Sequence[str]]]:
             for name, one in session.evaluate_all(prepared, data):
                 done[name] = one
                 if name in runs:
-                    from ...lab.measure.runs import write_run
-
                     write_run(runs[name], one.run, name)
-                if asked.as_json:
-                    against = _against(done, data) if changed else None
-                    about: dict[str, Any] = {"recipe": name, "cost": cost_of(one.usage, price_of(chosen))}
-                    about |= {"settings": settings_of[name]} if name in settings_of else {}
-                    print_json(one.to_dict() | about | differences_json(against, name))
+                row = one.to_dict() | about(one.recipe, one.usage, chosen)
+                row |= {"settings": points[name]} if name in points else {}
                 notice_new(name, one.warnings, seen)
-        finally:  # what is done is shown, also where a recipe fails or somebody interrupts
-            if done and not asked.as_json:
-                _show(stdout(), done, data, _against(done, data) if changed else None)
-            if done and not opt.is_quiet():
-                from ...lab.measure.metrics import coverage
+                against = _against(done, data) if changed and asked.as_json else None
+                yield name, row | differences_json(against, name), one.failures
 
+        def show(rows: Rows) -> None:
+            print_figures(rows, data.metrics)
+            _show(stdout(), done, data, _against(done, data) if changed else None)
+
+        try:
+            print_rows(measured(), asked.as_json, show)
+        finally:
+            if done and not opt.is_quiet():
                 first = next(iter(done.values()))
                 notice(*coverage(data.claims, first.run, data.qrels, session.known))
-    if axes:
-        inform(
-            "the best of several settings looks better than it is on the claims that chose it. Measure it once on "
-            "other claims"
-        )
-    if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
-        raise Incomplete("; ".join(failed))
+            if axes:
+                inform(
+                    "the best of several settings looks better than it is on the claims that chose it. Measure it once "
+                    "on other claims"
+                )
 
 
 def _with_points(prepared: dict[str, Recipe], axes: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
@@ -277,27 +277,10 @@ def _against(done: Mapping[str, Evaluation], data: EvaluationData) -> Comparison
 def _show(
     console: Console, done: Mapping[str, Evaluation], data: EvaluationData, compared: Comparison | None = None
 ) -> None:
-    from ...lab.papers.published import published
-
-    made = table("recipe", *data.metrics, "claims", "per claim")
-    for name, one in done.items():
-        cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in data.metrics]
-        star = " *" if one.remembered else ""
-        made.add_row(name, *cells, f"{one.judged_claims:,}", f"{seconds(one.seconds['total'])}{star}")
-        for old, new in one.recipe.replace.items():
-            made.add_row(f"  {new} stands in for {old}", style="dim")
-        shown: set[tuple[str, ...]] = set()
-        for row in published(one.recipe):
-            figures = _published(row, data.metrics)
-            if any(figures) and tuple(figures) not in shown:  # tables repeat the rows of other tables
-                made.add_row(f"  published: {row.label} ({row.on}, {row.split})", *figures, style="dim")
-                shown.add(tuple(figures))
-    print_table(console, made)
+    """What stands below the table of figures: language models, differences, stages and labels."""
     for name, one in done.items():
         if one.usage:
             console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim")
-    if any(one.remembered for one in done.values()):
-        console.print("* partly from the cache, which took no time", style="dim")
     if compared is not None:
         print_table(console, differences(compared))
     if len(done) == 1:
@@ -342,18 +325,3 @@ def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
     print_table(console, made)
     for name, kind, classified in labelled:
         print_table(console, confusion(f"{name}: {kind}", classified))
-
-
-def _published(published: Published, metrics: Sequence[str]) -> list[str]:
-    """The published figures in the columns of the metrics."""
-    by_name = {_canonical(name): value for name, value in published.metrics.items()}
-    return [f"{by_name[name]:.4g}" if (name := _canonical(metric)) in by_name else "" for metric in metrics]
-
-
-def _canonical(metric: str) -> str:
-    """The name by which ir-measures knows a metric; as it is where a source measured something else."""
-    from ...lab.measure.metrics import check_metrics
-
-    with suppress(UsageError):
-        return check_metrics([metric])[0]
-    return metric

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import Changes, resolved
-from ...core.errors import Incomplete, UsageError
+from ...core.errors import UsageError
 from ...core.files import check_outputs
 from ...core.types import Usage
-from ..common import counted, inform, print_json, replacements, stdout, usage_said
+from ..common import counted, inform, replacements, usage_said
 from ..progress import checker, progress_bar, runtime
-from .evaluate_pairs import cost_of
-from .tables import figure, print_table, table
+from .tables import about, print_figures, print_rows
 
 if TYPE_CHECKING:
     from ...core.settings import Settings
-    from ...lab.measure.averitec import Gold, Meteor, Prediction
+    from ...lab.measure.averitec import Prediction
     from .evaluate import Evaluate
 
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
@@ -28,11 +26,9 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
 
     Raises Incomplete if claims failed.
     """
-    from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
+    from ...lab.measure.averitec import predict, read_gold, read_predictions, score, write_predictions
     from ...lab.measure.meteor import open_meteor
     from ...lab.measure.session import load_recipes
-    from ...lab.papers.published import published
-    from ...llm.budget import price_of
     from ...pipeline.claims import read_claims
 
     recipes = load_recipes(names, replacements(asked.replace)) if names else {}
@@ -42,62 +38,47 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     gold = read_gold(asked.averitec or "")
     changes = Changes(llm=asked.llm, stance=asked.stance)
     meteor = open_meteor()  # what is missing says so at once
-    rows: dict[str, dict[str, Any]] = {}
-    failed: list[str] = []
-    for file in files:
-        rows[file] = _measured(gold, read_predictions(file), meteor, asked.ev2r, settings)
-    for name, recipe in recipes.items():
-        claims = read_claims(asked.averitec or "")
-        with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
-            with progress_bar(name, unit="claims") as update:
-                made = predict(checked, claims, update)
-            warnings = checked.plan().warnings
-        if asked.out is not None:
-            write_predictions(asked.out, made.predictions)
-        usage = {stage: used.to_dict() for stage, used in made.usage_by_stage.items()}
-        rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings) | {
-            "seconds_per_claim": dict(made.seconds),
-            "usage_by_stage": usage,
-            "cost": cost_of(sum(made.usage_by_stage.values(), Usage()), price_of(settings)),
-            "published": [one.to_dict() for one in published(recipe)],
-            "replaced": dict(recipe.replace),
-            "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
-        }
-        for message in (*warnings, *usage_said(made.usage_by_stage)):
-            inform(f"{name}: {message}")
-        if made.errors:
-            claim, error = next(iter(made.errors.items()))
-            failed.append(f"{name}: {counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}")
-    failed += [f"{Path(name).name}: {said}" for name, row in rows.items() for said in _unjudged(row)]
-    if asked.as_json:
-        for name, row in rows.items():
-            print_json({"recipe": name} | row)
-    else:
-        _show(rows)
-    if failed:
-        raise Incomplete("; ".join(failed))
 
+    def scored(predictions: Sequence[Prediction]) -> dict[str, Any]:
+        row = score(gold, predictions, meteor).to_dict()
+        if asked.ev2r is not None:
+            from ...lab.measure.ev2r import ev2r
+            from ...llm import open_llm
 
-def _measured(
-    gold: Sequence[Gold],
-    predictions: Sequence[Prediction],
-    meteor: Meteor,
-    judge: str | None,
-    settings: Settings,
-) -> dict[str, Any]:
-    from ...lab.measure.averitec import score
-
-    row = score(gold, predictions, meteor).to_dict()
-    if judge is None:
+            with runtime(settings) as opened:
+                recall = ev2r(gold, predictions, open_llm(opened, asked.ev2r))
+            row["metrics"] |= recall.to_dict()
+            row["ev2r"] = {"model": asked.ev2r, "failed": recall.failed, "error": recall.error}
         return row
-    from ...lab.measure.ev2r import ev2r
-    from ...llm import open_llm
 
-    with runtime(settings) as opened:
-        recall = ev2r(gold, predictions, open_llm(opened, judge))
-    row["metrics"] |= recall.to_dict()
-    row["ev2r"] = {"model": judge, "failed": recall.failed, "error": recall.error}
-    return row
+    def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        for file in files:
+            row = scored(read_predictions(file))
+            yield file, row, _unjudged(row)
+        for name, recipe in recipes.items():
+            claims = read_claims(asked.averitec or "")
+            with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
+                with progress_bar(name, unit="claims") as update:
+                    made = predict(checked, claims, update)
+                warnings = checked.plan().warnings
+            if asked.out is not None:
+                write_predictions(asked.out, made.predictions)
+            row = scored(made.predictions) | about(recipe, sum(made.usage_by_stage.values(), Usage()), settings)
+            row |= {
+                "seconds_per_claim": dict(made.seconds),
+                "usage_by_stage": {stage: used.to_dict() for stage, used in made.usage_by_stage.items()},
+                "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
+            }
+            for message in (*warnings, *usage_said(made.usage_by_stage)):
+                inform(f"{name}: {message}")
+            failed = [
+                f"{counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}"
+                for claim, error in list(made.errors.items())[:1]
+            ]
+            yield name, row, failed + _unjudged(row)
+
+    shown = (*_SHOWN, *(("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5") if asked.ev2r is not None else ()))
+    print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, shown))
 
 
 def _unjudged(row: Mapping[str, Any]) -> list[str]:
@@ -110,18 +91,3 @@ def _unjudged(row: Mapping[str, Any]) -> list[str]:
         f"{judged['model']} could not judge {judged['failed']:,} of {claims}, which Ev2R leaves out. "
         f"The first: {judged['error']}"
     ]
-
-
-def _show(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    names = [*_SHOWN, *dict.fromkeys(name for row in rows.values() for name in row["metrics"] if name[:4] == "Ev2R")]
-    made = table("recipe", *names, "claims", "without label")
-    for name, row in rows.items():
-        values = [row["metrics"].get(metric) for metric in names]
-        cells = ["unknown" if value is None else figure(value) for value in values]
-        made.add_row(Path(name).name, *cells, f"{row['claims']:,}", f"{row['missing']:,}")
-    print_table(stdout(), made)
-    for name, row in rows.items():
-        for title, shares in (("seconds a claim", row.get("seconds_per_claim")), ("F1", row["f1"])):
-            if shares:
-                said = ", ".join(f"{key} {value:.3g}" for key, value in shares.items())
-                stdout().print(f"{Path(name).name}, {title}: {said}", style="dim", soft_wrap=True)

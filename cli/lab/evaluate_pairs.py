@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...core.adjust import Changes
-from ...core.errors import Incomplete
 from ...core.files import write_text
-from ..common import counted, inform, print_fields, print_json, replacements, stdout
+from ...core.text import json_line
+from ..common import counted, inform, replacements, stdout
 from ..progress import progress_bar, runtime
-from .tables import differences, differences_json, figure, print_table, seconds, table
+from .tables import Rows, about, differences, differences_json, print_figures, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from ...core.settings import Settings
-    from ...core.types import Usage
     from ...lab.measure.pairs import PairsMeasured
     from ...lab.measure.rows import StanceRow
-    from ...lab.papers.published import Published
-    from ...llm.budget import Price
     from .evaluate import Evaluate
 
 
@@ -33,8 +29,6 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     from ...lab.measure.pairs import answers
     from ...lab.measure.rows import read_rows, with_documents
     from ...lab.measure.session import load_recipes
-    from ...lab.papers.published import published
-    from ...llm.budget import price_of
     from ...search import open_store
 
     replace = replacements(asked.replace)
@@ -47,34 +41,27 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
         with open_store(next(iter(judges.values()))) as store:
             pairs = with_documents(pairs, store.get)
     done: dict[str, PairsMeasured] = {}
-    failed: list[str] = []
-    try:
+
+    def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
         for name, recipe in recipes.items():
             own = {old: new for old, new in replace.items() if old in recipe.replace}
             changes = Changes(llm=asked.llm, stance=asked.stance, replace=own)
-            measured = done[name] = _measured(pairs, changes, judges[name])
+            one = done[name] = _measured(pairs, changes, judges[name])
             if asked.out is not None:
-                lines = (json.dumps(one, ensure_ascii=False) for one in answers(pairs, measured))
-                write_text(asked.out, "".join(f"{line}\n" for line in lines), "the answers")
-            cost = cost_of(measured.usage, price_of(judges[name]))
-            known = [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
-            if asked.as_json:
-                about = {"recipe": name, "cost": cost, "published": [row.to_dict() for row in known]}
-                replaced = {"replaced": dict(recipe.replace)} if recipe.replace else {}
-                compared = compare_judges(done) if len(done) > 1 else None
-                print_json(measured.to_dict() | about | replaced | differences_json(compared, name))
-            else:
-                _show(measured, name, cost, known)
-            if count := measured.pairs - measured.judged:
-                failed.append(
-                    f"{name}: {count:,} of {counted(measured.pairs, 'pair')} could not be judged and count as wrong. "
-                    f"The first: {measured.reason}"
-                )
-    finally:  # what is done is compared, also where a judge can't be opened
-        if len(done) > 1 and not asked.as_json:
+                write_text(asked.out, "".join(map(json_line, answers(pairs, one))), "the answers")
+            compared = compare_judges(done) if len(done) > 1 else None
+            row = one.to_dict() | about(recipe, one.usage, judges[name]) | differences_json(compared, name)
+            row["published"] = [known for known in row["published"] if known["metrics"].keys() & one.metrics.keys()]
+            failed = one.pairs - one.judged
+            said = f"{failed:,} of {counted(one.pairs, 'pair')} could not be judged and count as wrong. "
+            yield name, row, [f"{said}The first: {one.reason}"] if failed else []
+
+    def show(rows: Rows) -> None:
+        _show(rows)
+        if len(done) > 1:
             print_table(stdout(), differences(compare_judges(done)))
-    if failed:
-        raise Incomplete("; ".join(failed))
+
+    print_rows(measured(), asked.as_json, show)
 
 
 def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings) -> PairsMeasured:
@@ -88,40 +75,18 @@ def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings) 
         return measure_pairs(open_stance_method(opened, changes, calibrated=True), pairs, update)
 
 
-def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """The cost of the calls; None without prices, and for a judge that asks no server: its tokens are free."""
-    if price is None or not (usage.llm_calls or usage.cached):
-        return None
-    return price.of(usage.prompt_tokens, usage.completion_tokens)
-
-
-def _show(measured: PairsMeasured, recipe: str, cost: float | None, known: Sequence[Published]) -> None:
-    facts = {"recipe": recipe, "method": measured.method}
-    facts |= {"pairs": f"{measured.pairs:,}", "judged": f"{measured.judged:,}"}
-    for name, value in measured.metrics.items():
-        facts[_in_words(name)] = "unknown" if value is None else figure(value, measured.intervals[name])
-    for row in known:
-        said = ", ".join(f"{_in_words(name)} {value:g}" for name, value in row.metrics.items())
-        facts[f"published: {row.label}"] = f"{said} ({row.on}, {row.split})"
-    decided = measured.decided
-    facts["decided"] = f"{decided['right']:,} of {decided['pairs']:,} right"
-    facts["refuted, said SUPPORTS"] = (
-        f"{decided['refuted_said_supports']:,} of {decided['refuted']:,}, "
-        f"{decided['refuted_decided_supports']:,} of these decide"
-    )
-    if measured.usage:
-        facts["usage"] = ", ".join(f"{_in_words(name)} {value:,}" for name, value in measured.usage.to_dict().items())
-        if cost is not None:
-            facts["cost"] = f"{cost:.4f}, at your prices"
-    facts["time"] = seconds(measured.seconds)
-    print_fields(stdout(), facts)
-    made = table("true \\ given", *next(iter(measured.confusion.values())), "precision", "recall")
-    for true, given in measured.confusion.items():
-        shares = ("–" if value is None else f"{value:.3f}" for value in measured.labels[true].values())
-        made.add_row(true, *(f"{count:,}" for count in given.values()), *shares)
-    print_table(stdout(), made)
-
-
-def _in_words(name: str) -> str:
-    """`weighted F1` of `weighted_f1`."""
-    return name.replace("_f1", "_F1").replace("_", " ")
+def _show(rows: Rows) -> None:
+    print_figures(rows, list(next(iter(rows.values()))["metrics"]), "pairs")
+    for name, row in rows.items():
+        decided = row["decided"]
+        said = (
+            f"{name}, {row['method']}: {decided['right']:,} of {decided['pairs']:,} decided right; of "
+            f"{decided['refuted']:,} refuted, {decided['refuted_said_supports']:,} said to be supported, "
+            f"{decided['refuted_decided_supports']:,} of these decide"
+        )
+        stdout().print(said, style="dim", soft_wrap=True)
+        made = table("true \\ given", *next(iter(row["confusion"].values())), "precision", "recall", title=name)
+        for true, given in row["confusion"].items():
+            shares = ("–" if value is None else f"{value:.3f}" for value in row["labels"][true].values())
+            made.add_row(true, *(f"{count:,}" for count in given.values()), *shares)
+        print_table(stdout(), made)

@@ -1,19 +1,30 @@
-"""Tables of figures on a terminal."""
+"""What was measured, as JSON and as tables of figures on a terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...core.errors import Incomplete, UsageError
 from ...core.text import figure as figure
 from ...core.text import seconds as seconds
-from ..common import NO_WIDTH, printable
+from ..common import NO_WIDTH, print_json, printable, stdout
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from ...core.recipe import Recipe
+    from ...core.settings import Settings
+    from ...core.types import Usage
     from ...lab.measure.types import Classified, Comparison, Difference
+    from ...llm.budget import Price
+
+Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""What was measured of each recipe, by its name, as JSON has it."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
@@ -103,3 +114,93 @@ def differences_json(compared: Comparison | None, name: str | None) -> dict[str,
 
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
+
+
+# -- measured recipes
+
+
+def about(recipe: Recipe, usage: Usage, settings: Settings) -> dict[str, Any]:
+    """What stands beside a recipe's figures: what it cost, what its source published, and models that stand in."""
+    from ...lab.papers.published import published
+    from ...llm.budget import price_of
+
+    return {
+        "cost": cost_of(usage, price_of(settings)),
+        "published": [one.to_dict() for one in published(recipe)],
+        "replaced": dict(recipe.replace),
+    }
+
+
+def cost_of(usage: Usage, price: Price | None) -> float | None:
+    """The cost of the calls; None without prices, and for a judge that asks no server: its tokens are free."""
+    if price is None or not (usage.llm_calls or usage.cached):
+        return None
+    return price.of(usage.prompt_tokens, usage.completion_tokens)
+
+
+def print_rows(
+    measured: Iterable[tuple[str, dict[str, Any], Sequence[str]]], as_json: bool, show: Callable[[Rows], None]
+) -> None:
+    """Print what was measured of each recipe: as JSON one by one, or for people all of it at the end.
+
+    Of each there is a name, the row, and what failed. What is done is shown, also where a later one can't be measured.
+    Raises Incomplete if something failed.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    failed: list[str] = []
+    try:
+        for name, row, failures in measured:
+            rows[name] = row
+            failed += [f"{Path(name).name}: {one}" for one in failures]
+            if as_json:
+                print_json({"recipe": name} | row)
+    finally:
+        if rows and not as_json:
+            show(rows)
+    if failed:
+        raise Incomplete("; ".join(failed))
+
+
+def print_figures(rows: Rows, metrics: Sequence[str], count: str = "claims") -> None:
+    """The table of measured recipes, with published figures below each; `count` is the key of how many there were."""
+    made = table("recipe", *map(_in_words, metrics), count, "per claim")
+    for name, row in rows.items():
+        intervals, timing = row.get("intervals") or {}, row.get("seconds_per_claim")
+        cells = [
+            "unknown" if (value := row["metrics"].get(metric)) is None else figure(value, intervals.get(metric))
+            for metric in metrics
+        ]
+        star = " *" if row.get("remembered") else ""
+        made.add_row(Path(name).name, *cells, f"{row[count]:,}", f"{seconds(timing['total'])}{star}" if timing else "")
+        for old, new in row.get("replaced", {}).items():
+            made.add_row(f"  {new} stands in for {old}", style="dim")
+        known: dict[tuple[str, ...], str] = {}
+        for one in row.get("published", ()):
+            values = {_canonical(metric): value for metric, value in one["metrics"].items()}
+            figures = tuple(f"{values[key]:.4g}" if (key := _canonical(one)) in values else "" for one in metrics)
+            if any(figures):  # tables repeat the rows of other tables
+                where = f"table {one['table']}, {one['row']} ({one['on']}, {one['split']})"
+                known.setdefault(figures, f"  published: {where}")
+        for figures, said in known.items():
+            made.add_row(said, *figures, style="dim")
+    console = stdout()
+    print_table(console, made)
+    for name, row in rows.items():
+        if row.get("cost") is not None:
+            console.print(f"{Path(name).name}: {row['cost']:.4f}, at your prices", style="dim")
+    if any(row.get("remembered") for row in rows.values()):
+        console.print("* partly from the cache, which took no time", style="dim")
+
+
+def _in_words(name: str) -> str:
+    """`weighted F1` of `weighted_f1`."""
+    return name.replace("_f1", "_F1").replace("_", " ")
+
+
+def _canonical(metric: str) -> str:
+    """The name by which ir-measures knows a metric; as it is where a source measured something else."""
+    from ...lab.measure.metrics import check_metrics
+
+    with suppress(UsageError):
+        return check_metrics([metric])[0]
+    return metric

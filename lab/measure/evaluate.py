@@ -12,7 +12,6 @@ from ...core.errors import CcheckError, InvalidData, batch_error
 from ...core.runtime import OnProgress
 from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage
-from ..papers.published import published
 from .metrics import DEFAULT_METRICS, measure
 from .runs import run_of_ids, strictly_decreasing
 from .types import Classified, Gold, Measured, Qrels, Run
@@ -107,7 +106,7 @@ class Evaluation:
         return (*said, *self.unmeasured)
 
     def to_dict(self) -> dict[str, Any]:
-        """One line of `ccheck evaluate --json`, as docs/json.md describes it."""
+        """The figures in a line of `ccheck evaluate --json`, as docs/json.md describes it."""
         return {
             "recipe": self.recipe.name,
             "store": self.store,
@@ -118,8 +117,6 @@ class Evaluation:
             "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
             "stances": None if self.stances is None else self.stances.to_dict(),
             "verdicts": None if self.verdicts is None else self.verdicts.to_dict(),
-            "published": [one.to_dict() for one in published(self.recipe)],
-            "replaced": dict(self.recipe.replace),
             "seconds_per_claim": dict(self.seconds),
             "tokens_per_claim": self.per_claim(self.usage),
             "tokens_per_claim_by_stage": {stage: self.per_claim(one) for stage, one in self.usage_by_stage.items()},

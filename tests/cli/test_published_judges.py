@@ -9,7 +9,7 @@ import pytest
 from cli_runs import ccheck
 from scripted_llm import KEY, say, scripted
 
-from ccheck.cli.lab.evaluate_pairs import cost_of
+from ccheck.cli.lab.tables import cost_of
 from ccheck.core.types import Usage
 from ccheck.llm.budget import Price
 
@@ -87,7 +87,7 @@ def test_a_person_sees_cost_published_figures_and_differences(tmp_path, server):
     ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
     told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
     assert ran.code == 0, ran.err
-    for said in ("published: table 3, Zero-shot-hybrid", "weighted F1 0.6957", "0.0011, at your prices", "p (Holm)"):
+    for said in ("published: table 3, Zero-shot-hybrid", " 0.6957 ", "0.0011, at your prices", "p (Holm)"):
         assert said in ran.out
     assert "published: table 3, DeBERTa-v3-base-mnli" in ran.out and "against climatecheck-hybrid" in ran.out
     assert told["cost"] is None and told["replaced"] == {STAND_IN: "packaged"}
