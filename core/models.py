@@ -388,8 +388,7 @@ def load_encoder(
 
 def keep_few_shapes() -> None:
     """Have oneDNN keep few of the programs that it compiles for each shape that it meets: of each it keeps up to a few
-    MB, and over a corpus half a gigabyte. The reranker's packed weights meet about fifty. To be called before anything
-    is computed."""
+    MB, and over a corpus half a gigabyte. To be called before anything is computed."""
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 

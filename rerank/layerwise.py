@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InvalidData, UsageError
-from .decoder import Layers, PackedDecoder
+from .padding import Padded, places
+
+if TYPE_CHECKING:
+    import torch
 
 ARCHITECTURE = "LayerWiseMiniCPMForCausalLM"
 
@@ -30,11 +33,12 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     return cutoff_layer or int(last)
 
 
-def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any, batch_tokens: int) -> PackedDecoder:
+def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any, batch_tokens: int) -> Padded:
     """The forward pass up to the layer that scores, and its head. The layers above are not loaded.
 
     `settings`: what config.json says. Raises InvalidData if weights are missing or of another shape.
     """
+    import torch
     from safetensors import safe_open
     from transformers import LlamaConfig, LlamaModel
 
@@ -54,9 +58,19 @@ def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: A
                 head = stored.get_tensor(name)
     if head is None or head.shape != (1, config.hidden_size):
         raise InvalidData(f"{path} lacks the head with one row after layer {layer} ({name})")
-    layers = Layers(
-        body.to(device).eval(),
-        embed_scale=float(settings.get("scale_emb", 1)),
-        residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
-    )
-    return PackedDecoder(layers, head[0].to(device, dtype).float(), batch_tokens)
+    body = body.to(device).eval()
+    # What each layer adds is scaled: in the maps that make it, since they are linear.
+    scale = settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"])
+    row, embed_scale = head[0].to(device, dtype).float(), float(settings.get("scale_emb", 1))
+    with torch.no_grad():
+        for one in body.layers:
+            one.self_attn.o_proj.weight *= scale
+            one.mlp.down_proj.weight *= scale
+
+    def score(given: dict[str, Any]) -> torch.Tensor:
+        mask, embedded = given["attention_mask"], body.embed_tokens(given["input_ids"]) * embed_scale
+        found = body(inputs_embeds=embedded, attention_mask=mask, position_ids=places(given), use_cache=False)
+        scores: torch.Tensor = found.last_hidden_state[:, -1].float() @ row
+        return scores
+
+    return Padded(score, body.device, batch_tokens, left=True)

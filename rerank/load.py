@@ -28,9 +28,10 @@ from ..core.models import (
 from ..core.runtime import Runtime
 from ..core.stages import ModelStage
 from ..core.text import first_line
-from . import crossencoder, decoder, encoder, layerwise
+from . import crossencoder, layerwise
+from .padding import causal, classifier
 from .tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
-from .types import Forward, Scorer
+from .types import Scorer
 
 DEFAULT_MAX_TOKENS = 512
 _BGE = Prompt(
@@ -134,9 +135,7 @@ def _decoder(asked: _Asked) -> Scorer:
     pairs = _prompt_pairs(asked, tokenizer, prompt, model.config.max_position_embeddings)
     yes = _token(asked.found, tokenizer, prompt.yes)
     no = None if prompt.no is None else _token(asked.found, tokenizer, prompt.no)
-    packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
-    forward = (decoder.packed if packs else decoder.own)(model, yes, no, asked.batch_tokens)
-    return Scorer(asked.found.name, pairs, forward, pairs.length)
+    return Scorer(asked.found.name, pairs, causal(model, yes, no, asked.batch_tokens), pairs.length)
 
 
 def _crossencoder(asked: _Asked) -> Scorer:
@@ -172,13 +171,8 @@ def _encoder(asked: _Asked) -> Scorer:
         raise InvalidData(
             f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
         )
-    halves = pairs.template.types
-    forward: Forward
-    if _is_transformers_own(model) and encoder.packs(model.config):
-        forward = encoder.PackedEncoder(model, halves, asked.batch_tokens)
-    else:
-        forward = encoder.own(model, halves if takes_token_types(tokenizer, model) else None, asked.batch_tokens)
-    return Scorer(found.name, pairs, forward, pairs.length)
+    types = pairs.template.types if takes_token_types(tokenizer, model) else None
+    return Scorer(found.name, pairs, classifier(model, types, asked.batch_tokens), pairs.length)
 
 
 def encoder_pairs(tokenizer: Any, config: Any, length: int, *, said: bool) -> SpecialPairs | None:
@@ -282,11 +276,6 @@ def runs_here(config: dict[str, Any]) -> bool:
     from transformers import CONFIG_MAPPING
 
     return config.get("model_type") in CONFIG_MAPPING or layerwise.ARCHITECTURE in (config.get("architectures") or ())
-
-
-def _is_transformers_own(model: Any) -> bool:
-    """Whether the model's arithmetic is the library's, and not that of code beside the weights."""
-    return type(model).__module__.startswith("transformers.")
 
 
 def _token(found: FoundModel, tokenizer: Any, yes: str) -> int:

@@ -1,4 +1,6 @@
-"""The own forward pass of any model: sequences of like length in one batch, padded."""
+"""The forward pass of a reranking model on this machine, by transformers: sequences of like length in one batch,
+padded, and no logits that nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,29 @@ class Padded:
             with torch.inference_mode():
                 scores = self.score({name: values.to(self.device) for name, values in given.items()})
             yield from zip(batch, scores.float().tolist(), strict=True)
+
+
+def classifier(model: Any, types: tuple[int, int] | None, batch_tokens: int) -> Padded:
+    """Of a sequence classifier with one label: its logit. `types` is None for a model that takes none."""
+    padding = model.config.pad_token_id or 0
+    return Padded(lambda given: model(**given).logits[:, 0], model.device, batch_tokens, padding, types=types)
+
+
+def causal(model: Any, yes: int, no: int | None, batch_tokens: int) -> Padded:
+    """Of a causal model: the logit of the token `yes` after the prompt, minus that of `no` where there is one."""
+
+    def score(given: dict[str, Any]) -> torch.Tensor:
+        logits = model(**given, position_ids=places(given), logits_to_keep=1, use_cache=False).logits[:, -1].float()
+        scores: torch.Tensor = logits[:, yes] - (0 if no is None else logits[:, no])
+        return scores
+
+    return Padded(score, model.device, batch_tokens, left=True)
+
+
+def places(given: dict[str, Any]) -> torch.Tensor:
+    """The position of each id in its own sequence, where padding stands before it: [sequences, longest]."""
+    found: torch.Tensor = (given["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    return found
 
 
 def by_length(sequences: Sequence[tuple[int, ...]], tokens: int) -> list[list[int]]:
