@@ -66,7 +66,6 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.start()
         yield
         await asyncio.to_thread(service.stop)
 
@@ -125,9 +124,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/health", tags=["state"])
     async def health() -> Response:
         """200 where requests are taken, else 503. Needs no key."""
-        if service.worker.healthy:
+        if service.model.healthy:
             return _json({"status": "ok"})
-        return _refused(TEI, Refusal(503, "the model's worker has failed. Restart the server. Its log has the details"))
+        return _refused(TEI, Refusal(503, "the model keeps failing. Restart the server. Its log has the details"))
 
     @app.get("/info", tags=["state"])
     async def info(request: Request) -> Response:

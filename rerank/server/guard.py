@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...core import serving
+from .dialects import Refusal
 
 KEY = "CCHECK_SERVE_API_KEY"
 """The environment variable with the key."""
@@ -33,3 +36,32 @@ class Access:
 
     key: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
+
+
+class Held:
+    """Limits what is in progress: requests, or their bytes. For use in the event loop's thread only."""
+
+    def __init__(self, most: int, unit: str, seconds_to_wait: Callable[[], int]) -> None:
+        self.used = 0
+        self._most, self._unit, self._seconds_to_wait = most, unit, seconds_to_wait
+
+    @contextmanager
+    def some(self, count: int = 0) -> Iterator[Callable[[int], None]]:
+        """Holds `count` until the end, and what the function that it gives is told of.
+
+        Raises Refusal where too much is held; so does that function.
+        """
+        held = 0
+
+        def add(more: int) -> None:
+            nonlocal held
+            if self.used + more > self._most:
+                raise Refusal(429, f"the queue is full ({self._most:,} {self._unit})", self._seconds_to_wait())
+            held += more
+            self.used += more
+
+        try:
+            add(count)
+            yield add
+        finally:
+            self.used -= held

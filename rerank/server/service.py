@@ -1,26 +1,31 @@
-"""The service behind the routes: from a request's texts to their scores, in the worker's batches; and its metrics."""
+"""The service behind the routes: from a request's texts to their scores, in the model's batches; and its metrics."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from more_itertools import chunked
+from more_itertools import chunked, constrained_batches
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...core.errors import CcheckError
-from ..types import Scorer, sigmoid
+from ..types import Encoded, Scorer, sigmoid
 from .dialects import Dialect, Ranked, Refusal
-from .guard import Access, Limits
-from .worker import Batch, Held, Job, Worker
+from .guard import Access, Held, Limits
 
 PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TOKENS = tuple(2.0**power for power in range(5, 18))
-REQUESTS = (1, 2, 4, 8, 16, 32, 64)
+SICK_AFTER = 3
+"""After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""
+MOST_SECONDS_TO_WAIT = 60
+_log = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -44,39 +49,96 @@ class Metrics:
         self.model_tokens = counter("model_tokens", "Tokens read by the model.")
         self.model_seconds = counter("model_seconds", "Seconds in which the model was busy.")
         self.batch_tokens = histogram("batch_tokens", "Tokens in a batch.", TOKENS)
-        self.batch_requests = histogram("batch_requests", "Requests in a batch.", REQUESTS)
         requests = Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=registry)
         requests.set_function(lambda: waiting()[0])
         tokens = Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=registry)
         tokens.set_function(lambda: waiting()[1])
 
-    def batch(self, batch: Batch) -> None:
-        self.model_tokens.inc(batch.tokens)
-        self.model_seconds.inc(batch.seconds)
-        self.batch_tokens.observe(batch.tokens)
-        self.batch_requests.observe(batch.requests)
+    def batch(self, tokens: int, seconds: float) -> None:
+        self.model_tokens.inc(tokens)
+        self.model_seconds.inc(seconds)
+        self.batch_tokens.observe(tokens)
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
 
 
+class Model:
+    """The one thread that runs a model. Requests take turns: each has one batch at a time in its queue."""
+
+    def __init__(self, scorer: Scorer, batch_tokens: int, observe: Callable[[int, float], None]) -> None:
+        """`observe` is told the tokens and the seconds of each batch, in the model's thread."""
+        self._scorer, self._batch_tokens, self._observe = scorer, batch_tokens, observe
+        self._thread = ThreadPoolExecutor(1, "ccheck-rerank")
+        self._failures = 0
+        self._tokens_per_second = 0.0
+        self.requests = self.tokens = 0
+        """What waits for the model now, or is with it."""
+
+    @property
+    def healthy(self) -> bool:
+        return self._failures < SICK_AFTER
+
+    @property
+    def seconds_to_wait(self) -> int:
+        """How long what waits will take, from what the last batches took; at least 1."""
+        expected = self.tokens / self._tokens_per_second if self._tokens_per_second else 1
+        return max(1, min(MOST_SECONDS_TO_WAIT, math.ceil(expected)))
+
+    async def run(self, encoded: Sequence[Encoded]) -> list[float]:
+        """The scores. If this is cancelled, what is not yet with the model never is. Raises what the scorer raises."""
+        loop = asyncio.get_running_loop()
+        left = sum(len(one.ids) for one in encoded)
+        values: list[float] = []
+        self.requests, self.tokens = self.requests + 1, self.tokens + left
+        try:
+            for batch in constrained_batches(
+                encoded, self._batch_tokens, get_len=lambda one: len(one.ids), strict=False
+            ):
+                values += await loop.run_in_executor(self._thread, self._score, batch)
+                done = sum(len(one.ids) for one in batch)
+                left, self.tokens = left - done, self.tokens - done
+        finally:
+            self.requests, self.tokens = self.requests - 1, self.tokens - left
+        return values
+
+    def stop(self) -> None:
+        """Finish what was accepted."""
+        self._thread.shutdown()
+
+    def _score(self, batch: Sequence[Encoded]) -> list[float]:
+        started = time.perf_counter()
+        try:
+            values = self._scorer.score(batch)
+        except CcheckError as error:  # about these texts
+            _log.warning("the model: %s", error)
+            raise
+        except Exception:
+            self._failures += 1
+            _log.exception("the model failed")
+            raise
+        self._failures = 0
+        tokens, seconds = sum(len(one.ids) for one in batch), time.perf_counter() - started
+        rate = tokens / max(seconds, 1e-6)
+        self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
+        self._observe(tokens, seconds)
+        return values
+
+
 class Service:
-    """The model, called by its `name`, and what is counted. Runs in one event loop, between `start` and `stop`."""
+    """The model, called by its `name`, and what is counted. Runs in one event loop, until `stop`."""
 
     def __init__(self, name: str, scorer: Scorer, limits: Limits, access: Access) -> None:
         self.name, self.scorer, self.limits, self.access = name, scorer, limits, access
-        self.metrics = Metrics(lambda: self.worker.waiting)
-        self.worker = Worker(scorer.score, limits.batch_tokens, self.metrics.batch)
-        self.requests = Held(limits.requests, "requests", lambda: self.worker.seconds_to_wait)
-        self.bytes = Held(limits.held_bytes, "bytes", lambda: self.worker.seconds_to_wait)
+        self.metrics = Metrics(lambda: (self.model.requests, self.model.tokens))
+        self.model = Model(scorer, limits.batch_tokens, self.metrics.batch)
+        self.requests = Held(limits.requests, "requests", lambda: self.model.seconds_to_wait)
+        self.bytes = Held(limits.held_bytes, "bytes", lambda: self.model.seconds_to_wait)
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
-
-    def start(self) -> None:
-        self.worker.start()
 
     def stop(self) -> None:
         """Finishes what was accepted."""
-        self.worker.stop()
+        self.model.stop()
         self._tokenising.shutdown()
 
     async def rerank(
@@ -101,16 +163,13 @@ class Service:
         cut = [i for i, (one, text) in enumerate(zip(encoded, texts, strict=True)) if one.cut or len(text) > most]
         self.metrics.texts.inc(len(texts))
         self.metrics.cut.inc(len(cut))
-        costs = [len(one.ids) for one in encoded]
-        values = await self._run(Job(encoded, costs), dialect)
+        values = await self._run(encoded, dialect)
         scores = values if raw else list(map(sigmoid, values))
-        return Ranked(self.name, texts, scores, cut, sum(costs))
+        return Ranked(self.name, texts, scores, cut, sum(len(one.ids) for one in encoded))
 
-    async def _run(self, job: Job, dialect: Dialect) -> list[float]:
-        self.worker.submit(job)
+    async def _run(self, encoded: Sequence[Encoded], dialect: Dialect) -> list[float]:
         try:
-            # If this is cancelled, so is the job.
-            return await asyncio.wrap_future(job.done)
+            return await self.model.run(encoded)
         except CcheckError as error:
             raise Refusal(dialect.failed, str(error)) from error
         except Exception as error:

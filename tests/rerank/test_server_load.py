@@ -112,7 +112,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
-    """Their texts share batches; queries, lengths and duplicates differ."""
+    """They take turns; queries, lengths and duplicates differ."""
     from tiny_rerankers import load_scorer
 
     scorer = load_scorer(str(folders[kind]), device="cpu", max_tokens=128)
@@ -135,8 +135,21 @@ def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
         found = {item["index"]: item["score"] for item in answer.json()}
         assert [found[i] for i in range(len(scores))] == pytest.approx(scores, abs=1e-5)
     metrics = served.metrics
-    assert metrics["ccheck_batch_requests_sum"] > metrics["ccheck_batch_requests_count"]  # they did share
     assert metrics["ccheck_texts_total"] == sum(len(texts) for _, texts in asked)
+
+
+def test_a_small_request_does_not_wait_for_a_huge_one(serve):
+    served = serve(batch_tokens=32)
+    served.scorer.hold()
+    with ThreadPoolExecutor(2) as callers:
+        huge = callers.submit(served.post, "/rerank", {"query": "q", "texts": [f"huge {i}" for i in range(100)]})
+        assert served.scorer.busy.wait(30)
+        small = callers.submit(served.post, "/rerank", {"query": "q", "texts": ["small"]})
+        wait_until(lambda: served.metrics["ccheck_waiting_requests"] == 2)
+        served.scorer.go.set()
+        assert huge.result().status_code == small.result().status_code == 200
+    assert "small" in served.scorer.seen[:60]
+    assert served.metrics["ccheck_waiting_tokens"] == 0
 
 
 # -- state
@@ -220,7 +233,7 @@ def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders
             texts = [f"{TEXTS[i % 8]} {i}" * 4 for i in range(1500)]
             with ThreadPoolExecutor(2) as callers:
                 works = callers.submit(client.post, "/rerank", json={"query": QUERY, "texts": texts})
-                wait_until(lambda: "ccheck_batch_requests_count 0.0" not in client.get("/metrics").text)
+                wait_until(lambda: "ccheck_batch_tokens_count 0.0" not in client.get("/metrics").text)
                 sidecar.process.send_signal(signal.SIGTERM)
                 answer = works.result()
         assert answer.status_code == 200 and len(answer.json()) == 1500
