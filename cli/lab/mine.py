@@ -33,12 +33,6 @@ class Mine:
         least=0,
         default=0.95,
     )
-    duplicates: float = opt.option(
-        "Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
-        least=0,
-        most=1,
-        default=0.5,
-    )
     seed: int = opt.seed
     trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
@@ -52,18 +46,16 @@ def mine(asked: Mine) -> None:
     ccheck mine --claims claims.jsonl --qrels qrels.tsv -o negatives.jsonl
     ccheck train reranker --negatives negatives.jsonl ...
 
-    Skips unjudged documents that are probably relevant: those that score nearly as high as a relevant document, and its
-    near duplicates. Each line has claim_id, claim, positive_id, positive and negatives. The margin is meant for
-    cosines and reranker scores; with reciprocal ranks it skips whatever ranks above the relevant document.
+    Skips unjudged documents that are probably relevant: those that score nearly as high as a relevant document. Each
+    line has claim_id, claim, positive_id, positive and negatives. The margin is meant for cosines and reranker scores;
+    with reciprocal ranks it skips whatever ranks above the relevant document.
     """
     from ...lab.train.from_store import MiningFiles, mine_from_store
     from ...lab.train.mining import MiningOptions
 
     target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
     settings = settings_from(**opt.settings_of(asked))
-    chosen = MiningOptions(
-        asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.duplicates, asked.seed
-    )
+    chosen = MiningOptions(asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.seed)
     files = MiningFiles(asked.claims, asked.qrels, asked.corpus)
     with runtime(settings) as opened:
         mined = mine_from_store(opened, files, target, chosen, replacements(asked.replace))
@@ -74,5 +66,4 @@ def mine(asked: Mine) -> None:
         print_json({"output": asked.output, **asdict(mined)})
         return
     facts = {"rows": counted(mined.rows, "row"), "claims": f"{mined.claims:,}"}
-    left_out = {f"left out, {why}": f"{count:,}" for why, count in mined.left_out.items()}
-    print_fields(stdout(), {**facts, **left_out, "output": asked.output})
+    print_fields(stdout(), facts | {"left out": f"{mined.left_out:,}", "output": asked.output})

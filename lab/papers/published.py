@@ -103,11 +103,6 @@ class Published:
     metrics: Mapping[str, float]
     note: str = ""
 
-    @property
-    def label(self) -> str:
-        """`table 6, BM25 + Dense`."""
-        return f"table {self.table}, {self.row}"
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -7,15 +7,12 @@ from the whole corpus. Unjudged documents can be relevant, so those that probabl
 
 from __future__ import annotations
 
-import hashlib
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.analysis import clean
 from ...core.errors import InvalidData
 from ...core.files import write_text
 from ...core.runtime import OnProgress
@@ -26,17 +23,13 @@ from ..measure.types import Qrels
 if TYPE_CHECKING:
     from ...pipeline.checker import Checker
 
-SHINGLE = 5
-"""Runs of this many words are compared to find near duplicates."""
-
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
     """The first `keep` of `depth` documents that can be taken not to bear on the claim are the pool.
 
     `margin`: a document whose score is above this share of the relevant one's is left out, as likely to bear on the
-    claim too (NV-Retriever, de Souza P. Moreira et al., 2024, has 0.95); None leaves none out. `duplicates`: so is one
-    that shares more than this share of its runs of 5 words with a relevant one (Jaccard).
+    claim too (NV-Retriever, de Souza P. Moreira et al., 2024, has 0.95); None leaves none out.
     """
 
     depth: int = 1000
@@ -44,17 +37,16 @@ class MiningOptions:
     hard: int = 5
     random: int = 10
     margin: float | None = 0.95
-    duplicates: float = 0.5
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """The result of mining: how many rows, of how many claims, documents left out by reason, and messages."""
+    """The result of mining: how many rows, of how many claims, how often a document was left out, and messages."""
 
     rows: int
     claims: int
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    left_out: int = 0
     messages: tuple[str, ...] = ()
 
 
@@ -85,7 +77,7 @@ def mine(
     if not wanted:
         raise InvalidData("no claim has a relevant document. Check that the ids of claims and judgements match")
     rows: list[dict[str, Any]] = []
-    left_out: Counter[str] = Counter()
+    left_out = 0
     messages: list[str] = []
     for number, result in enumerate(source.checker.check_many(wanted, k=options.depth), 1):
         claim = result.claim
@@ -94,14 +86,15 @@ def mine(
             messages.append(f"claim {claim.id}: {result.error}")
             continue
         hits = [piece.hit for piece in result.evidence]
-        made = list(_of_claim(source, claim, qrels[str(claim.id)], hits, options, left_out))
+        made = list(_of_claim(source, claim, qrels[str(claim.id)], hits, options))
         if not made:
             messages.append(f"claim {claim.id}: the store has none of its relevant documents")
-        rows += made
+        rows += (row for row, _ in made)
+        left_out += sum(count for _, count in made)
     if not rows:
         raise InvalidData(f"nothing was mined: {messages[0] if messages else 'no claim'}")
     write_text(output, "".join(map(json_line, rows)), "what is mined")
-    return Mined(len(rows), len(wanted) - len(messages), dict(left_out), tuple(messages))
+    return Mined(len(rows), len(wanted) - len(messages), left_out, tuple(messages))
 
 
 def _of_claim(
@@ -110,26 +103,29 @@ def _of_claim(
     grades: Mapping[str, int],
     hits: Sequence[Hit],
     options: MiningOptions,
-    left_out: Counter[str],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """The row of each relevant document, with how many documents were left out of its pool."""
     relevant = source.documents([key for key, grade in grades.items() if grade > 0])
     scores = {hit.document.id: hit.score for hit in hits}
-    similar = [shingles(document) for document in relevant.values()]
     for id_, document in relevant.items():
         draw = random.Random(f"{options.seed} {claim.id} {id_}")  # noqa: S311 - a sample, not a secret
-        pool = []
+        most = None
+        if options.margin is not None and (own := scores.get(id_)) is not None:
+            most = own - (1 - options.margin) * abs(own)
+        pool: list[Hit] = []
+        left_out = 0
         for hit in hits:
             grade = grades.get(hit.document.id)
-            why = _bears_on_it(hit, similar, scores.get(id_), options) if grade is None else None
-            left_out.update([why] if why else [])
-            if why is None and not (grade or 0) > 0:
+            if grade is None and most is not None and hit.score > most:
+                left_out += 1  # unjudged, and scored like a relevant one
+            elif not (grade or 0) > 0:
                 pool.append(hit)
             if len(pool) == options.keep:
                 break
         chosen = sorted(draw.sample(pool, min(options.hard, len(pool))), key=lambda hit: hit.rank)
         others = _random(draw, source.ids, {*grades, *scores}, options.random)
         found = source.documents(others)
-        yield {
+        row = {
             "claim_id": str(claim.id),
             "claim": claim.text,
             "positive_id": id_,
@@ -143,21 +139,7 @@ def _of_claim(
                 ),
             ],
         }
-
-
-def _bears_on_it(
-    hit: Hit, similar: Sequence[frozenset[int]], positive: float | None, options: MiningOptions
-) -> str | None:
-    """Why an unjudged hit probably bears on the claim; None if it can be taken not to."""
-    limit = None
-    if options.margin is not None and positive is not None:
-        limit = positive - (1 - options.margin) * abs(positive)
-    if limit is not None and hit.score > limit:
-        return "scored like a relevant document"
-    own = shingles(hit.document)
-    if any(jaccard(own, other) > options.duplicates for other in similar):
-        return "nearly the same text as a relevant document"
-    return None
+        yield row, left_out
 
 
 def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: int) -> list[str]:
@@ -171,15 +153,3 @@ def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: i
         if id_ not in without:
             found[id_] = None
     return list(found)
-
-
-def shingles(document: Document) -> frozenset[int]:
-    """Hashes of each five words in a row of title and text, whatever their capitals and punctuation."""
-    words = "".join(c if c.isalnum() else " " for c in clean(document.content).casefold()).split()
-    runs = (" ".join(words[at : at + SHINGLE]) for at in range(max(1, len(words) - SHINGLE + 1)))
-    return frozenset(int.from_bytes(hashlib.blake2b(run.encode(), digest_size=8).digest()) for run in runs)
-
-
-def jaccard(one: frozenset[int], other: frozenset[int]) -> float:
-    """The share of what both have in what either has."""
-    return len(one & other) / len(one | other) if one or other else 0.0

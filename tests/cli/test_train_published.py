@@ -130,7 +130,7 @@ def test_the_ensemble_s_negatives_mined_once(files, tmp_path):
     pairs = ("--claims", files / "climate-train.csv", "--qrels", files / "climate-train.csv")
     ran = ccheck(
         *("mine", *pairs, "--store", store, "--recipe", "climatecheck-ensemble", "--rerank", files / "encoder"),
-        *("--margin", 0, "--duplicates", 1, "--corpus", files / "climate-corpus.csv", "-o", mined, "--quiet"),
+        *("--margin", 0, "--corpus", files / "climate-corpus.csv", "-o", mined, "--quiet"),
     )
     assert ran.code == 0, ran.err
     command = command_of("climatecheck-ensemble", "bge-reranker-large-climatecheck-3")
