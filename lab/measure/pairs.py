@@ -9,7 +9,6 @@ measured.metrics["weighted_f1"], measured.intervals["weighted_f1"]
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +19,10 @@ from ...core.types import Document, Stance, Usage
 from ...verdict import StanceMethod, choose_sentences
 from ...verdict.judge import decides
 from ...verdict.labels import STANCES
-from .metrics import RESAMPLES
-from .reliability import BINS
+from .reliability import reliability
 from .rows import StanceRow, judge_rows
 from .types import Interval
-from .verdicts import intervals_of, label_figures, resampled, tally
+from .verdicts import intervals_of, label_figures, tally
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,14 +39,14 @@ class PairsMeasured:
     """How good a judge is on `pairs` labelled pairs. It could judge `judged` of them; the others count as wrong.
 
     `metrics` and `intervals` (95%, by a bootstrap over claims) have `weighted_f1`, `weighted_precision`,
-    `weighted_recall`, `macro_f1`, `accuracy` and `calibration_error`, the expected calibration error of the judged
-    pairs in ten bins of equal width. `metrics` also has `risk_coverage`, the area under the curve of risk and coverage:
-    the mean share of errors among the surest pairs, over all numbers of pairs. A metric is None if it can't be
-    computed: a calibration error without confidences, an interval of one claim. `labels` has the precision and recall
-    of each label. `decided` counts the pairs whose answer alone would decide a verdict (`pairs`), which are `right`,
-    the `refuted` claims, and those of them that were said to be supported, at all and so that it decides. `confusion`
-    has the number of pairs by true and by given label. `by_claim` has it for each claim, [claims, 3, 4], with a last
-    column for pairs that were not judged. `reason` says why the first pair that was not judged was not.
+    `weighted_recall`, `macro_f1` and `accuracy`. `metrics` also has `calibration_error`, the expected calibration error
+    of the judged pairs, and `risk_coverage`, the area under the curve of risk and coverage: the mean share of errors
+    among the surest pairs, over all numbers of pairs. What can't be computed is None: a calibration error without
+    confidences, an interval of one claim. `labels` has the precision and recall of each label. `decided` counts the
+    pairs whose answer alone would decide a verdict (`pairs`), which are `right`, the `refuted` claims, and those of
+    them that were said to be supported, at all and so that it decides. `confusion` has the number of pairs by true and
+    by given label. `by_claim` has it for each claim, [claims, 3, 4], with a last column for pairs that were not judged.
+    `reason` says why the first pair that was not judged was not.
     """
 
     method: str
@@ -117,14 +115,15 @@ def measure_pairs(
     intervals = intervals_of(counts)
     if intervals:
         intervals["weighted_recall"] = intervals["accuracy"]
-    error, ends = _calibration_error(pairs, said)
+    sure = [(one, row.label) for row, one in zip(pairs, said, strict=True) if one.label and one.confidence is not None]
+    error = reliability(*zip(*sure, strict=True)).error if sure else None
     return PairsMeasured(
         method=method.name,
         pairs=len(pairs),
         judged=sum(stance.label is not None for stance in said),
         metrics={name: figures[name] for name in _FIGURES}
         | {"calibration_error": error, "risk_coverage": _risk_coverage(pairs, said)},
-        intervals={name: intervals.get(name) for name in _FIGURES} | {"calibration_error": ends, "risk_coverage": None},
+        intervals={name: intervals.get(name) for name in _FIGURES},
         confusion={
             label: dict(zip((*STANCES, UNJUDGED), map(int, row), strict=True))
             for label, row in zip(STANCES, total, strict=True)
@@ -170,31 +169,3 @@ def _risk_coverage(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> float 
 
 def _share(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
-
-
-def _calibration_error(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> tuple[float | None, Interval | None]:
-    """The expected calibration error of what was judged, and its 95% interval by a bootstrap over claims; None without
-    confidences."""
-    import numpy as np
-
-    place = {claim: number for number, claim in enumerate(dict.fromkeys(row.claim for row in pairs))}
-    bins = np.zeros((len(place), BINS, 3))  # of each bin of confidence the stances, the sum of confidences, those right
-    for row, stance in zip(pairs, said, strict=True):
-        if stance.label is not None and stance.confidence is not None:
-            at = min(BINS - 1, max(0, math.ceil(stance.confidence * BINS) - 1))
-            bins[place[row.claim], at] += 1, stance.confidence, stance.label == row.label
-    if not bins.any():
-        return None, None
-
-    def errors(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        judged = sums[:, :, 0].sum(axis=1)
-        gaps = np.abs(sums[:, :, 1] - sums[:, :, 2]).sum(axis=1)
-        found: NDArray[np.float64] = gaps[judged > 0] / judged[judged > 0]
-        return found
-
-    value = float(errors(bins.sum(axis=0)[None])[0])
-    if len(place) < 2:
-        return value, None
-    drawn = resampled(bins.reshape(len(place), -1), RESAMPLES).reshape(RESAMPLES, BINS, 3)
-    low, high = np.percentile(errors(drawn), (2.5, 97.5))
-    return value, (float(low), float(high))
