@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -91,10 +90,9 @@ class Asked:
         "Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown."
     )
     report: str | None = opt.option("Also write an HTML report to FILE.", "FILE")
-    resume: str | None = opt.option(
-        "With --claims, keep the answers in FILE from an earlier run of the same command, and check only the claims "
-        "that are missing or failed.",
-        "FILE",
+    resume: bool = opt.option(
+        "With --claims, keep the answers of an earlier run of the same command, and check only the claims that are "
+        "missing or failed."
     )
     run: str | None = opt.option("Also write the rankings to FILE as a TREC run.", "FILE")
     recipe: str | None = opt.recipe(
@@ -116,7 +114,7 @@ def query(asked: Asked) -> None:
     ccheck query "coffee causes cancer" -k 3 --filter 'year>=2010' --explain
     ccheck query "coffee causes cancer" --report page.html
     ccheck query --claims claims.jsonl > answers.jsonl
-    ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
+    ccheck query --claims claims.jsonl --resume > answers.jsonl
 
     Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
@@ -127,10 +125,10 @@ def query(asked: Asked) -> None:
     """
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
-    if asked.resume is not None and (asked.claims is None or asked.dry_run):
+    if asked.resume and (asked.claims is None or asked.dry_run):
         raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
-    if asked.format_ is not None and (asked.as_json or asked.resume is not None):
-        raise click.UsageError("--format prints no JSON: leave out --json and --resume")
+    if asked.format_ is not None and asked.as_json:
+        raise click.UsageError("--format prints no JSON: leave out --json")
     if asked.show_request and not asked.dry_run:
         raise click.UsageError("--show-request needs --dry-run")
     server = os.environ.get("CCHECK_SERVER")
@@ -153,7 +151,7 @@ def query(asked: Asked) -> None:
     if asked.claims != "-":  # those of a pipe are answered as they come
         claims = list(claims)
     if not asked.dry_run:
-        reads = (asked.claims, asked.resume, found.settings.recipe)
+        reads = (asked.claims, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
     with checker(found.settings, recipe=pipeline, deep=asked.deep) as checked:
         if asked.show_request:
@@ -164,6 +162,8 @@ def query(asked: Asked) -> None:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
             return
         keeps = found.settings.record and not asked.no_record
+        if asked.resume and not keeps:
+            raise UsageError("--resume keeps what is in the record of checks: leave out --no-record (CCHECK_RECORD)")
         with Service(checked, record=keeps, deep=asked.deep) as service:
             _check(service, asked, filters, claims, functools.partial(_about, found, checked))
 
@@ -206,21 +206,13 @@ def _check(
     about: Callable[[], About],
 ) -> None:
     """Print the answer to each claim, in order. Raises the error of a single claim, or a `Tally`'s."""
-    from ..pipeline.batch import earlier_answers
-
     checked = service.checker
     # What is missing, the claims or the store, says so before an old run is overwritten.
     warnings = checked.plan().warnings
     show = _printer(lambda: _that_ran(checked), asked, filters)
     tally = Tally()
-    earlier = {}
-    if asked.resume is not None:
-        claims = list(claims)
-        _refuse_own_output(asked.resume)
-        key = service.key(k=asked.k, filters=filters)
-        earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
-        answers = service.answers(claims, None, earlier, k=asked.k, filters=filters, fresh=True, user=user_name())
+        answers = service.answers(claims, k=asked.k, filters=filters, fresh=not asked.resume, user=user_name())
         for check, one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
             if asked.claims is None and one.result.error is not None:
                 raise one.result.error
@@ -233,8 +225,8 @@ def _check(
             notice(*(warning for warning in tally.warned if warning not in told))
         else:
             notice(*warnings, *tally.warnings(warnings), *([] if tally.done else [f"{asked.claims} has no claims"]))
-        if asked.resume is not None:
-            notice(f"{counted(len(earlier), 'answer')} kept from {asked.resume}")
+        if asked.resume:
+            notice(f"{counted(tally.kept, 'answer')} kept")
         notice(*usage_said(tally.by_stage, checked.settings))
     tally.finish(single=asked.claims is None)
 
@@ -281,6 +273,7 @@ class Tally:
     """Counts over answers, and what they warned of and used."""
 
     done: int = 0
+    kept: int = 0
     failed: int = 0
     unanswered: int = 0
     why: str = ""
@@ -295,6 +288,7 @@ class Tally:
 
         result, _, kept = one
         self.done += 1
+        self.kept += kept
         if result.error is not None:
             self.errors.append(result.error)
         if unjudged(result):
@@ -346,15 +340,6 @@ def _with_progress(
         for done, one in enumerate(answered, 1):
             yield one
             update(done, total)
-
-
-def _refuse_own_output(file: str) -> None:
-    try:
-        same = os.path.samestat(os.fstat(sys.stdout.fileno()), Path(file).stat())
-    except (OSError, ValueError):
-        return  # no such file, or standard output is not a file
-    if same:
-        raise UsageError(f"--resume reads {file}, and the output goes there too. Write it to another file")
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:

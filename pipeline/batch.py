@@ -1,4 +1,4 @@
-"""Check a file of claims, or resume one: answers of an earlier run are kept, and only the other claims are checked.
+"""Check a file of claims: answers that are there already are kept, and only the other claims are checked.
 
 with ccheck.open("local:papers") as checker:
     for result, answer, _ in check_batch(checker.check_many, iter_claims("claims.jsonl")):
@@ -11,12 +11,11 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.answers import Saved, saved_answers
+from ..core.answers import Saved
 from ..core.errors import InvalidData
-from ..core.text import printable
 from ..core.types import Claim, Result
 
 if TYPE_CHECKING:
@@ -106,26 +105,3 @@ def unjudged(result: Result) -> bool:
     return bool(result.evidence) and (
         no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
     )
-
-
-def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Saved]:
-    """The answers of an earlier run that can be kept: those in which nothing failed.
-
-    Raises NotFound, UsageError, or InvalidData if the file does not hold answers to these claims with these settings.
-    """
-    answers: dict[Key, Saved] = {}
-    for saved in saved_answers(file):
-        claim = _key(saved.result.claim)
-        if saved.answer.get("settings") != key:
-            raise InvalidData(
-                f"{saved.where} was answered with a different recipe, model, store, filter or number of documents. Use "
-                "the same ones to continue, or leave out --resume to start over"
-            )
-        if claim not in claims:
-            raise InvalidData(
-                f"{saved.where} answers the claim {printable(claim[1][:80])!r} (id {printable(str(claim[0]))}), which "
-                "is not among these claims. Is it from another file?"
-            )
-        if saved.result.error is None and not unjudged(saved.result):
-            answers[claim] = saved
-    return answers

@@ -147,12 +147,11 @@ class Service(Closing):
         self,
         claims: Iterable[ClaimRecord],
         on_event: OnEvent | None = None,
-        earlier: Mapping[Key, Saved] | None = None,
         **how: Unpack[How],
     ) -> Iterator[tuple[Check, Answered]]:
-        """The checks of a file's records, each with its result. `earlier` are answers that are kept as they are."""
+        """The checks of a file's records, each with its result."""
         way = self._way(how)
-        known = dict(earlier or {})
+        known: dict[Key, Saved] = {}
         recorded: dict[str, Check] = {}
         if not way.fresh and self.record is not None:
             claims = list(claims)
@@ -170,10 +169,6 @@ class Service(Closing):
             if on_event is not None:
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered
-
-    def key(self, **how: Unpack[How]) -> str:
-        """The `settings` of the answers: see `settings_key`. Raises what is missing for a check."""
-        return self._way(how).key
 
     def _way(self, how: How) -> _Way:
         checker = self._checker(how.get("recipe"))
