@@ -207,9 +207,6 @@ rerank = option(
     "MODEL|URL|late|none",
 )
 replace = option("Use OTHER wherever the recipe names MODEL. The output says so. Repeatable.", "MODEL=OTHER")
-trust_remote_code = option(
-    "Let models run the Python code that comes with their weights. That code can do anything you can do."
-)
 yes = option("Do not ask for confirmation.")
 
 
@@ -249,7 +246,6 @@ SETTINGS = {
     "rerank": "rerank",
     "stance": "stance_model",
     "store": "store",
-    "trust_remote_code": "trust_remote_code",
 }
 """Fields of options that set a setting."""
 

@@ -48,7 +48,7 @@ MOST_WARNINGS = 5
 
 
 OWN = (
-    *("store", "llm", "stance", "verdict", "model", "rerank", "rerank_depth", "replace", "trust_remote_code"),
+    *("store", "llm", "stance", "verdict", "model", "rerank", "rerank_depth", "replace"),
     *("deep", "dry_run", "report", "run", "no_record"),
 )
 """Options with which a claim is checked here, also where `CCHECK_SERVER` names a server: that has its own."""
@@ -102,7 +102,6 @@ class Asked:
     rerank: str | None = opt.rerank
     rerank_depth: int | None = opt.option("Number of documents to rerank.", least=1, most=10_000)
     model: str | None = opt.model
-    trust_remote_code: bool | None = opt.trust_remote_code
 
 
 @opt.command

@@ -13,7 +13,7 @@ from . import opt
 from .common import notice, settings_from
 
 KEY = "CCHECK_SERVE_API_KEY"
-MODEL = ("dtype", "max_tokens", "yes_token", "prompt", "trust_remote_code")
+MODEL = ("dtype", "max_tokens", "yes_token", "prompt")
 """Options that are keys of a recipe's reranker, too."""
 
 
@@ -74,9 +74,6 @@ class Served:
     max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
     max_chars: int = opt.option("Longest query, in characters. Longer texts are cut.", least=1, default=200_000)
-    trust_remote_code: bool = opt.option(
-        "Run the Python code that comes with a model's weights. Use it only if you trust the author."
-    )
     canary: Literal["order", "repeat"] = opt.option(
         "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
         "scores twice, for untrained models).",

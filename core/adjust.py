@@ -44,7 +44,7 @@ def resolved(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None
     recipe = recipe or load_recipe(settings.recipe, changes.replace)
     rerank = changes.rerank or settings.rerank
     update: dict[str, Any] = {
-        "rerankers": _rerankers(recipe, rerank, settings.trust_remote_code, changes.rerank_depth),
+        "rerankers": _rerankers(recipe, rerank, changes.rerank_depth),
         "verdict": _verdict(recipe, changes),
         "questions": _questions(recipe, changes),
     }
@@ -109,7 +109,7 @@ def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
     return stage if changes.llm is None else stage.model_copy(update={"llm": changes.llm, "asker": None})
 
 
-def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:
+def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[str, Any]:
     stages: dict[str, Any] = dict(recipe.rerankers)
     rerank = rerank if recipe.questions is None else "none"
     if rerank in ("auto", "late", "none"):
@@ -117,9 +117,8 @@ def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, dept
         stages = {name: stage for name, stage in usual.items() if rerank in ("auto", name)}
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelStage)), ModelStage())
-        # What somebody names must be there, and it is its code that is trusted.
-        named = {"model": rerank, "required": True, "trust_remote_code": trust_remote_code}
-        stages = {"rerank": own.model_copy(update=named)}
+        # What somebody names must be there.
+        stages = {"rerank": own.model_copy(update={"model": rerank, "required": True})}
     if depth is not None:
         if not stages:
             raise UsageError("--rerank-depth needs a reranker. Choose one with --rerank")

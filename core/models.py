@@ -35,7 +35,6 @@ BESIDE = ["*.json", "*.txt", "*.model"]
 PICKLED = "pytorch_model*.bin"
 """Weights as torch saves them, which ccheck reads only to convert them (`core/convert.py`)."""
 _WEIGHTS = ["*.safetensors", *BESIDE]
-_CODE = ["*.py"]
 _TOKENIZER = ["tokenizer.json"]
 
 
@@ -113,13 +112,10 @@ def folder_of(name: str) -> Path | None:
     return None if canonical_name(name) in CHOSEN else Path(name).expanduser()
 
 
-def find_model(
-    name: str, *, download: bool = True, with_code: bool = False, tokenizer_only: bool = False
-) -> FoundModel:
+def find_model(name: str, *, download: bool = True, tokenizer_only: bool = False) -> FoundModel:
     """Where a model's files are. Downloads them from the hub if they are nowhere else.
 
-    `with_code`: also the Python files beside the weights. `tokenizer_only`: no more than `tokenizer.json` is needed,
-    for which no weights are downloaded or checked.
+    `tokenizer_only`: no more than `tokenizer.json` is needed, for which no weights are downloaded or checked.
 
     Raises NotFound with what to do if they are not available, InvalidData if packaged weights are not the true ones.
     """
@@ -140,7 +136,7 @@ def find_model(
             if not tokenizer_only:
                 _check_weights(path / "model.safetensors", packaged, f"Reinstall {packaged.module}")
             return FoundModel(name, path, "package")
-    wanted = _TOKENIZER if tokenizer_only else [*_WEIGHTS, *(_CODE if with_code else [])]
+    wanted = _TOKENIZER if tokenizer_only else _WEIGHTS
     try:
         path = _from_hub(name, download, wanted)
     except NotFound as error:
@@ -195,8 +191,6 @@ def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
     except LocalEntryNotFoundError:
         pass
     if not download or not hub_reachable():
-        if here is not None and wanted[-1:] == _CODE and _has_all(here, _WEIGHTS):
-            return here  # most models have no code of their own
         why = "the hub can't be reached" if download else "the hub was not asked"
         lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
         raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
@@ -218,8 +212,6 @@ def _has_all(here: Path, wanted: list[str]) -> bool:
         return (here / _TOKENIZER[0]).is_file()
     if wanted[0] == f"*{PICKLED}":
         return any(here.rglob(PICKLED))
-    if wanted[-1:] == _CODE and not any(here.glob(_CODE[0])):
-        return False
     for index in here.rglob("*.safetensors.index.json"):
         try:
             parts = set(json.loads(index.read_bytes())["weight_map"].values())

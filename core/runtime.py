@@ -79,9 +79,9 @@ class Runtime(Closing):
         """The same, which asks the hub for nothing."""
         return replace(self, download=False)
 
-    def find(self, name: str, *, with_code: bool = False) -> FoundModel:
+    def find(self, name: str) -> FoundModel:
         """See `find_model`."""
-        return find_model(name, download=self.download, with_code=with_code)
+        return find_model(name, download=self.download)
 
     def loading(self, name: str) -> None:
         """Give notice that torch loads a model."""

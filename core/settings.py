@@ -42,8 +42,6 @@ _OTHER_NAMES = {"llm_base_url": ("OPENAI_BASE_URL",), "llm_api_key": ("OPENAI_AP
 _ELASTIC_PREFIXES = ("ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL")
 
 
-FLAGS_ONLY = ("trust_remote_code",)
-"""Neither the environment nor a file sets these."""
 FLAG, DEFAULT = "flag", "default"
 PROFILES = "stores"
 """The setting that is a table of tables."""
@@ -175,10 +173,6 @@ class Settings(Table):
     llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")
     llm_completion_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     prompts_dir: Path | None = Field(None, description="a folder with prompts that replace the packaged ones")
-    trust_remote_code: bool = Field(
-        False,
-        description="lets models run the Python code that comes with their weights; only with --trust-remote-code",
-    )
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _yours: Mapping[str, tuple[Any, ...]] = PrivateAttr(default_factory=dict)
@@ -349,8 +343,6 @@ def config_files() -> list[Path]:
 
 def variables(name: str) -> list[str]:
     """The environment variables that set a setting; earlier ones override later ones."""
-    if name in FLAGS_ONLY:
-        return []
     names = [f"CCHECK_{name.upper()}"]
     if name.startswith("elasticsearch_"):
         names += [f"{prefix}_{name.removeprefix('elasticsearch_').upper()}" for prefix in _ELASTIC_PREFIXES]
@@ -396,8 +388,6 @@ def _read(file: Path) -> _Read:
             raise InvalidData(
                 f"{file} holds {name}: ccheck takes secrets from the environment only ({variables(name)[:2][-1]})"
             )
-        if name in FLAGS_ONLY:
-            raise InvalidData(f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line can set")
         if name not in Settings.model_fields:
             hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
             raise InvalidData(f"{file} has an unknown setting {name!r}: {hint}")

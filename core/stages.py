@@ -327,10 +327,6 @@ class ModelStage(Stage):
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         default=None, description="default: bfloat16 on a GPU that has it, float16 on others, float32 on a processor"
     )
-    trust_remote_code: bool = Field(
-        default=False,
-        description="true: the model needs the Python code beside its weights, which --trust-remote-code allows",
-    )
     required: Required = True
 
 

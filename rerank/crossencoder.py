@@ -62,7 +62,7 @@ def modules(path: Path) -> list[str]:
     return [] if kinds == ["Transformer"] and not found[0].get("path") else kinds
 
 
-def load(path: Path, length: int, device: str, dtype: Any, trust_remote_code: bool) -> Any:
+def load(path: Path, length: int, device: str, dtype: Any) -> Any:
     """sentence-transformers' own model of the folder, which reads special tokens in texts as words."""
     from sentence_transformers import CrossEncoder
 
@@ -70,7 +70,7 @@ def load(path: Path, length: int, device: str, dtype: Any, trust_remote_code: bo
         str(path),
         max_length=length,
         device=device,
-        trust_remote_code=trust_remote_code,
+        trust_remote_code=False,
         local_files_only=True,
         model_kwargs={"use_safetensors": True, "dtype": dtype},
     )

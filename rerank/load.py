@@ -1,6 +1,6 @@
 """Loading reranking models on this machine: a folder's configuration decides how its model scores.
 
-Only safetensors are loaded, and a model's own code runs only if the user allows it.
+Only safetensors are loaded, and a model's own code never runs.
 """
 
 from __future__ import annotations
@@ -91,15 +91,13 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
     """Find a reranking model (a folder, or a name) and load it, with the options of a stage.
 
     `stage.max_tokens`: how many ids a pair may have; of decoders this is FlagEmbedding's `max_length`, to which the
-    prompt is added. `prompt` and `yes_token`: how a decoder is asked that is not in `PROMPTS`. `trust_remote_code` runs
-    the Python code beside the weights, which jina-reranker-v2 needs: only of an author whom you trust with this
-    machine.
+    prompt is added. `prompt` and `yes_token`: how a decoder is asked that is not in `PROMPTS`.
 
     Raises MissingExtra without torch, NotFound for a missing model or one without safetensors, UsageError for invalid
     options (or an unknown decoder without prompt and token), InvalidData for a folder that is not a reranker.
     """
     require_models("reranking on this machine")
-    found = runtime.find(name, with_code=stage.trust_remote_code)
+    found = runtime.find(name)
     if not any(found.path.glob("*.safetensors")):
         raise without_safetensors(found.path)
     config = read_settings(found.path / "config.json", dict)
@@ -112,10 +110,10 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
         raise UsageError(f"{found.name} is not a decoder ({architecture}): remove prompt and yes_token")
     if stage.cutoff_layer is not None and not layerwise_:
         raise UsageError(f"{found.name} is not a layerwise model: remove cutoff_layer")
-    if config.get("auto_map") and not stage.trust_remote_code and not runs_here(config):
+    if config.get("auto_map") and not runs_here(config):
         raise UsageError(
-            f"{found.name} has an architecture that transformers lacks, and brings its author's Python code. That code "
-            "runs only if you trust it: use --trust-remote-code, and trust_remote_code = true for it in a recipe"
+            f"{found.name} has an architecture that transformers lacks, and brings its author's Python code, which "
+            "ccheck never runs. Serve it with another program, and name its URL with --rerank"
         )
     if runtime.device is not None:
         check_device(runtime.device)
@@ -143,7 +141,7 @@ def _crossencoder(asked: _Asked) -> Scorer:
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
     with _named(found):
-        model = crossencoder.load(found.path, length, asked.device, asked.dtype, asked.stage.trust_remote_code)
+        model = crossencoder.load(found.path, length, asked.device, asked.dtype)
     return crossencoder.scorer(found.name, model, length, asked.batch_tokens)
 
 
@@ -245,7 +243,7 @@ def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
             asked.found.path,
             dtype=asked.dtype,
             use_safetensors=True,
-            trust_remote_code=asked.stage.trust_remote_code,
+            trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
         )
@@ -266,9 +264,7 @@ def _tokenizer(asked: _Asked) -> Any:
         # transformers makes an empty one of nothing, for which every word is unknown.
         raise InvalidData(f"{asked.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
     with _named(asked.found):
-        return transformers.AutoTokenizer.from_pretrained(
-            path, trust_remote_code=asked.stage.trust_remote_code, local_files_only=True
-        )
+        return transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
 
 
 def runs_here(config: dict[str, Any]) -> bool:

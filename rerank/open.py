@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.errors import MissingExtra, NotFound, UsageError
+from ..core.errors import MissingExtra, NotFound
 from ..core.keys import is_yours, key_for
 from ..core.runtime import Runtime
 from ..core.settings import Settings
@@ -133,11 +133,6 @@ def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
         name = choose_model(settings)
     if is_url(name):
         return open_remote(name, runtime)
-    if stage.trust_remote_code and not settings.trust_remote_code:
-        raise UsageError(
-            f"{name} needs its authors' Python code, says the recipe (trust_remote_code). Read it, then allow it "
-            "with --trust-remote-code (in Python, trust_remote_code=True), or choose another with --rerank"
-        )
     from ..core.models import require_models
 
     require_models("reranking on this machine")

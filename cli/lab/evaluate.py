@@ -86,7 +86,6 @@ class Evaluate:
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
     stance: str | None = opt.stance
     replace: tuple[str, ...] = opt.replace
-    trust_remote_code: bool | None = opt.trust_remote_code
 
 
 @opt.command

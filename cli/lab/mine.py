@@ -34,7 +34,6 @@ class Mine:
         default=0.95,
     )
     seed: int = opt.seed
-    trust_remote_code: bool | None = opt.trust_remote_code
     as_json: bool = opt.as_json
 
 

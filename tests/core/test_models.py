@@ -127,10 +127,6 @@ def test_weights_of_which_a_part_was_downloaded_are_completed(hub: Hub, tmp_path
     assert ask(hub, tmp_path, {}, {"download": False}) == [WEIGHTS] * 2
 
 
-def test_code_comes_only_where_it_is_asked_for(hub: Hub, tmp_path: Path) -> None:
-    assert ask(hub, tmp_path, {}, {"with_code": True}) == [WEIGHTS, sorted([*WEIGHTS, "modeling.py"])]
-
-
 ASK_PACKAGED = """
 import sys
 from ccheck.core import models

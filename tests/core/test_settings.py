@@ -9,7 +9,7 @@ import pytest
 import ccheck
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.profiles import StoreProfile, as_toml, profile_of
-from ccheck.core.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
+from ccheck.core.settings import SECRETS, Settings, config_files, resolve, variables
 
 
 def write(text: str, *, user: bool = False) -> Path:
@@ -55,7 +55,7 @@ def test_layers_are_joined_setting_by_setting():
 
 def test_every_setting_has_its_variable_and_says_what_it_is():
     for name, field in Settings.model_fields.items():
-        assert name in FLAGS_ONLY or (variables(name)[0] == f"CCHECK_{name.upper()}" and field.description)
+        assert variables(name)[0] == f"CCHECK_{name.upper()}" and field.description
 
 
 @pytest.mark.parametrize("prefix", ["CCHECK_ELASTICSEARCH", "ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL"])

@@ -12,7 +12,7 @@ from cli_runs import ccheck, jsonl
 
 import ccheck as package
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.settings import FLAGS_ONLY, SECRETS, Settings, accept, config_files, resolve, unasked
+from ccheck.core.settings import SECRETS, Settings, accept, config_files, resolve, unasked
 from ccheck.core.trust import trust_file
 
 HARMLESS = {
@@ -78,7 +78,7 @@ def toml(value: object) -> str:
 
 
 def test_every_setting_is_one_or_the_other():
-    assert HARMLESS.keys() | HARMFUL.keys() | set(SECRETS) | set(FLAGS_ONLY) == Settings.model_fields.keys()
+    assert HARMLESS.keys() | HARMFUL.keys() | set(SECRETS) == Settings.model_fields.keys()
     assert {name for name in Settings.model_fields if unasked(name)} == HARMLESS.keys()
 
 
@@ -115,18 +115,6 @@ def test_what_the_user_says_needs_no_consent():
     users.parent.mkdir(parents=True)
     users.write_text('recipe = "mine.toml"')
     assert resolve({}, {}).settings.recipe == "mine.toml"
-
-
-@pytest.mark.parametrize("name", FLAGS_ONLY)
-def test_remote_code_is_no_file_s_nor_the_environment_s(name):
-    for file in config_files():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{name} = true")
-        with pytest.raises(InvalidData, match="only --trust-remote-code"):
-            resolve({}, {}, trust_folder=True)
-        file.unlink()
-    assert resolve({}, {f"CCHECK_{name.upper()}": "1"}).settings.trust_remote_code is False
-    assert resolve({name: True}, {}).settings.trust_remote_code is True
 
 
 # -- consent

@@ -11,16 +11,14 @@ from echoing_servers import all_headers, judging, listening, ranking
 from http_stub import Asked
 from tiny_rerankers import make_encoder
 
-import ccheck as package
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.keys import key_for
 from ccheck.core.models import CHOSEN, find_model
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
-from ccheck.core.runtime import Runtime
 from ccheck.core.settings import config_files, resolve
-from ccheck.core.stages import LateStage, ModelStage, Sparse
+from ccheck.core.stages import LateStage, Sparse
 from ccheck.encode.dense import DEFAULT_MODEL
-from ccheck.rerank.open import BEST_MODEL, open_reranker
+from ccheck.rerank.open import BEST_MODEL
 from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
 
 CLAIM = "vaccines cause autism"
@@ -41,51 +39,19 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     own = {"AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
     config |= {"auto_map": own, "architectures": ["OwnForSequenceClassification"]}
     (folder / "config.json").write_text(json.dumps(config))
-    (tmp_path / "code.toml").write_text(
-        'extends = "bm25"\n[rerankers.rerank]\nmodel = "weights"\ndepth = 2\ntrust_remote_code = true\n'
-    )
+    (tmp_path / "code.toml").write_text('extends = "bm25"\n[rerankers.rerank]\nmodel = "weights"\ndepth = 2\n')
     (tmp_path / "ccheck.toml").write_text('recipe = "code.toml"\n')
     return tmp_path
 
 
-def test_code_beside_weights_runs_by_no_file_alone(evil, papers):
+def test_code_beside_weights_never_runs(evil, papers):
     """Neither by the folder's settings, nor with the user's consent to them, nor by a recipe that the user names."""
     query = ("query", CLAIM, "--store", papers, "--verdict", "none", "--json")
     ran = ccheck(*query)
     assert ran.code == 2 and "ccheck config trust" in ran.err
     assert ccheck("config", "trust").code == 0
     for command in (query, (*query, "--recipe", "code.toml"), ("--trust-folder", *query)):
-        ran = ccheck(*command)
-        assert ran.code == 2 and "--trust-remote-code" in ran.err and ran.out == "", ran
-    with pytest.raises(UsageError, match="trust_remote_code=True"), package.open(str(papers)) as checker:
-        checker.check(CLAIM)
-    claims = jsonl(evil / "claims.jsonl", {"_id": "1", "text": CLAIM})
-    (evil / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tx\t1\n")
-    measured = ("--claims", claims, "--qrels", "qrels.tsv", "--store", papers)
-    for command in (
-        ("evaluate", "code.toml", *measured),
-        ("evaluate", "code.toml", *measured, "--grid", "rerankers.rerank.depth=2,3"),
-        ("mine", *measured, "--recipe", "code.toml", "--rerank", "weights", "-o", "out.jsonl"),
-    ):
-        ran = ccheck(*command)
-        if command[0] != "mine":  # which runs the weights without their code, as a library's class can read them
-            assert ran.code == 2 and "--trust-remote-code" in ran.err, ran
-    assert not (evil / "ran").exists()
-
-
-def test_code_beside_weights_runs_where_the_user_says_so(evil, papers):
-    ran = ccheck(
-        *("query", CLAIM, "--store", papers, "--verdict", "none", "--recipe", "code.toml", "--trust-remote-code"),
-        "--json",
-    )
-    assert ran.code == 0 and "rerank" in ran.objects[0]["evidence"][0]["scores"], ran
-    assert (evil / "ran").exists()
-
-
-def test_the_flag_is_for_what_the_recipe_or_the_user_names(evil):
-    """A model of whose code nobody spoke does not get to run it."""
-    settings = resolve({"trust_remote_code": True}, {}, trust_folder=True).settings
-    open_reranker(ModelStage(model=str(evil / "weights")), Runtime(settings))
+        assert ccheck(*command).code == 0, "a library's class can read the weights"
     assert not (evil / "ran").exists()
 
 

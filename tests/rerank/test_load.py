@@ -156,32 +156,9 @@ def test_a_models_own_code_never_runs(tmp_path: Path) -> None:
     code = {"model_type": "evil", "auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "evil.Evil")}
     (folder / "config.json").write_text(json.dumps({**config, **code, "id2label": {"0": "LABEL_0"}}))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
-    with pytest.raises(UsageError, match="runs only if you trust it: use --trust-remote-code"):
+    with pytest.raises(UsageError, match="which ccheck never runs"):
         load_scorer(str(folder), device="cpu")
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_models_own_code_runs_where_the_user_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose own code doubles what the library's would say."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    folder = make_encoder(tmp_path / "model", architecture="bert")
-    plain = LocalReranker(load_scorer(str(folder), device="cpu"))("sea level", ["it rose", "tea"])
-    (folder / "own.py").write_text(
-        "from transformers import BertForSequenceClassification\n\n\n"
-        "class OwnForSequenceClassification(BertForSequenceClassification):\n"
-        "    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, **other):\n"
-        "        made = super().forward(input_ids, attention_mask, token_type_ids, **other)\n"
-        "        made.logits = 2 * made.logits\n"
-        "        return made\n"
-    )
-    config = json.loads((folder / "config.json").read_text())
-    own = {"AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
-    config |= {"auto_map": own, "architectures": ["OwnForSequenceClassification"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    untrusted = LocalReranker(load_scorer(str(folder), device="cpu"))("sea level", ["it rose", "tea"])
-    assert untrusted.values == pytest.approx(plain.values, abs=1e-6)
-    trusted = LocalReranker(load_scorer(str(folder), device="cpu", trust_remote_code=True))
-    assert trusted("sea level", ["it rose", "tea"]).values == pytest.approx([2 * v for v in plain.values], abs=1e-5)
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
