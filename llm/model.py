@@ -31,7 +31,6 @@ from .reply import BadReply, json_schema, parse_reply
 from .types import (
     Answer,
     Failure,
-    Interrupted,
     InvalidReply,
     Message,
     Question,
@@ -106,9 +105,8 @@ class LanguageModel(Connection):
     def ask_many(self, questions: Iterable[Question[T]]) -> Iterator[Answer[T] | Failure]:
         """The answer to each question or its failure, in order, each as soon as possible.
 
-        Raises Refused if the server answers no question at all. At an interrupt what was under way is cancelled,
-        what was answered is still given (those between it that were not as failures), and then KeyboardInterrupt is
-        raised.
+        Raises Refused if the server answers no question at all. If it ends early, what was under way is cancelled. What
+        was answered is in the cache.
         """
         todo = iter(questions)
         waiting: deque[Future[Answer[T] | Failure]] = deque()
@@ -123,9 +121,6 @@ class LanguageModel(Connection):
                 if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self.answered:
                     raise outcome.error
                 yield outcome
-        except KeyboardInterrupt:
-            yield from _outcomes(waiting)
-            raise
         finally:
             for future in waiting:
                 future.cancel()
@@ -349,13 +344,3 @@ def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple
     if first["role"] != "system":
         return ({"role": "system", "content": shape}, *messages)
     return ({"role": "system", "content": f"{first['content']}\n\n{shape}"}, *others)
-
-
-def _outcomes(waiting: deque[Future[Answer[T] | Failure]]) -> Iterator[Answer[T] | Failure]:
-    for future in waiting:
-        future.cancel()
-    outcomes = [None if future.cancelled() else future.result() for future in waiting]
-    while outcomes and outcomes[-1] is None:
-        outcomes.pop()
-    for outcome in outcomes:
-        yield outcome or Failure(Interrupted())

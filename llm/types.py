@@ -90,13 +90,6 @@ class BudgetSpent(Incomplete):
     """Not asked, because the limit on calls or cost is reached."""
 
 
-class Interrupted(Incomplete):
-    """Not answered, because the user interrupted."""
-
-    def __init__(self) -> None:
-        super().__init__("interrupted before the language model answered")
-
-
 def estimate_tokens(messages: Iterable[Message]) -> int:
     """About how many tokens the messages are, without the model's tokenizer: one for four characters of ASCII text,
     one for each other character, and four for each message. English prose is within a fifth of it."""

@@ -419,7 +419,6 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
                 waited = time.perf_counter() - started
                 state.timings_ms["verdict"] = _milliseconds(waited if one.seconds is None else one.seconds)
         yield state
-    next(answers, None)  # where a method was interrupted it says so after its last answer
 
 
 def judge_with(judge: Judge, state: ClaimState) -> ClaimState:

@@ -23,7 +23,6 @@ from ..core.types import Claim, Document, Sentence, Stance, Usage
 from ..llm import (
     Answer,
     Failure,
-    Interrupted,
     LabelledPair,
     LanguageModel,
     Message,
@@ -119,11 +118,10 @@ class LlmStances:
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """See `StanceMethod`.
 
-        At an interrupt what was answered is still given, and then KeyboardInterrupt is raised. A question of `batch`
-        that holds pairs of several cases is in the usage of the first of them.
+        A question of `batch` that holds pairs of several cases is in the usage of the first of them.
         """
         batches = self._batches(cases)
-        first = _Stream(self.llm.ask_many(self._question(self._steps[0], pairs) for pairs in batches))
+        outcomes = self.llm.ask_many(self._question(self._steps[0], pairs) for pairs in batches)
         left = iter(batches)
         ready: list[_Made] = []
         for case in cases:
@@ -134,29 +132,25 @@ class LlmStances:
                     made.append((Stance(None, error=NO_TEXT), (), Usage()))
                     continue
                 if not ready:
-                    outcome = first.take()
+                    outcome = next(outcomes)
                     ready = _answers(outcome, next(left))
                     if len(self._steps) > 1 and isinstance(outcome, Answer) and outcome.value.relevant:
                         relevant.append((place, outcome))
                 made.append(ready.pop(0))
-            last = first if len(self._steps) == 1 else self._sides(case, relevant, made, first.stopping)
-            yield from last.deliver(made)
-        first.finish()
-        first.check()
+            if relevant:
+                self._add_sides(case, relevant, made)
+            yield Judged(
+                tuple(stance for stance, _, _ in made),
+                tuple(quotes for _, quotes, _ in made),
+                sum((usage for _, _, usage in made), Usage()),
+            )
 
-    def _sides(
-        self, case: Case, relevant: Sequence[tuple[int, Answer[Any]]], made: list[_Made], stopping: bool
-    ) -> _Stream:
-        """The second step: puts the sides of relevant documents into `made`. After an interrupt it asks nothing."""
+    def _add_sides(self, case: Case, relevant: Sequence[tuple[int, Answer[Any]]], made: list[_Made]) -> None:
+        """The second step: puts the sides of relevant documents into `made`."""
         documents = _documents(case)
-        asked = [] if stopping else [(case.claim, documents[place]) for place, _ in relevant]
-        stream = _Stream(
-            self.llm.ask_many(self._question(self._steps[1], [pair]) for pair in asked), interrupted=stopping
-        )
-        for place, outcome in relevant:
-            made[place] = _combined(outcome, stream.take(), documents[place])
-        stream.finish()
-        return stream
+        asked = (self._question(self._steps[1], [(case.claim, documents[place])]) for place, _ in relevant)
+        for (place, outcome), side in zip(relevant, self.llm.ask_many(asked), strict=True):
+            made[place] = _combined(outcome, side, documents[place])
 
     def plan_prompts(self, cases: Sequence[Case]) -> list[PlannedPrompt]:
         """Plans the prompts without sending them. With `two-step`, every document has the second question, too."""
@@ -228,51 +222,6 @@ def _example(pair: LabelledPair) -> str:
     relevant = pair.label != "NOT_ENOUGH_INFO"
     polarity = pair.label if relevant else "NONE"
     return quoted({"claim": pair.claim, "paper": pair.evidence[:_EXAMPLE], "relevant": relevant, "polarity": polarity})
-
-
-class _Stream:
-    """The outcomes of questions, one after the other, and what becomes of an interrupt between them.
-
-    `stopping`: there was one. `take` still gives what was answered before it; `interrupted`: nothing more will come.
-    """
-
-    def __init__(self, outcomes: Iterator[Answer[Any] | Failure], *, interrupted: bool = False) -> None:
-        self._outcomes = outcomes
-        self.stopping = self.interrupted = interrupted
-
-    def take(self) -> Answer[Any] | Failure:
-        outcome = self._next()
-        if outcome is None:
-            outcome = Failure(Interrupted())
-        self.stopping |= isinstance(outcome, Failure) and isinstance(outcome.error, Interrupted)
-        return outcome
-
-    def finish(self) -> None:
-        """Nothing more is to be taken. Notices an interrupt that came after the last one was."""
-        if not self.interrupted:
-            self._next()
-
-    def deliver(self, made: Sequence[_Made]) -> Iterator[Judged]:
-        """Yields the answer for a case, then raises the interrupt if nothing more will come."""
-        if not self.stopping or any(stance.label is not None for stance, _, _ in made):
-            yield Judged(
-                tuple(stance for stance, _, _ in made),
-                tuple(quotes for _, quotes, _ in made),
-                sum((usage for _, _, usage in made), Usage()),
-            )
-        self.check()
-
-    def check(self) -> None:
-        if self.interrupted:
-            raise KeyboardInterrupt
-
-    def _next(self) -> Answer[Any] | Failure | None:
-        if not self.interrupted:
-            try:
-                return next(self._outcomes, None)
-            except KeyboardInterrupt:
-                self.stopping = self.interrupted = True
-        return None
 
 
 def _answers(outcome: Answer[Any] | Failure, pairs: Sequence[_Pair]) -> list[_Made]:

@@ -129,29 +129,25 @@ def test_a_dry_run_asks_nobody(at, monkeypatch):
     assert with_none.code == 2 and "the judge is not a language model" in with_none.err
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_an_interrupt_leaves_what_was_answered(at, tmp_path, many):
-    count = iter(range(100))
+def test_an_interrupt_leaves_what_was_answered(at, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
 
-    def two_of_the_first(request: dict[str, Any]) -> Said:
-        return judge(request) if SEA in user_text(request) and next(count) < 2 else Said(hang=300)
+    def the_first(request: dict[str, Any]) -> Said:
+        return judge(request) if SEA in user_text(request) else Said(hang=300)
 
-    with scripted(two_of_the_first) as server:
-        what = ["--claims", str(claims)] if many else [SEA, "--json"]
-        arguments = at(server.url, *what, "--report", str(tmp_path / "r.html"))
+    with scripted(the_first) as server:
+        arguments = at(server.url, "--claims", str(claims), "--report", str(tmp_path / "r.html"))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": dict(os.environ)}
         running = subprocess.Popen(command(*arguments), **pipes)  # type: ignore[call-overload]
-        while len(server.requests) < 3:
+        while len(server.requests) < 4:
             assert running.poll() is None
             time.sleep(0.02)
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)
     assert running.returncode == 130 and "interrupted" in err
-    (answer,) = [json.loads(line) for line in out.splitlines()][:1]
-    labels = [piece["stance"]["label"] for piece in answer["evidence"]]
-    assert sum(label is not None for label in labels) == 2 and labels.count(None) == 1
+    (answer,) = [json.loads(line) for line in out.splitlines()]
+    assert None not in [piece["stance"]["label"] for piece in answer["evidence"]]
     assert SEA in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 

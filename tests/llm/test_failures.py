@@ -218,7 +218,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_delivers_what_is_done_and_waits_for_nothing(tmp_path):
+def test_an_interrupt_waits_for_nothing(tmp_path):
     asked = threading.Event()
 
     def answer(request: dict[str, Any]) -> Said:
@@ -239,4 +239,4 @@ def test_an_interrupt_delivers_what_is_done_and_waits_for_nothing(tmp_path):
         out, _ = child.communicate(timeout=60)
     lines = out.splitlines()
     assert child.returncode == 130 and lines[-1] == "interrupted"
-    assert lines[:6] == ["Interrupted", "2", "3", "Interrupted", "Interrupted", "6"]
+    assert lines == ["interrupted"]

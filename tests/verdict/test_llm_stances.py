@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -201,64 +196,3 @@ def test_a_batch_that_is_answered_wrongly_gives_what_is_beyond_doubt(judge, spoi
     assert [place for place, stance in enumerate(judged.stances) if stance.label is not None] == kept
     assert all(why in stance.error for stance in judged.stances if stance.label is None)
     assert judged.usage == Usage(2, 200, 40)
-
-
-# -- an interrupt
-
-
-INTERRUPTED = """
-import sys
-from pathlib import Path
-from ccheck.llm import open_llm
-from ccheck.core.runtime import Runtime
-from ccheck.core.stages import VerdictStage
-from ccheck.core.settings import Settings
-from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.verdict.judge import Case
-from ccheck.verdict.llm import LlmStances
-
-url, folder, strategy = sys.argv[1:]
-llm = open_llm(Runtime(Settings(llm_model="m", llm_base_url=url, cache_dir=Path(folder), llm_concurrency=2)))
-method = LlmStances(llm, VerdictStage(strategy=strategy))
-paper = "Tide gauges show that sea level rose by 20 cm."
-cases = [
-    Case(Claim(f"Claim {c}."), tuple(Evidence(Hit(d, Document("d", f"title {c} {d}", paper), 1.0)) for d in (1, 2, 3)))
-    for c in range(6)
-]
-try:
-    for judged in method(cases):
-        print(*(stance.label or stance.error.split()[0] for stance in judged.stances), flush=True)
-except KeyboardInterrupt:
-    print("end", flush=True)
-"""
-
-
-@pytest.mark.parametrize("strategy", ["one-step", "two-step"])
-def test_an_interrupt_gives_what_was_judged_and_no_label_for_the_rest(tmp_path, strategy):
-    asked = threading.Event()
-
-    def answer(request: dict[str, Any]) -> Said:
-        if data_of(request, "Paper")["title"] == "title 1 2":
-            return Said(hang=600)
-        if data_of(request, "Paper")["title"] == "title 2 2":
-            asked.set()
-        if "Relevance" in request["response_format"]["json_schema"]["name"]:
-            return say({"rationale": "Because.", "relevant": True, "confidence": 0.8})
-        return say(reply(quote="sea level rose by 20 cm"))
-
-    with scripted(answer) as server:
-        arguments = [sys.executable, "-c", INTERRUPTED, server.url, str(tmp_path), strategy]
-        child = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "SUPPORTS SUPPORTS SUPPORTS\n"
-        assert asked.wait(60)
-        time.sleep(0.3)  # for it to wait for the answer that does not come
-        child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=60)
-    *lines, end = out.splitlines()
-    assert end == "end"
-    if strategy == "one-step":
-        assert lines[0] == "SUPPORTS interrupted SUPPORTS" and len(lines) > 1
-        assert all("NOT_ENOUGH_INFO" not in line for line in lines)
-    else:  # the second step was not begun, and half a judgement is none
-        assert lines == []
