@@ -73,13 +73,13 @@ def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Pa
     return Prompt(where, found["system"], found["user"])
 
 
-def refuse_unknown(folder: Path | None, known: Iterable[str]) -> None:
+def refuse_unknown(folder: Path | None) -> None:
     """Raises InvalidData if a folder of prompts has a file that no prompt is named after: a slip of the pen."""
     if folder is None or not folder.is_dir():
         return
-    names = {f"{name}.txt" for name in known}
-    strange = sorted(file.name for file in folder.glob("*.txt") if file.name not in names)
-    if strange:
+    package = Path(__file__).parents[1]
+    names = {file.name for kind in ("*", "lab/*") for file in package.glob(f"{kind}/prompts/*.txt")}
+    if strange := sorted(file.name for file in folder.glob("*.txt") if file.name not in names):
         raise InvalidData(
             f"the folder of prompts {folder} has {strange[0]}, which is not the name of a prompt. "
             f"Prompts are {', '.join(sorted(names))}"

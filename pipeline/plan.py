@@ -287,13 +287,12 @@ def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
     if recipe.questions is None:
         return None
     from ..llm import open_llm
-    from ..verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
     from ..verdict.questions import Asking
 
     try:
         asker = open_llm(runtime, recipe.questions.asker or recipe.questions.llm)
         llm = open_llm(runtime, recipe.questions.llm)
-        return Asking(llm, recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE), asker)
+        return Asking(llm, recipe.questions, asker)
     except NotFound as error:
         raise with_ways_to_get(error, recipe) from error
 

@@ -63,12 +63,6 @@ PROMPTS = {
     "paper-batch": ("count", "pairs", "guidance"),
 }
 """The prompts of this room and the placeholders that each must have."""
-PROMPTS_ELSEWHERE = (
-    *("listwise", "rewrite", "expand", "hyde", "additional-summary", "additional-posts"),
-    *("questions", "queries", "answer", "veracity", "ev2r"),
-    *("figures", "figure-description", "grounding-passages"),
-    *("paper-listwise", "paper-rewrite", "paper-expand", "paper-hyde"),
-)
 LONGEST = 40_000
 """Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
 _EXAMPLE = 4_000
@@ -109,7 +103,7 @@ class LlmStances:
         self.llm = llm
         self._stage, self._paper = stage, stage.prompts == "paper"
         self._size = stage.batch if stage.strategy == "batch" else 1
-        refuse_unknown(llm.prompts_dir, (*PROMPTS, *PROMPTS_ELSEWHERE))
+        refuse_unknown(llm.prompts_dir)
         self._steps = stage.asks()
         self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in self._steps}
         pairs = load_pairs(stage.examples) if stage.strategy == "hybrid" and stage.examples is not None else []

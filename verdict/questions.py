@@ -168,12 +168,10 @@ class Asking:
         self,
         llm: LanguageModel,
         stage: QuestionsStage,
-        known_prompts: Sequence[str],
         asker: LanguageModel | None = None,
     ) -> None:
-        """`known_prompts` are those of other rooms, which the user's folder of prompts may hold too. `asker` writes the
-        questions and queries, by default `llm`."""
-        refuse_unknown(llm.prompts_dir, (*PROMPTS, *known_prompts))
+        """`asker` writes the questions and queries, by default `llm`."""
+        refuse_unknown(llm.prompts_dir)
         self.llm, self.stage, self.asker = llm, stage, asker or llm
         self.name = f"llm:{llm.name} (questions)"
         """The name of the method in results."""

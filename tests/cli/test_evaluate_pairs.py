@@ -49,7 +49,7 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     assert ran.code == 7 and "1 of 5 pairs could not be judged" in ran.err
     assert set(found) == {
         *("pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds", "cost"),
-        *("recipe", "published", "labels", "decided"),
+        *("recipe", "published", "replaced", "labels", "decided"),
     }
     assert found["cost"] is None, "without prices"
     assert (found["pairs"], found["judged"], found["method"]) == (5, 4, "llm:m (one-step)")

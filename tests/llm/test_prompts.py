@@ -43,7 +43,7 @@ def test_a_folder_of_prompts_must_be_there_and_hold_prompts_only(tmp_path):
         load_prompt("ccheck.verdict", "one-step", ("claim", "document"), tmp_path / "none")
     (tmp_path / "onestep.txt").write_text("x")
     with pytest.raises(InvalidData, match=r"onestep\.txt.*one-step\.txt"):
-        refuse_unknown(tmp_path, ["one-step"])
+        refuse_unknown(tmp_path)
 
 
 @pytest.mark.parametrize(

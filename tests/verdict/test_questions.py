@@ -21,7 +21,7 @@ from ccheck.llm import load_prompt
 from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.verdict import questions
-from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
+from ccheck.verdict.llm import PROMPTS, LlmStances
 
 # -- hostile documents
 
@@ -111,8 +111,6 @@ def test_the_prompts_are_documented_with_their_placeholders():
     _, _, table = text.partition("| `NAME.txt` |")
     rows = [(re.findall(r"`([\w-]+)`", line), set(re.findall(r"\$(\w+)", line))) for line in table.splitlines()]
     documented = {name: placeholders for names, placeholders in rows if placeholders for name in names}
-    papers = {name for name in [*PROMPTS, *PROMPTS_ELSEWHERE] if name.startswith("paper-")}
-    documented |= {name: documented[name.removeprefix("paper-")] for name in papers}
     every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | questions.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
     every |= {
@@ -121,7 +119,10 @@ def test_the_prompts_are_documented_with_their_placeholders():
         "grounding-passages": PASSAGES,
         "figure-description": ELEMENT,
     }
-    assert set(every) == {*PROMPTS, *PROMPTS_ELSEWHERE}
+    assert {f"{name}.txt" for name in every} == {
+        file.name for kind in ("*", "lab/*") for file in Path(__file__).parents[2].glob(f"{kind}/prompts/*.txt")
+    }
+    documented |= {name: documented[name.removeprefix("paper-")] for name in every if name.startswith("paper-")}
     assert documented == {name: set(known) for name, known in every.items()}
     for name, known in PROMPTS.items():
         load_prompt("ccheck.verdict", name, known)
