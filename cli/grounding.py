@@ -228,7 +228,7 @@ def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:
 
 def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
     """Claims that name no article are asked of the `FOUND` that share most words with them, or of --article's."""
-    from ..articles.stored import FULL_TEXT, articles_of
+    from ..articles.types import FULL_TEXT, articles_of
     from ..core.stages import Bm25
     from ..core.types import Query
     from ..search import Search, answer

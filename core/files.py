@@ -13,7 +13,7 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -55,9 +55,7 @@ def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ())
 
     Raises UsageError with the reason if nothing can, or should, be written there.
     """
-    target = Path(path)
-    _refuse(path, what, lambda: _obstacle(str(path), target, reads))
-    return target
+    return _checked(path, what, _obstacles(str(path), Path(path), reads))
 
 
 def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable[AnyPath | None] = ()) -> None:
@@ -81,25 +79,19 @@ def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable
 def check_folder(path: AnyPath, what: str) -> Path:
     """The place of a folder that is to be made or replaced. Raises UsageError as `check_output` does."""
     target = Path(path)
-
-    def obstacle() -> str | None:
-        if target.is_symlink():
-            return _linked(target)
-        if target.exists() and not target.is_dir():
-            return "a file with that name exists. Choose another folder"
-        return _bad_way(target) or _in_store(target / STORE_FILE)
-
-    _refuse(path, what, obstacle)
-    return target
+    wrong = target.exists() and not target.is_dir()
+    named = ["a file with that name exists. Choose another folder"] if wrong else []
+    return _checked(path, what, itertools.chain(_linked(target), named, _around(target / STORE_FILE)))
 
 
-def _refuse(path: AnyPath, what: str, obstacle: Callable[[], str | None]) -> None:
+def _checked(path: AnyPath, what: str, obstacles: Iterator[str]) -> Path:
     try:
-        reason = obstacle()
+        reason = next(obstacles, None)
     except OSError as error:
         reason = f"{error.strerror or error}"
     if reason is not None:
         raise UsageError(f"{what} can't be written to {path}: {reason}")
+    return Path(path)
 
 
 @contextmanager
@@ -192,52 +184,37 @@ def _open(beside: Path, target: Path, what: str) -> _Disk:
     return disk
 
 
-def _obstacle(given: str, target: Path, reads: Iterable[AnyPath | None]) -> str | None:
-    """The reason why nothing should be written there; None if it may."""
+def _obstacles(given: str, target: Path, reads: Iterable[AnyPath | None]) -> Iterator[str]:
+    """Yields the reasons why nothing should be written there."""
     if given in ("", "-"):
-        return "it must be the name of a file"
-    if target.is_symlink():
-        return _linked(target)
+        yield "it must be the name of a file"
+    yield from _linked(target)
     if target.exists() and not target.is_file():
-        return "it must be the name of a file"
+        yield "it must be the name of a file"
     if not target.absolute().parent.is_dir():
-        return f"there is no folder {target.parent}"
-    if target.exists():
-        for other in reads:
-            if other is not None and os.fspath(other) != "-" and Path(other).exists() and target.samefile(other):
-                return "this command reads that file. Choose another one"
-    return _bad_way(target) or _in_store(target) or _database(target)
-
-
-def _linked(target: Path) -> str:
-    return f"it is a symbolic link to {target.readlink()}. Name its target instead, or another file"
-
-
-def _bad_way(target: Path) -> str | None:
-    """Where a folder on the way is another user's link, they choose what is written."""
-    if not hasattr(os, "getuid"):
-        return None
-    for folder in target.absolute().parents:
-        if folder.is_symlink() and folder.lstat().st_uid not in (0, os.getuid()):
-            return f"{folder} is a symbolic link that another user made. Name the folder behind it"
-    return None
-
-
-def _in_store(target: Path) -> str | None:
-    for folder in Path(os.path.realpath(target)).parents:
-        if (folder / STORE_FILE).is_file():
-            return f"{folder} is a store. Choose a file elsewhere"
-    return None
-
-
-def _database(target: Path) -> str | None:
-    base = target
-    for ending in _BESIDE_SQLITE:
-        if target.name.endswith(ending):
-            base = target.with_name(target.name.removesuffix(ending))
-    for file in {target, base}:
+        yield f"there is no folder {target.parent}"
+    for other in reads if target.exists() else ():
+        if other is not None and os.fspath(other) != "-" and Path(other).exists() and target.samefile(other):
+            yield "this command reads that file. Choose another one"
+    yield from _around(target)
+    base = next((target.name.removesuffix(end) for end in _BESIDE_SQLITE if target.name.endswith(end)), target.name)
+    for file in {target, target.with_name(base)}:
         if file.is_file():
             with file.open("rb") as stream:
                 if stream.read(len(_SQLITE)) == _SQLITE:
-                    return "it is a database. Choose another file"
-    return None
+                    yield "it is a database. Choose another file"
+
+
+def _linked(target: Path) -> Iterator[str]:
+    if target.is_symlink():
+        yield f"it is a symbolic link to {target.readlink()}. Name its target instead, or another file"
+
+
+def _around(target: Path) -> Iterator[str]:
+    """Where a folder on the way is another user's link, they choose what is written; a store's folder is a store's."""
+    for folder in target.absolute().parents if hasattr(os, "getuid") else ():
+        if folder.is_symlink() and folder.lstat().st_uid not in (0, os.getuid()):
+            yield f"{folder} is a symbolic link that another user made. Name the folder behind it"
+    for folder in Path(os.path.realpath(target)).parents:
+        if (folder / STORE_FILE).is_file():
+            yield f"{folder} is a store. Choose a file elsewhere"

@@ -245,19 +245,15 @@ def resolve(
     users, here = config_files()
     said = {name: value for name, value in (flags or {}).items() if value is not None}
     keep_secret(*(environ.get(name) for name in _OTHER_SECRETS))
-    folder = _read(here)
+    ours_said, content = _read(here)
     strong = _from_environment(environ) | {name: (value, FLAG) for name, value in said.items()}
-    own = {name: (value, str(users)) for name, value in _read(users).values.items()} | strong
-    pending = {
-        name: value for name, value in folder.values.items() if name not in strong and not _is_harmless(name, value)
-    }
-    if pending and (
-        trust_folder or environ.get(VARIABLE) == "1" or is_trusted(here, digest(folder.content, folder.values))
-    ):
+    own = {name: (value, str(users)) for name, value in _read(users)[0].items()} | strong
+    pending = {name: value for name, value in ours_said.items() if name not in strong and not _is_harmless(name, value)}
+    if pending and (trust_folder or environ.get(VARIABLE) == "1" or is_trusted(here, digest(content, ours_said))):
         pending = {}
     if pending and not show_pending:
         raise UsageError(waiting(here, pending))
-    ours = {name: (value, str(here)) for name, value in folder.values.items() if name not in pending}
+    ours = {name: (value, str(here)) for name, value in ours_said.items() if name not in pending}
     if all(
         isinstance(one.get(PROFILES, (None,))[0], dict) for one in (ours, own)
     ):  # each file adds to the stores of the other
@@ -297,15 +293,15 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
     Raises NotFound if there is no such file, or it was not allowed.
     """
     here = config_files()[1]
-    folder = _read(here)
+    values, content = _read(here)
     if withdraw:
         if not distrust(here):
             raise NotFound(f"{here.resolve()} was not allowed before, so there is nothing to revoke")
         return here, {}
     if not here.is_file():
         raise NotFound(f"this folder has no {FILE}, so there is nothing to trust")
-    trust(here, digest(folder.content, folder.values))
-    return here, {name: value for name, value in folder.values.items() if not _is_harmless(name, value)}
+    trust(here, digest(content, values))
+    return here, {name: value for name, value in values.items() if not _is_harmless(name, value)}
 
 
 def remember(store: str, profile: StoreProfile) -> Path:
@@ -314,7 +310,7 @@ def remember(store: str, profile: StoreProfile) -> Path:
     Raises UsageError if the file has one of that store, InvalidData if it can't be read or written.
     """
     file = config_files()[0]
-    if redact(store) in _read(file).values.get(PROFILES, {}):
+    if redact(store) in _read(file)[0].get(PROFILES, {}):
         raise UsageError(f"{file} already has a profile of {redact(store)}. Change it there, or remove it first")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -358,15 +354,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The settings of a file, and what it was read from."""
-
-    values: Mapping[str, Any]
-    content: bytes = b""
-
-
-def _read(file: Path) -> _Read:
+def _read(file: Path) -> tuple[dict[str, Any], bytes]:
+    """The settings of a file, and its content."""
     try:
         with open(file, "rb", opener=_open_regular) as stream:
             content = stream.read(_MOST_BYTES + 1)
@@ -374,7 +363,7 @@ def _read(file: Path) -> _Read:
             raise ValueError(f"it is larger than {_MOST_BYTES >> 20} MiB")
         data = tomllib.loads(content.decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return _Read({})
+        return {}, b""
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidData(f"the settings file {file} can't be read: {error}") from error
     values: dict[str, Any] = {}
@@ -391,7 +380,7 @@ def _read(file: Path) -> _Read:
         if name not in Settings.model_fields:
             hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
             raise InvalidData(f"{file} has an unknown setting {name!r}: {hint}")
-    return _Read(values, content)
+    return values, content
 
 
 def _open_regular(path: str, flags: int) -> int:

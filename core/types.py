@@ -468,7 +468,7 @@ class Result:
 
     def to_frame(self) -> pandas.DataFrame:
         """A row for each piece of evidence, a column for each score and field. Raises NotFound without pandas."""
-        from .frame import frame_of
+        from .trec import frame_of
 
         return frame_of(self)
 

@@ -60,11 +60,11 @@ class Encoders:
         return [name for name, one in self.units.items() if one.embedding and one.embedding.fingerprint == identity]
 
 
-def encoders_of(embedder: Encoders | Embedder | None, chunking: Chunking | None = None) -> Encoders:
+def encoders_of(embedder: Encoders | Embedder | None) -> Encoders:
     """One embedding model and nothing else, or without one nothing: for BM25 only. Encoders stay as they are."""
     if isinstance(embedder, Encoders):
         return embedder
-    return Encoders((DenseEncoder(embedder, chunking or default_chunking(embedder.spec)),) if embedder else ())
+    return Encoders((DenseEncoder(embedder, default_chunking(embedder.spec)),) if embedder else ())
 
 
 def layout_of(encoders: Encoders) -> Layout:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.types import Document
+from .fields import Plain, plain_record
 from .lines import raw_chunks
-from .plain import Plain, plain_record
 from .records import Record, Reject
 from .sources import Source
 

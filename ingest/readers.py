@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..articles import Article
-from ..articles.stored import article_of_record
+from ..articles.types import article_of_record
 from ..articles.xml import FORMATS, article_id
 from ..core.child import Child
 from ..core.errors import MissingExtra, NotFound, UsageError, why_unread

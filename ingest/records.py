@@ -12,7 +12,7 @@ RECORD_CHARS = 1000
 """How much of a rejected record is kept."""
 NOT_UTF8 = "not valid UTF-8"
 FULL_TEXTS = "full texts"
-"""The kind of records of articles (`articles/stored.py`)."""
+"""The kind of records of articles (`articles/types.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from xml.etree.ElementTree import ParseError
 
-from ..articles.stored import record_of
+from ..articles.types import record_of
 from ..articles.xml import FILE_BYTES, parse_article
 from ..core.citation import normal_doi
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS, whole_number
+from .fields import Plain, iso_date, plain, plain_record, year_of
 from .lines import Line, read_lines
-from .plain import Plain, iso_date, plain, plain_record, year_of
 from .records import FULL_TEXTS, NOT_UTF8, Record, Reject, excerpt
 from .sniff import sniff_unicode
 from .sources import Source

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from more_itertools import chunked, constrained_batches
 
-from ..articles.stored import article_of, is_article
+from ..articles.types import article_of, is_article
 from ..core.citation import doi_of, is_retracted
 from ..core.closing import Closing
 from ..core.errors import CcheckError, why_unread

@@ -16,9 +16,8 @@ from typing import Any
 from ..core.citation import folded
 from ..core.errors import InvalidData, why_unread
 from ..core.text import TEXT_CHARS
-from .fields import Fields, field_of, key_of
+from .fields import Fields, Plain, field_of, inside, iso_date, key_of, known_by, places, plain, plain_record
 from .pages import knowledge_row
-from .plain import Plain, inside, iso_date, known_by, places, plain, plain_record
 from .records import Record, Reject, reject_of
 
 Data = Mapping[str, Any]

@@ -11,7 +11,7 @@ from ..articles import Article
 from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder, image_finder
 from ..articles.figures import FigureRanker
 from ..articles.passages import Expressions, PassageRanker, load, packaged
-from ..articles.stored import articles_of, is_article
+from ..articles.types import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage
 from ..core.recipe import Recipe, load_recipe

@@ -21,18 +21,15 @@ from ...core.profiles import StoreProfile
 from ...core.pump import Pump
 from . import bound, bulk, mappings, reading
 from .bound import Bound
+from .bulk import LEASE_SECONDS, MOVE
 from .client import Client
 from .fields import Index
 from .found import read_index, sampler
 from .reading import Written
 
-MOVE = "ccheck_move"
-"""The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
 AHEAD = 2
 """How many batches may wait for the server while the next one is made."""
 LAST_ROUNDS = 100
-LEASE_SECONDS = 5.0
-"""For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
 """Makes the operations that write some documents to the other index."""
 _OPTIONS = {one.name for one in fields(mappings.IndexOptions)}

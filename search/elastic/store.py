@@ -24,6 +24,7 @@ from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..filters import Kind
 from ..store import Ranks, Search, StoreInfo, no_store, searched_units, unfinished
 from . import bound, bulk, mappings, ownership, reading, units
+from .bulk import Writer
 from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
@@ -31,7 +32,6 @@ from .fields import Index, document, field_kinds
 from .found import read_index, sampler, with_papers
 from .queries import Body, check, filter_bodies
 from .search import Moved, NotNative, Searcher
-from .writing import Writer
 
 T = TypeVar("T")
 Known: TypeAlias = tuple[float, Index, Mapping[str, Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccheck.articles.mentions import find_citations, resolve
+from ccheck.articles.builder import find_citations, resolve
 from ccheck.articles.types import Element, Mention
 
 

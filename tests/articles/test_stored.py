@@ -11,7 +11,7 @@ import pytest
 from article_files import JATS
 from cli_runs import ccheck
 
-from ccheck.articles.stored import FULL_TEXT, article_of, is_article, record_of
+from ccheck.articles.types import FULL_TEXT, article_of, is_article, record_of
 from ccheck.articles.xml import parse_article
 from ccheck.core.errors import InvalidData
 from ccheck.core.layout import Layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.articles.stored import article_of_record
+from ccheck.articles.types import article_of_record
 from ccheck.core import child
 from ccheck.ingest import Record, Reject, apart, read
 

@@ -131,7 +131,7 @@ def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int
 
 
 def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccheck.articles import stored
+    from ccheck.articles import types as stored
 
     (tmp_path / "good.xml").write_text(
         JATS.replace("YEAR", "2011").replace("</body>", '<fig id="f"><label>Fig 1</label><caption><p>Sea level.'

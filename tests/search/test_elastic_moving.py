@@ -167,7 +167,7 @@ def test_who_knows_another_model_neither_searches_nor_writes(
 ) -> None:
     """Vectors of both models have as many dimensions: only ccheck can tell them apart."""
     monkeypatch.setattr(moving, "LEASE_SECONDS", 0.01)
-    monkeypatch.setattr("ccheck.search.elastic.writing.LEASE_SECONDS", 0.01)
+    monkeypatch.setattr("ccheck.search.elastic.bulk.LEASE_SECONDS", 0.01)
     filled.info()
     client, alias = filled.client, filled.index
     with ElasticStore(client.connection, alias) as writing:

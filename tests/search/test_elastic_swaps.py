@@ -23,7 +23,7 @@ from ccheck.ingest import Encoders, ingest, run
 from ccheck.ingest.encoders import DenseEncoder
 from ccheck.pipeline.enrich import Enricher
 from ccheck.pipeline.migrate import Changes, migrate
-from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, moving, reading, writing
+from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, moving, reading
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.companion import Companion
 from ccheck.search.elastic.enrich import Beside, InPlace, open_source
@@ -139,7 +139,7 @@ def test_an_ingest_writes_to_no_other_index(
     lease: float,
 ) -> None:
     """Into a new store, and into one that has some of the documents, with another text."""
-    monkeypatch.setattr(writing, "LEASE_SECONDS", lease)
+    monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
     corpus = jsonl(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": f"the sea {n}"} for n in range(DOCUMENTS)])
     position, done, told = 0, True, 0
     while done:
@@ -170,7 +170,7 @@ def test_a_store_that_was_moved_is_said_with_what_went_where(
         assert store.upsert([entry(f"e{n}") for n in range(4)]) == {}  # to ours: within the lease
         with pytest.raises(InvalidData, match=f"9 in {elasticsearch_index}-000001 were written or removed, and none"):
             store.mark_ingested()
-        monkeypatch.setattr(writing, "LEASE_SECONDS", 0.0)
+        monkeypatch.setattr(bulk, "LEASE_SECONDS", 0.0)
         with pytest.raises(InvalidData, match="did not make"):
             store.delete(["d1"])
     client.post(f"/{elasticsearch_index}-000001/_refresh").raise_for_status()
@@ -218,7 +218,7 @@ def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
     lease: float,
 ) -> None:
     """The name goes to another store of ours, which has the same document, while the question is on the screen."""
-    monkeypatch.setattr(writing, "LEASE_SECONDS", lease)
+    monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
     first, second = f"{elasticsearch_index}-000001", f"{elasticsearch_index}-second-000001"
     for name in (elasticsearch_index, f"{elasticsearch_index}-second"):
         with ElasticStore(Connection(elasticsearch_url), name) as store:
