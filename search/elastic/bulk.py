@@ -281,7 +281,7 @@ class Writer:
         # What a migration remembers there stays.
         _, described = self._store._looked()
         there = _meta_of(next(iter(described.values())))
-        self.request("PUT", "_mapping", {**(fields or {}), "_meta_of": {**there, mappings.OURS: dict(meta)}})
+        self.request("PUT", "_mapping", {**(fields or {}), "_meta": {**there, mappings.OURS: dict(meta)}})
 
     def write(self, operations: Callable[[Index], Iterable[Operation]]) -> Outcome:
         """Write the operations, after the end of a migration that is under way. Raises what `write` raises."""
@@ -361,7 +361,7 @@ class _Elsewhere(Exception):
 
 def _meta_of(one: Mapping[str, Any]) -> Mapping[str, Any]:
     """The `_meta_of` of an index's mapping."""
-    meta: Mapping[str, Any] = one.get("mappings", {}).get("_meta_of", {})
+    meta: Mapping[str, Any] = one.get("mappings", {}).get("_meta", {})
     return meta
 
 

@@ -128,13 +128,13 @@ class Beside:
         self.checkpoints = dict(self._begun)
 
     def pages(self) -> Iterator[Page]:
-        reading: Any = self.source.index.source or True
+        wanted: Any = self.source.index.source or True
         if self._shards is None:
-            for some in reading.all_written(self.source.client, self.source.name, reading):
+            for some in reading.all_written(self.source.client, self.source.name, wanted):
                 yield Page(some)
             return
         for shard in self._shards:
-            for upto, some in reading.written_since(self.source.client, shard, self._begun[shard.key], reading):
+            for upto, some in reading.written_since(self.source.client, shard, self._begun[shard.key], wanted):
                 self._seen[shard.key] += len(some)
                 yield Page(some, shard, upto)
 
