@@ -53,19 +53,10 @@ def parents(part: str) -> list[str]:
     return [part[0]]
 
 
-def test_the_best_part_counts() -> None:
-    assert projected(PARTS, parents, "max") == [("a", 9.0), ("b", 6.0), ("c", 2.0)]
-    assert projected([("a1", -3.0), ("a2", -1.0)], parents, "max") == [("a", -1.0)]
-
-
 def test_the_reciprocal_ranks_of_parts_are_summed() -> None:
     assert dict(projected(PARTS, parents, "sum")) == pytest.approx({"a": 1 + 1 / 3 + 1 / 5, "b": 1 / 2, "c": 1 / 4})
     several = [("x1", 4.0), ("y1", 3.0), ("y2", 2.0)]  # 1/1 < 1/2 + 1/3 does not hold
     assert [parent for parent, _ in projected(several, parents, "sum")] == ["x", "y"]
-
-
-def test_the_first_part_counts() -> None:
-    assert projected(PARTS, parents, "first") == [("a", 1.0), ("b", 1 / 2), ("c", 1 / 4)]
 
 
 def test_parts_of_several_things_and_of_none() -> None:

@@ -11,12 +11,7 @@ import httpx
 import pytest
 from http_stub import Reply, http_stub
 
-from ccheck.core.http import (
-    is_lasting,
-    missing_certificates,
-    redirected,
-    why_unreachable,
-)
+from ccheck.core.http import is_lasting, missing_certificates, redirected, why_unreachable
 
 
 def with_httpx(url: str) -> None:

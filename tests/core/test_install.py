@@ -29,7 +29,6 @@ def installed_from(monkeypatch: pytest.MonkeyPatch, folder: Path, origin: object
 def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clone = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
     installed_from(monkeypatch, tmp_path, clone, uv=True)
-    monkeypatch.chdir(tmp_path)
     assert install_command("evaluation") == ".venv/bin/python -m uv pip install -e '.[evaluation]'"
     assert str(MissingExtra("Measuring", "evaluation")).endswith(f": {install_command('evaluation')}")
     (tmp_path / "elsewhere").mkdir()
@@ -37,30 +36,24 @@ def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert install_command("models") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[models]'"
 
 
+ADDRESS = "https://example.org/ccheck"
+HERE, INDEX = ".venv/bin/python -m pip install", "pip install 'ccheck-papers[models]'"
+
+
 @pytest.mark.parametrize(
-    ("origin", "place"),
+    ("origin", "command"),
     [
-        (
-            {"url": "https://example.org/ccheck.whl", "archive_info": {}},
-            "'ccheck-papers[models] @ https://example.org/ccheck.whl'",
-        ),
-        (
-            {"url": "https://example.org/ccheck", "vcs_info": {"vcs": "git", "commit_id": "c"}},
-            "'ccheck-papers[models] @ git+https://example.org/ccheck'",
-        ),
+        ({"url": f"{ADDRESS}.whl", "archive_info": {}}, f"{HERE} 'ccheck-papers[models] @ {ADDRESS}.whl'"),
+        ({"url": ADDRESS, "vcs_info": {"vcs": "git"}}, f"{HERE} 'ccheck-papers[models] @ git+{ADDRESS}'"),
+        *((origin, INDEX) for origin in (None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}')),
     ],
 )
-def test_from_an_address(origin: object, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_an_address_an_index_or_nobody_knows(
+    origin: object, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed_from(monkeypatch, tmp_path, origin)
-    monkeypatch.chdir(tmp_path)
-    assert install_command("models") == f".venv/bin/python -m pip install {place}"
-
-
-@pytest.mark.parametrize("origin", [None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}'])
-def test_from_an_index_or_nobody_knows(origin: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed_from(monkeypatch, tmp_path, origin)
-    assert install_command("models") == "pip install 'ccheck-papers[models]'"
-    assert install_command() == "pip install ccheck-papers"
+    assert install_command("models") == command
+    assert command != INDEX or install_command() == "pip install ccheck-papers"
 
 
 def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,4 +61,4 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", nothing)
-    assert install_command("models") == "pip install 'ccheck-papers[models]'"
+    assert install_command("models") == INDEX

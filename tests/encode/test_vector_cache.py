@@ -15,7 +15,7 @@ import pytest
 from paths import FOLDERS
 from tiny_embedder import TinyEmbedder
 
-from ccheck.encode.cache import SLICE, VectorCache, embedding_cache, encode_once
+from ccheck.encode.cache import VectorCache, embedding_cache, encode_once
 
 
 def embed(texts: list[str], embedder: TinyEmbedder, cache: VectorCache, *on_done) -> np.ndarray:
@@ -50,16 +50,6 @@ def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
         with embedding_cache(embedder.spec, tmp_path) as cache:
             embed(texts(2), embedder, cache)
         assert embedder.calls == 1
-
-
-def test_texts_of_like_length_go_together(tmp_path: Path) -> None:
-    embedder = TinyEmbedder()
-    wanted = ["x" * (n * 7919 % 1000 + 1) for n in range(SLICE + 100)]
-    with embedding_cache(embedder.spec, tmp_path) as cache:
-        embed(wanted, embedder, cache)
-    lengths = [len(text) for text in embedder.embedded]
-    assert lengths == sorted(lengths, reverse=True)
-    assert embedder.calls == 2
 
 
 def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:

@@ -368,21 +368,6 @@ def test_a_store_may_gain_fields_and_it_is_said_which_documents_lack_them(
     assert all(entry.sparse is not None for entry in store.entries.values())
 
 
-def test_the_name_of_a_model_is_not_part_of_a_document(tmp_path: Path, options: IngestOptions) -> None:
-    path, store = write(tmp_path / "a.jsonl", rows(2)), MemoryStore()
-    first = write(tmp_path / "first.jsonl", rows(3)[2:])
-    for name in ("one name", "another name"):
-        sparse, further = TinySparse(), TinyEmbedder(4, 16, "e" * 64)
-        sparse.spec = SparseField(name, 1000, "5" * 64, 32)
-        further.spec = type(further.spec)(name, 4, "e" * 64, 16)
-        main = encoders_of(TinyEmbedder()).dense[0]
-        encoders = Encoders((main, DenseEncoder(further, Chunking.whole(16))), sparse)
-        if name == "one name":
-            ingest([first], store, encoders, options)
-        report = ingest([path], store, encoders, options)
-    assert (report.unchanged, report.notices) == (2, ())
-
-
 # -- the cache of sparse vectors
 
 

@@ -173,14 +173,6 @@ def test_names_that_meet_keep_the_first() -> None:
     assert document({"a.b": 1, "a": [{"b": 2}]}).metadata == {"a.b": 1}
 
 
-def test_deep_nesting() -> None:
-    deep: Any = 1
-    for _ in range(900):
-        deep = {"a": [deep]}
-    with pytest.raises(InvalidData, match="nested too deeply"):
-        document({"deep": deep})
-
-
 def test_numbers_in_tables() -> None:
     texts = ["12", "-3", "0", "0.50", "-0.5", "007", "1e5", "1.", "12 ", "1,000", "٣", "123456789012345", "9" * 16]
     metadata = document({f"k{n}": text for n, text in enumerate(texts)}, untyped=True).metadata

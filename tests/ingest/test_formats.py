@@ -5,17 +5,28 @@ from __future__ import annotations
 import io
 import json
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import read_files
+from cli_runs import jsonl
+from http_stub import Reply, http_stub
 from memory_store import MemoryStore
 
-from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData, ServerError, UsageError
+from ccheck.core.layout import UnitField
+from ccheck.core.settings import resolve
 from ccheck.core.types import Document
-from ccheck.ingest import IngestOptions, Reject, ingest, read
+from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
+from ccheck.ingest.documents import make_document
+from ccheck.ingest.encoders import Encoders
+from ccheck.ingest.fetch import Client, fetch
 from ccheck.ingest.fields import Fields
+from ccheck.ingest.pdf import without_running
 from ccheck.ingest.sources import find_sources
+from ccheck.search import Filter, open_store
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -184,3 +195,247 @@ def test_names_of_fields_in_any_case(tmp_path: Path) -> None:
     assert ingest([str(tmp_path / "a.csv")], MemoryStore(), options=named).added == 1
     with pytest.raises(InvalidData, match="no field 'summary' for the text"):
         ingest([str(tmp_path / "a.csv")], MemoryStore(), options=IngestOptions(fields=Fields(text="summary")))
+
+
+# -- what a file says of its paper
+
+
+JATS = (
+    '<?xml version="1.0" encoding="UTF-16"?><article><front><article-meta><title-group>'
+    "<article-title>Zürich</article-title></title-group></article-meta></front><body><p>Seas rise.</p></body></article>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.bib", "@misc{k, title={T}, year=2014, keyword={a, b}}", {"keywords": ["a", "b"], "year": 2014}),
+        ("a.bib", "@misc{k, title={T}, url={http://x.org/?a=1&copy=2}}", {"url": "http://x.org/?a=1&copy=2"}),
+        ("a.nbib", "PMID- 1\nTI  - T\nDP  - Winter 2019\n", {"year": 2019, "date": "2019"}),
+        ("a.ris", "TY  - JOUR\nTI  - T\nDA  - 03/05\nPY  - 2019\nEP  - 9\nER  - \n", {"date": "2019", "pages": None}),
+        ("a.csv", "Key,Item Type,Title,Date,Publication Year\nA,book,T,in press,2020\n", {"date": 2020}),
+    ],
+)
+def test_what_a_reference_says_in_other_places(
+    tmp_path: Path, name: str, text: str, expected: dict[str, object]
+) -> None:
+    (tmp_path / name).write_text(text)
+    (paper,) = documents(tmp_path / name).values()
+    assert {key: paper.metadata.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "cp1252", "cp1251", "cp1253"])
+@pytest.mark.parametrize("name", ["a.csv", "a.ris", "a.txt", "a.jsonl"])
+def test_text_of_other_encodings(tmp_path: Path, encoding: str, name: str) -> None:
+    said = {
+        "cp1251": "Уровень моря поднялся на двадцать сантиметров",
+        "cp1253": "Η στάθμη της θάλασσας ανέβηκε είκοσι εκατοστά",
+    }.get(encoding, "Müller über Gletscher: España año François — größer")
+    text = {
+        "a.csv": f"id,title,text\n1,x,{said}\n",
+        "a.ris": f"TY  - JOUR\nID  - 1\nTI  - x\nAB  - {said}\nER  - \n",
+        "a.txt": f"A title\n{said}\n",
+        "a.jsonl": json.dumps({"_id": "1", "text": said}, ensure_ascii=False) + "\n",
+    }[name]
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    found = list(read([tmp_path / name]))
+    if name == "a.jsonl" and not encoding.startswith("utf-16"):  # JSON is Unicode
+        assert isinstance(found[0], Reject) and "UTF-8" in found[0].reason
+    else:
+        (paper,) = documents(tmp_path / name).values()
+        assert paper.text == said
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_jats_of_utf_16(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.xml").write_bytes(JATS.encode(encoding))
+    (paper,) = documents(tmp_path / "a.xml").values()
+    assert paper.title == "Zürich" and "Seas rise." in paper.text
+
+
+def test_a_publishers_page(tmp_path: Path) -> None:
+    pytest.importorskip("trafilatura")
+    tags = {
+        "citation_title": "Sea level rise in cities",
+        "citation_author": "Ana López",
+        "citation_doi": "https://doi.org/10.5555/HTML.1",
+        "citation_journal_title": "Tides",
+        "citation_publication_date": "2019/03/05",
+        "citation_firstpage": "1",
+        "citation_lastpage": "9",
+    }
+    head = "".join(f'<meta name="{name}" content="{value}">' for name, value in tags.items())
+    head += '<meta name="citation_author" content="Bo Chen"><title>Tides - Sea level rise in cities | Publisher</title>'
+    body = "<article><h1>Sea level rise in cities</h1>" + "<p>Sea level rose by twenty centimetres.</p>" * 20
+    (tmp_path / "a.html").write_text(f"<html><head>{head}</head><body>{body}</article></body></html>")
+    (paper,) = documents(tmp_path / "a.html").values()
+    assert paper.title == "Sea level rise in cities" and "rise in cities" not in paper.text
+    assert paper.published == "2019-03-05" and paper.metadata["year"] == 2019
+    assert paper.metadata["authors"] == ["Ana López", "Bo Chen"] and paper.metadata["pages"] == "1-9"
+    assert (paper.metadata["doi"], paper.metadata["journal"]) == ("10.5555/html.1", "Tides")
+
+
+@pytest.mark.parametrize(
+    "names", [["ID", "Title", "Abstract", "DOI", "Year"], ["EID", "Title", "Abstract", "DOI", "Year"]]
+)
+def test_a_sheet_is_read_as_a_csv_file_is(tmp_path: Path, names: list[str]) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [["", "Wasps", "Wasps eat flies.", "https://doi.org/10.5555/X.1", "2004"], [7, 1984, "Tea.", None, 2004]]
+    book = openpyxl.Workbook()
+    for row in (names, *rows):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    lines = [",".join("" if cell is None else str(cell) for cell in row) for row in (names, *rows)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    assert documents(tmp_path / "a.xlsx") == documents(tmp_path / "a.csv")
+
+
+# -- PDF
+
+
+def test_lines_that_only_look_alike_stay() -> None:
+    pages = [f"Title\nText.\nIn year {1990 + n * n} we saw {n * 7} storms.\n" for n in range(6)]
+    assert "\n".join(without_running(pages)).count("storms") == 6
+    inside = ["The end.\nmore\nThe end.\nx\ny\nThe end."] * 6
+    assert "\n".join(without_running(inside)).count("The end.") > 6
+
+
+@pytest.mark.parametrize("nobody", ["(anonymous)", "anonymous", "Unknown"])
+def test_nobody_is_no_author_and_no_title(tmp_path: Path, nobody: str) -> None:
+    word = pytest.importorskip("docx")
+    document = word.Document()
+    document.core_properties.author = document.core_properties.title = nobody
+    document.add_paragraph("Bees in cities")
+    document.add_paragraph("Cities have more bees than fields. " * 3)
+    document.save(str(tmp_path / "a.docx"))
+    (paper,) = documents(tmp_path / "a.docx").values()
+    assert paper.title == "Bees in cities" and "authors" not in paper.metadata
+
+
+# -- duplicates, and a service that can't be reached
+
+
+def test_a_duplicate_whose_id_is_its_doi_is_left_out_and_not_called_unusable(tmp_path: Path) -> None:
+    doi = "10.5555/same.1"
+    rows = [{"_id": doi, "text": "First.", "doi": doi}, {"_id": doi, "text": "Second.", "doi": doi}]
+    store = MemoryStore()
+    report = ingest(jsonl(tmp_path / "a.jsonl", *rows), store, options=IngestOptions(dedupe_doi=True))
+    assert (report.added, report.repeated, report.same_doi, report.rejected, report.exit_code) == (1, 1, 1, 0, 0)
+    assert store.entries[doi].document.text == "First."
+    assert ingest(jsonl(tmp_path / "b.jsonl", *rows), MemoryStore()).rejected == 1
+
+
+def test_a_service_that_can_not_be_reached_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "seas.jsonl"
+    with http_stub(lambda asked: Reply({}, 503)) as server, pytest.raises(ServerError) as raised:
+        fetch(Client("openalex", server.url, wait=lambda seconds: None), "sea level", file)
+    assert not list(tmp_path.iterdir())
+    assert "safe" not in str(raised.value) and "Nothing was fetched" in str(raised.value)
+
+
+# -- web pages
+
+
+CHUNKS = Encoders(units={"chunk": UnitField("chunk", characters=2048)})
+SEA = "https://example.org/sea"
+HTML = """<html><head><title>The sea rises</title><link rel="canonical" href="{url}">
+<meta property="og:site_name" content="The Guardian"><meta property="article:published_time" content="2020-10-05">
+</head><body><nav>Home | Sport</nav><article><h1>The sea rises</h1><p>{text}</p></article>
+<footer>Imprint</footer></body></html>"""
+LONG = "The sea level has risen by more than 20 cm since 1900, as tide gauges on many coasts show. " * 5
+
+
+def row(claim: int | str, url: str, *sentences: str) -> dict[str, Any]:
+    return {"claim_id": claim, "type": "question", "query": "sea", "url": url, "url2text": list(sentences)}
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Ingests files into a local store, which it gives with the report."""
+    with open_store(resolve({"store": str(tmp_path / "store")}).settings) as store:
+        yield lambda *sources: (store, ingest([str(one) for one in sources], store, CHUNKS))
+
+
+def test_a_row_of_the_knowledge_store_is_a_page(tmp_path: Path, put: Callable[..., Any]) -> None:
+    file = write(tmp_path / "kb" / "0.json", row(0, SEA, "The sea rises.", "It is high."), row(0, "x:1", "Tea."))
+    store, report = put(file)
+    page = store.get([SEA])[SEA]
+    assert (page.text, page.title) == ("The sea rises.\nIt is high.", "")
+    assert dict(page.metadata) == {"url": SEA, "claim_ids": ["0"]}
+    assert report.added == 2 and report.units == {"chunk": 2}
+
+
+def test_a_page_of_several_claims_is_stored_once(tmp_path: Path, put: Callable[..., Any]) -> None:
+    write(tmp_path / "kb" / "0.json", row(0, SEA, "The sea rises."), row(0, "x:tea", "Tea."))
+    write(tmp_path / "kb" / "1.json", row("1", SEA, "The sea rises."), row("1", "x:ice", "Ice."))
+    store, report = put(tmp_path / "kb")
+    assert (report.added, report.repeated, report.rejected) == (3, 1, 0)
+    assert store.get([SEA])[SEA].metadata["claim_ids"] == ["0", "1"]
+    assert [store.count([Filter("claim_ids", "=", claim)]) for claim in ("0", "1", "2")] == [2, 2, 0]
+    # Another ingest adds to the collections and takes nothing away.
+    later = write(tmp_path / "more" / "2.json", row(2, SEA, "The sea rises."))
+    store, report = put(later)
+    assert report.updated == 1 and store.get([SEA])[SEA].metadata["claim_ids"] == ["0", "1", "2"]
+    store, report = put(tmp_path / "kb")
+    assert (report.updated, report.unchanged, report.added) == (0, 3, 0)
+    assert store.get([SEA])[SEA].metadata["claim_ids"] == ["0", "1", "2"] and store.count() == 3
+
+
+def test_another_text_of_the_same_page_is_said(tmp_path: Path, put: Callable[..., Any]) -> None:
+    rows = row(0, SEA, "The sea rises."), row(1, SEA, "Cookies?"), row(2, SEA, "The sea rises.")
+    store, report = put(write(tmp_path / "kb" / "all.jsonl", *rows))
+    page = store.get([SEA])[SEA]
+    assert page.text == "The sea rises." and page.metadata["claim_ids"] == ["0", "1", "2"]
+    assert any("1 pages came again with another text" in notice for notice in report.notices)
+
+
+def test_a_page_of_5_mb_is_cut_into_chunks(tmp_path: Path, put: Callable[..., Any]) -> None:
+    text = "The sea rises. " * 330_000  # without a single blank line
+    store, report = put(write(tmp_path / "kb" / "0.json", row(0, SEA, text), row(0, "x:tea", "Tea.")))
+    assert report.rejected == 0 and report.units["chunk"] >= len(text) // 2048
+    first, last = store.get_units("chunk", [f"{SEA}#0", f"{SEA}#{report.units['chunk'] - 2}"]).values()
+    stored = store.get([SEA])[SEA].text
+    assert stored[first.start : first.end] == first.text and last.end == len(stored.rstrip())
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"url": SEA, "url2text": "The sea."}, "The sea."),
+        ({"url": SEA, "url2text": ["The sea.", None, 3, "Tea."]}, "The sea.\nTea."),
+        ({"url": 3, "url2text": ["The sea."], "text": "own"}, "own"),
+        ({"url": SEA, "text": "own"}, "own"),
+    ],
+)
+def test_rows_of_other_shapes(tmp_path: Path, data: dict[str, Any], text: str) -> None:
+    (record,) = read([write(tmp_path / "kb" / "a.jsonl", data)])
+    assert isinstance(record, Record) and record.data["text"] == text
+
+
+def test_a_page_without_text_or_with_a_long_address(tmp_path: Path, put: Callable[..., Any]) -> None:
+    far = "https://example.org/" + "x" * 600
+    store, report = put(write(tmp_path / "kb" / "0.json", row(0, SEA), row(0, far, "Tea.")))
+    assert (report.rejected, report.added, store.count()) == (1, 1, 1)
+
+
+def test_html_is_a_page_with_its_main_text(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(HTML.format(url=SEA, text=LONG))
+    (record,) = read([tmp_path])
+    assert isinstance(record, Record)
+    document = make_document(record.data).document
+    assert document.id == SEA and document.title == "The sea rises" and document.published == "2020-10-05"
+    assert document.metadata == {"date": "2020-10-05", "url": SEA, "source": "The Guardian"}
+    assert LONG.strip() in document.text and "Imprint" not in document.text
+
+
+@pytest.mark.parametrize("html", [b"", b"<html></html>", b"\x00\xff\xfe" * 100, b"<div>" * 100_000])
+def test_html_without_text_is_a_reject(tmp_path: Path, html: bytes) -> None:
+    (tmp_path / "a.htm").write_bytes(html)
+    (reject,) = read([tmp_path])
+    assert isinstance(reject, Reject) and "no text" in reject.reason

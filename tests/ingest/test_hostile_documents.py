@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
+import zipfile
 from pathlib import Path
 
 import pytest
 from cli_runs import ccheck, jsonl
+from memory_store import MemoryStore
+from read_files import parts
 
-from ccheck.core import analysis
+from ccheck.articles.types import article_of_record
+from ccheck.core import analysis, child
 from ccheck.core.errors import InvalidData
-from ccheck.ingest import IngestOptions, Record, Reject, ingest, read, readers
+from ccheck.ingest import Fields, IngestOptions, Record, Reject, apart, full_texts, ingest, read, readers
 from ccheck.ingest import documents as made_of
 from ccheck.ingest.documents import clean, last_day, make_document
-from ccheck.ingest.shapes import page_of
+from ccheck.ingest.references import read_references
+from ccheck.ingest.shapes import page_of, recognise
+from ccheck.ingest.sources import Source
 from ccheck.search.local import LocalStore
 
 PAPER = {"paperId": "p1", "title": "Seas", "abstract": "Sea level rose."}
@@ -231,3 +237,247 @@ def test_nothing_was_done_is_not_done_in_part(tmp_path):
     assert ran.code == 6 and "another process is writing" in ran.err
     bad = jsonl(tmp_path / "bad.jsonl", {"_id": "b", "text": ""})
     assert ccheck("ingest", bad, "--no-dense", "--store", tmp_path / "store").code == 5
+
+
+# -- one record costs itself
+
+
+JATS = (
+    "<article><front><article-meta><title-group><article-title>Seas</article-title></title-group>"
+    "<pub-date><year>YEAR</year></pub-date></article-meta></front><body><p>Sea level rose.</p></body></article>"
+)
+PUBMED = (
+    "<PubmedArticle><MedlineCitation><PMID>ID</PMID><Article><ArticleTitle>Seas</ArticleTitle><Journal><JournalIssue>"
+    "<PubDate><Year>2019</Year><Month>MONTH</Month><Day>DAY</Day></PubDate></JournalIssue></Journal></Article>"
+    "</MedlineCitation></PubmedArticle>"
+)
+
+
+@pytest.mark.parametrize("year", ["²", "1" * 5_000, "٢٠١٩²", ""])
+def test_a_year_that_is_no_number_is_left_out(tmp_path: Path, year: str) -> None:
+    (tmp_path / "a.xml").write_text(JATS.replace("YEAR", year))
+    records, rejects = parts(tmp_path / "a.xml")
+    assert not rejects and "year" not in records[0].data
+
+
+@pytest.mark.parametrize("day", ["²", "1" * 5_000])
+def test_a_day_that_is_no_number_costs_no_article_after_it(tmp_path: Path, day: str) -> None:
+    articles = [PUBMED.replace("ID", str(n)).replace("MONTH", "3" if n != 2 else day) for n in (1, 2, 3)]
+    file = tmp_path / "a.xml"
+    file.write_text(f"<PubmedArticleSet>{''.join(articles).replace('DAY', day)}</PubmedArticleSet>")
+    records, rejects = parts(file)
+    assert [one.data["date"] for one in records] == ["2019-03", "2019", "2019-03"] and not rejects
+
+
+@pytest.mark.parametrize("value", ["{" * 250 + "x" + "}" * 250, r"{\em " * 1_500 + "x" + "}" * 1_500])
+def test_a_nested_bibtex_entry_costs_itself(tmp_path: Path, value: str) -> None:
+    good = "@article{%s,\n title = {Seas rise},\n abstract = {Sea level rose.}\n}\n"
+    file = tmp_path / "a.bib"
+    file.write_text(good % "one" + "@article{bad,\n title = {" + value + "}\n}\n" + good % "two")
+    records, rejects = parts(file)
+    assert {"one", "two"} <= {one.data["_id"] for one in records}
+    assert len(records) + len(rejects) == 3 and all(one.line == 5 for one in rejects)
+
+
+def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import bibtexparser.entrypoint
+
+    parse = bibtexparser.entrypoint.parse_string
+    for error in (RecursionError("deep"), MemoryError(), KeyError("x"), OverflowError("big")):
+
+        def raising(text: str, error: Exception = error, **more: object) -> object:
+            if "bad" in text:
+                raise error
+            return parse(text, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(bibtexparser.entrypoint, "parse_string", raising)
+        file = tmp_path / "a.bib"
+        file.write_text("".join(f"@article{{{key},\n title = {{Seas}}\n}}\n" for key in ("one", "bad", "two")))
+        source = Source("a.bib", file, "bibtex")
+        found = list(read_references(source, lambda size: None))
+        assert [(type(one), one.line) for one in found] == [(Record, 1), (Reject, 4), (Record, 7)]
+
+
+def forged(text: str) -> dict[str, object]:
+    element = json.dumps(["f", "figure", "Fig 1", 0, len(text) + 9, 1, 0, None, None, []])
+    return {
+        "_id": "forged",
+        "title": "Snails",
+        "text": text,
+        "article": "full text",
+        "article.captions": len(text),
+        "article.elements": [element],
+    }
+
+
+DEEP = 400
+HOSTILE = {
+    "forged place": forged("Snails eat moss."),
+    "endless numbers": {"DOI": "10.1/x", "type": "a", "title": [], "issued": {"date-parts": [[float("inf")]]}},
+    "forged elements": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
+                        "article.elements": '["f1","figure","Fig 1",0,9e999,1,0,null,null,[]]'},
+    "forged sections": {"_id": "f", "text": "x", "article": "full text", "article.captions": 0,
+                        "article.sections": ["[" * 50_000]},
+    "an article without captions": {"_id": "f", "text": "x", "article": "full text"},
+    "lists in lists": {"_id": "f", "a": json.loads("[" * DEEP + "]" * DEEP)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_record_of_json_costs_itself(tmp_path: Path, name: str) -> None:
+    rows = [{"_id": "1", "text": "Seas rose.", "a": {"b": 2019}}, HOSTILE[name], {"_id": "2", "text": "Ice melts."}]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = MemoryStore()
+    report = ingest(file, store, options=IngestOptions(fields=Fields(date="a.b")) if name == "lists in lists" else None)
+    assert {"1", "2"} <= set(store.entries) and report.read == 3
+    assert report.rejected or "forged" not in name
+    if report.rejects is not None:
+        assert [json.loads(line)["line"] for line in report.rejects.read_text().splitlines()] == [2]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_damaged_member_of_an_archive_costs_itself(tmp_path: Path, method: int) -> None:
+    file = tmp_path / "papers.zip"
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name in "abc":
+            archive.writestr(f"{name}.xml", JATS.replace("YEAR", "2011") + " " * 2_000)
+    data = bytearray(file.read_bytes())
+    start = data.index(b"b.xml") + 5
+    data[start + 10 : start + 60] = bytes(range(50, 100))
+    file.write_bytes(data)
+    found = list(full_texts(file))
+    assert [one.file if isinstance(one, Reject) else one.id for one in found] == ["a", f"{file}/b.xml", "c"]
+
+
+def test_figures_of_a_store_with_a_forged_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccheck.articles import types as stored
+
+    (tmp_path / "good.xml").write_text(
+        JATS.replace("YEAR", "2011").replace("</body>", '<fig id="f"><label>Fig 1</label><caption><p>Sea level.'
+                                             "</p></caption></fig></body>")
+    )  # fmt: skip
+    good = next(iter(read([tmp_path / "good.xml"])))
+    assert isinstance(good, Record)
+    documents = [make_document(good.data).document, make_document(forged("Sea level rose.")).document]
+    articles, unread = stored.articles_of(documents)
+    assert [one.id for one in articles] == ["good"] and "forged" in unread[0]
+
+
+def test_a_row_of_cord_19_is_cited_with_its_first_address() -> None:
+    found = recognise({"cord_uid": "a", "title": "T", "abstract": "x", "url": "https://a.org/1; https://b.org/2"})
+    assert found is not None and found[1]["url"] == "https://a.org/1"
+
+
+def test_a_work_of_openalex_is_known_by_few_of_its_fields() -> None:
+    found = recognise({"id": "https://openalex.org/W1", "display_name": "T", "publication_year": 2020})
+    assert found is not None and (found[0], found[1]["title"]) == ("OpenAlex works", "T")
+
+
+# -- the same limits for every format
+
+
+BARE = "<article><front/><body><p>Sea level rose by 20 cm.</p>{}</body></article>"
+
+
+def outcome(*files: Path) -> dict[str, str]:
+    """The reason of each reject, and empty for what was read, by the file's name."""
+    found: dict[str, str] = {}
+    for one in read(list(files)):
+        found[Path(one.file).name] = one.reason if isinstance(one, Reject) else ""
+    return found
+
+
+def test_a_slow_page_ends_and_the_next_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("trafilatura")
+    attributes = " ".join(f"a{number}=1" for number in range(200_000))
+    (tmp_path / "a.html").write_text(f"<html><body><p {attributes}>Seas rise.</p></body></html>")
+    (tmp_path / "b.jsonl").write_text('{"_id": "1", "text": "Ice melts."}')
+    monkeypatch.setattr(child, "SECONDS", 1.0)
+    monkeypatch.setattr(child, "SECONDS_A_MIB", 0.0)
+    found = outcome(tmp_path / "a.html", tmp_path / "b.jsonl")
+    assert "too long" in found["a.html"] and found["b.jsonl"] == ""
+
+
+@pytest.mark.parametrize("suffix", ["html", "xml", "bib", "pdf", "docx", "xlsx", "parquet", "nbib", "ris"])
+def test_every_format_that_a_library_parses_is_read_in_the_other_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    asked: list[object] = []
+
+    def refuse(self: child.Child, size: int, /, **given: object) -> None:
+        asked.append(given["format"])
+        raise child.Ended("it takes too long")
+
+    monkeypatch.setattr(child.Child, "ask", refuse)
+    (tmp_path / f"a.{suffix}").write_bytes(b"x")
+    assert "it takes too long" in outcome(tmp_path / f"a.{suffix}")[f"a.{suffix}"] and len(asked) == 1
+
+
+def test_links_to_one_figure_take_linear_time(tmp_path: Path) -> None:
+    links = '<xref ref-type="fig" rid="f">x</xref> ' * 30_000
+    figure = '<fig id="f"><label>Fig 1</label><caption><p>Seas.</p></caption></fig>'
+    (tmp_path / "a.xml").write_text(BARE.format(f"<p>{links}</p>{figure}"))
+    [record] = read([tmp_path / "a.xml"])
+    assert isinstance(record, Record)
+    article = article_of_record(record.data)
+    assert len(article.elements[0].mentions) == 30_000
+
+
+def test_an_inverted_index_of_one_long_word(tmp_path: Path) -> None:
+    index = {"x" * 100_000: list(range(50_000))}
+    row = json.dumps({"id": "https://openalex.org/W1", "abstract_inverted_index": index})
+    (tmp_path / "a.jsonl").write_text(row + '\n{"_id": "1", "text": "x"}\n')
+    first, second = read([tmp_path / "a.jsonl"])
+    assert isinstance(first, Reject) and "too long" in first.reason and isinstance(second, Record)
+
+
+# -- archives
+
+
+def archive(file: Path, **members: str) -> Path:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in members.items():
+            packed.writestr(name.replace("__", "."), text)
+    return file
+
+
+def test_a_zip_of_papers(tmp_path: Path) -> None:
+    references = "TY  - JOUR\nID  - r1\nTI  - Seas\nER  - \n"
+    file = archive(
+        tmp_path / "papers.zip",
+        a__xml=BARE.format(""),
+        b__jsonl='{"_id": "1", "text": "Ice melts."}\n{"_id": 2}\n[]\n',
+        c__ris=references,
+        d__png="x",
+        e__xml="<article>",
+    )
+    found = list(read([file]))
+    records = [one for one in found if isinstance(one, Record)]
+    assert [one.data["_id"] for one in records] == ["a", "1", 2, "r1"]
+    assert [(one.file.rpartition("/")[2], one.line) for one in found if isinstance(one, Reject)] == [
+        ("b.jsonl", 3),
+        ("e.xml", 1),
+    ]
+
+
+def test_a_zip_without_papers_or_in_a_zip_or_damaged(tmp_path: Path) -> None:
+    inner = archive(tmp_path / "a.zip", a__png="x")
+    (reject,) = read([inner])
+    assert isinstance(reject, Reject) and "no file" in reject.reason
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as packed:
+        packed.write(inner, "a.zip")
+    (reject,) = read([tmp_path / "b.zip"])
+    assert isinstance(reject, Reject) and "archive in an archive" in reject.reason
+    (tmp_path / "c.zip").write_bytes(b"PK\x03\x04")
+    (reject,) = read([tmp_path / "c.zip"])
+    assert isinstance(reject, Reject) and "can't be read" in reject.reason
+
+
+def test_a_zip_bomb_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "UNPACKED_BYTES", 10_000)
+    monkeypatch.setattr(apart, "UNPACKED", 0)
+    row = '{"_id": "1", "text": "x"}\n'
+    file = archive(tmp_path / "bomb.zip", a__jsonl=row, b__jsonl=" " * 20_000, c__jsonl=row)
+    first, second = read([file])
+    assert isinstance(first, Record) and isinstance(second, Reject) and "unpacks to more than" in second.reason

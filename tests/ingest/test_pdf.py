@@ -92,12 +92,7 @@ def test_running_lines_of_few_or_every_other_page() -> None:
 
 
 def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
-    lines = [
-        "A line of the text of a page. It goes",
-        "on and ends here. Another one goes on",
-        "1 A note.",
-        "2 More.",
-    ]
+    lines = ["A line of the text of a page. It goes", "on and ends here. Another one goes on", "1 A note.", "2 More."]
     page, heights = "\n".join(lines), [10.0, 10.0, 8.0, 8.0]
     notes = notes_apart(page, heights).split("\n\n")
     assert [one.strip() for one in notes] == [

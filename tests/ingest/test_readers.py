@@ -265,12 +265,7 @@ def test_tsv_with_and_without_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b'a\tb\n1\t"two\nlines"\n2\t"Quoted" at the start\n3\t"open\n4\tplain 5" pipe\n')
     records, rejects = parts(path)
     assert rejects == []
-    assert [record.data["b"] for record in records] == [
-        "two\nlines",
-        '"Quoted" at the start',
-        '"open',
-        'plain 5" pipe',
-    ]
+    assert [record.data["b"] for record in records] == ["two\nlines", '"Quoted" at the start', '"open', 'plain 5" pipe']
 
 
 def test_table_headers(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import threading
@@ -73,14 +72,6 @@ def test_documents_and_vectors_arrive(tmp_path: Path) -> None:
     assert store.writers == {"ccheck-store_0"}
 
 
-def test_without_a_model(tmp_path: Path) -> None:
-    store = MemoryStore()
-    report = ingest([write(tmp_path / "a.jsonl", rows(5))], store)
-    assert counts(report) == {"added": 5}
-    assert store.layout == Layout()
-    assert all(entry.passages == {} for entry in store.entries.values())
-
-
 def test_long_documents_have_several_passages(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
@@ -125,49 +116,6 @@ def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:
         report = ingest([str(tmp_path)], store, options=IngestOptions(rejects=tmp_path / "r.rejects.jsonl"))
         assert counts(report) == expected
         assert store.entries["0"].document.metadata == {}
-
-
-def test_another_model_is_refused(tmp_path: Path) -> None:
-    store = MemoryStore()
-    path = write(tmp_path / "a.jsonl", rows(2))
-    ingest([path], store, TinyEmbedder())
-    for embedder in (TinyEmbedder(fingerprint="e" * 64), None):
-        with pytest.raises(InvalidData, match="the store memory was made with tiny"):
-            ingest([path], store, embedder)
-
-
-def test_identical_texts_are_embedded_once_across_runs_and_stores(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [{"_id": str(n), "text": f"Text {n % 10}."} for n in range(100)])
-    embedder = TinyEmbedder()
-    ingest([path], MemoryStore(), embedder)
-    ingest([path], MemoryStore(), embedder)
-    assert sorted(embedder.embedded) == [f"Text {n}." for n in range(10)]
-
-
-def test_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
-    store, embedder = MemoryStore(), TinyEmbedder()
-    report = ingest([write(tmp_path / "a.jsonl", rows(95))], store, embedder)
-    assert counts(report) == {"added": 95}
-    assert [len(ids) for ids in store.upserts] == [10] * 9 + [5]
-    assert [id_ for ids in store.upserts for id_ in ids] == [str(n) for n in range(95)]
-    monkeypatch.setattr(run_module, "BATCH_CHARS", 50)
-    store = MemoryStore()
-    ingest([str(tmp_path / "a.jsonl")], store)
-    assert [len(ids) for ids in store.upserts][:5] == [2, 2, 2, 2, 2]  # never more than the limit
-
-
-def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 100)
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress("\n".join([*map(json.dumps, rows(1000)), "bad"]).encode()))
-    seen: list[Progress] = []
-    ingest([str(path)], MemoryStore(), TinyEmbedder(), on_progress=seen.append)
-    assert {progress.phase for progress in seen} == {"reading", "embedding", "storing", "publishing"}
-    assert {progress.bytes_total for progress in seen} == {path.stat().st_size}
-    assert (seen[-1].documents, seen[-1].rejected, seen[-1].bytes_done) == (1001, 1, path.stat().st_size)
-    for name in ("documents", "bytes_done"):
-        assert [getattr(progress, name) for progress in seen] == sorted(getattr(progress, name) for progress in seen)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +332,3 @@ def test_dry_run(tmp_path: Path) -> None:
     assert len(dry_run([path]).documents) == 3
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
     assert list(Path.cwd().iterdir()) == []
-
-
-# -- the real model

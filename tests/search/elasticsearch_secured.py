@@ -62,10 +62,7 @@ def secured(certificate: Certificate) -> Iterator[Secured]:
             "certificate_authorities": certificate.file.name,
             "client_authentication": "optional",
         },
-        "xpack.security.authc.realms.pki.certificates": {
-            "order": 1,
-            "certificate_authorities": certificate.file.name,
-        },
+        "xpack.security.authc.realms.pki.certificates": {"order": 1, "certificate_authorities": certificate.file.name},
         # The least that the server accepts: no test looks at the strength of its hashes.
         "xpack.security.authc.password_hashing.algorithm": "bcrypt4",
     }

@@ -8,7 +8,7 @@ from typing import Any
 from ccheck.core.errors import CcheckError
 from ccheck.core.stages import Fusion, Retriever
 from ccheck.core.types import Filter, Query, Ranking
-from ccheck.search import Search, Store, answer
+from ccheck.search import Search, Store, StoreInfo, answer
 
 
 def answer_all(
@@ -31,3 +31,28 @@ def rank_all(
     """Each retriever's ranking for each query, or the query's error."""
     found = store.rank(Search(queries, retrievers, filters=filters))
     return [one if isinstance(one, CcheckError) else one.rankings for one in found]
+
+
+def answer_one(
+    store: Store, query: Query, retrievers: Mapping[str, Retriever], fusion: Fusion | None = None, **options: Any
+) -> Ranking:
+    """The hits of one query, which may not fail."""
+    (found,) = answer_all(store, [query], retrievers, fusion, **options)
+    assert isinstance(found, Ranking), found
+    return found
+
+
+def rank_one(
+    store: Store, query: Query, retrievers: Mapping[str, Retriever], **options: Any
+) -> dict[str, Sequence[tuple[str, float]]]:
+    """Each retriever's ranking for one query, which may not fail."""
+    (found,) = rank_all(store, [query], retrievers, **options)
+    assert not isinstance(found, CcheckError), found
+    return dict(found)
+
+
+def info_of(store: Store) -> StoreInfo:
+    """What a store that exists says of itself."""
+    info = store.info()
+    assert info is not None
+    return info

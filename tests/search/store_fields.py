@@ -43,12 +43,7 @@ DOCUMENTS = [
     Document("tea", "Green tea", "Drinking tea was not associated with weight. #tea #weightloss", {"year": 2015}),
 ]
 MAIN = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": unit(0, 0, 1)}
-WEIGHTS = {
-    "sea": {3: 1.5, 7: 0.5, 40: 0.25},
-    "ice": {3: 0.5, 8: 2.0},
-    "flu": {50: 1.0, 99: 1.75},
-    "tea": {0: 1.25},
-}
+WEIGHTS = {"sea": {3: 1.5, 7: 0.5, 40: 0.25}, "ice": {3: 0.5, 8: 2.0}, "flu": {50: 1.0, 99: 1.75}, "tea": {0: 1.25}}
 ADDITIONAL = {
     "sea": ("Oceans climb along every coast.", "wow, the beaches vanish"),
     "flu": ("A jab keeps grandparents out of hospital.",),
@@ -74,10 +69,7 @@ def entry(document: Document, digest: str = "1") -> Entry:
     return Entry(
         document,
         digest,
-        {
-            MAIN_VECTORS: (Passage(0, end, MAIN[id_]),),
-            SECOND: (Passage(0, end, OTHER[id_]), Passage(0, 0, OTHER[id_])),
-        },
+        {MAIN_VECTORS: (Passage(0, end, MAIN[id_]),), SECOND: (Passage(0, end, OTHER[id_]), Passage(0, 0, OTHER[id_]))},
         sparse(WEIGHTS[id_]),
         ADDITIONAL.get(id_, ()),
     )

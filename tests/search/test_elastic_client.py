@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from elastic_stub import WRITES, Answer, Stub, mapping, searched
-from searching import answer_all, rank_all
+from elastic_indices import make, put
+from elastic_stub import WORDS, WRITES, Answer, Stub, mapping, searched
+from searching import answer_all, info_of, rank_all, rank_one
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
-from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.layout import Chunking, Embedding, Layout
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Bm25, Dense
-from ccheck.core.types import Document, Entry, Passage, Query
+from ccheck.core.stages import Bm25, Dense, Retriever
+from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
-from ccheck.search.elastic.bulk import index_operation
+from ccheck.search.elastic.client import Client
+from ccheck.search.elastic.fields import Index
+from ccheck.search.elastic.found import Sample, read_index
+from ccheck.search.elastic.queries import retriever_body
+from ccheck.search.elastic.reading import figures
 
 
 def entries(count: int, text: str = "A text.") -> list[Entry]:
@@ -60,16 +70,6 @@ def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> No
     assert [sent_ids(body) for body in stub.bodies(f"/{WRITES}/_bulk")] == [["d0", "d1", "d2", "d3"], ["d1"]]
 
 
-def test_patience_ends(stub: Stub) -> None:
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
-    with ElasticStore(Connection(stub.url, retry_seconds=0.1), "papers") as store:
-        started = time.monotonic()
-        with pytest.raises(ServerError, match=r"/papers-000001 is too busy or not ready \(503, no master\)"):
-            store.upsert(entries(1))
-        assert time.monotonic() - started < 60
-    assert len(stub.bodies(f"/{WRITES}/_bulk")) >= 2
-
-
 def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stub) -> None:
     stub.answers["POST", f"/{WRITES}/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
     with ElasticStore(Connection(stub.url, retry_seconds=300), "papers") as store:
@@ -90,15 +90,6 @@ def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stu
         assert not thread.is_alive() and len(errors) == 1
         with pytest.raises(ServerError):
             store.upsert(entries(1))
-
-
-def test_an_items_error_that_is_no_documents_stops_everything(stub: Stub, store: ElasticStore) -> None:
-    error = {"type": "index_not_found_exception", "reason": "no such index [papers]"}
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [
-        (200, {"errors": True, "items": [{"index": {"status": 404, "error": error}}]})
-    ]
-    with pytest.raises(InvalidData, match="papers-000001 is gone"):
-        store.upsert(entries(1))
 
 
 def test_requests_too_large_are_halved(stub: Stub, store: ElasticStore) -> None:
@@ -133,19 +124,6 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
     assert stub.bodies(f"/{WRITES}/_bulk") == []
 
 
-def test_vectors_are_written_exactly_enough() -> None:
-    vector = np.random.default_rng(0).normal(size=64).astype(np.float32)
-    vector /= np.linalg.norm(vector)
-    document = Document("a", "T", "Text", {"year": 2000}, "2000-12-31")
-    entry = Entry(document, "1", {MAIN_VECTORS: (Passage(0, 4, vector), Passage(2, 4, -vector))})
-    lines = index_operation(entry, Layout()).lines.splitlines()
-    assert json.loads(lines[0]) == {"index": {"_id": "a"}}
-    source = json.loads(lines[1])
-    assert [(passage["start"], passage["end"]) for passage in source["passages"]] == [(0, 4), (2, 4)]
-    assert np.allclose(source["passages"][1]["vector"], -vector, atol=1e-8)
-    assert source["published"] == "2000-12-31"
-
-
 # -- versions
 
 
@@ -166,12 +144,6 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
 def test_what_is_not_elasticsearch(stub: Stub, store: ElasticStore) -> None:
     stub.product = "OpenSearch"
     with pytest.raises(ServerError, match="is not Elasticsearch"):
-        store.count()
-
-
-def test_tls_where_there_is_none(stub: Stub) -> None:
-    secure = ElasticStore(Connection(stub.url.replace("http:", "https:")), "papers")
-    with secure as store, pytest.raises(ServerError, match=r"no secure connection to .* start with http://"):
         store.count()
 
 
@@ -216,34 +188,6 @@ def test_nothing_to_search_for_asks_nothing(stub: Stub, store: ElasticStore) -> 
     (ranking, *_) = answer_all(store, [Query(""), Query("the of")], {"bm25": Bm25()}, k=3)
     assert not isinstance(ranking, CcheckError) and ranking.hits == ()
     assert stub.bodies("/papers/_msearch") == []
-
-
-def test_one_query_that_fails_is_an_error_in_its_place(stub: Stub, store: ElasticStore) -> None:
-    hit = {"_index": "papers-000001", "_id": "a", "_score": 2.2, "_source": {"title": "T", "text": "x"}}
-    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "too many clauses"}}
-    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"hits": {"hits": [hit]}}, failed]})]
-    good, bad = answer_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()}, k=3)
-    assert not isinstance(good, CcheckError) and good.hits[0].score == 2.2
-    assert isinstance(bad, InvalidData) and "too many clauses" in str(bad)
-
-
-def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: ElasticStore) -> None:
-    cause = {"type": "too_many_clauses", "reason": "maxClauseCount is set to 1024"}
-    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": cause}}
-
-    def answer(body: bytes) -> Answer:
-        refuses = b'"max_expansions": 40' in body or b"fuzziness" not in body
-        return 200, {"responses": [failed if refuses else {"status": 200}]}
-
-    stub.answers["POST", "/papers/_msearch"] = [answer]
-    claim = [Query(" ".join(f"word{number}" for number in range(200)))]
-    assert rank_all(store, claim, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}]
-    bodies = [searched(body)[1] for body in stub.bodies("/papers/_msearch")]
-    matches = [body["retriever"]["standard"]["query"]["match"]["content"] for body in bodies]
-    assert [match["max_expansions"] for match in matches] == [40, 5]
-    (error,) = rank_all(store, claim, {"bm25": Bm25()})
-    assert isinstance(error, InvalidData) and "too many words" in str(error)
-    assert len(stub.bodies("/papers/_msearch")) == 3  # without fuzzy words there are none to spare
 
 
 def test_one_query_that_can_not_be_read_does_not_take_the_others_along(stub: Stub, store: ElasticStore) -> None:
@@ -293,18 +237,6 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     assert bodies[0][1]["retriever"]["rrf"]["retrievers"] == [lines["retriever"] for lines in bodies[1][1::2]]
 
 
-def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: ElasticStore) -> None:
-    """An answer that is filtered leaves out what is empty."""
-    hits = [{"_id": "a", "_score": 2.5}, {"_id": "b", "_score": 1.0}]
-    stub.answers["POST", "/papers/_msearch"] = [
-        (200, {"responses": [{"status": 200, "hits": {"hits": hits}}, {"status": 200}]})
-    ]
-    found = rank_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25(depth=7)})
-    assert found == [{"bm25": [("a", 2.5), ("b", 1.0)]}, {"bm25": []}]
-    ((_, first, _, second),) = [searched(body) for body in stub.bodies("/papers/_msearch")]
-    assert (first["docvalue_fields"], first["size"], second["size"]) == (["id"], 7, 7)
-
-
 def test_thousands_of_candidates_are_asked_for_in_several_requests(stub: Stub, store: ElasticStore) -> None:
     def none(body: bytes) -> Answer:
         return 200, {"responses": [{"status": 200}] * (len(body.splitlines()) // 2)}
@@ -321,8 +253,8 @@ def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> 
     stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 3})]
     stub.answers["POST", "/papers/_count"] = [(200, {"count": 0})]
-    info = store.info()
-    assert info is not None and (info.documents, info.state, info.bytes) == (3, None, None)
+    info = info_of(store)
+    assert (info.documents, info.state, info.bytes) == (3, None, None)
 
 
 # -- doctor
@@ -346,9 +278,171 @@ def test_diagnose(stub: Stub) -> None:
     assert (part, ok) == ("elasticsearch", False)
 
 
-def test_licence(elasticsearch_url: str, elasticsearch_basic_url: str) -> None:
-    for url, native in ((elasticsearch_url, True), (elasticsearch_basic_url, False)):
-        findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(url))}
-        assert {ok for ok, _ in findings.values()} == {True}
-        assert findings["elasticsearch"][1].startswith(f"{url}: Elasticsearch ")
-        assert ("own rrf" in findings["licence"][1]) == native
+# -- what is asked, to the letter
+
+
+OURS = {"ccheck": {"format": 1, "layout": {}}}
+PROSE = "Mountain glaciers lose more ice each year than snow brings."
+
+
+def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) -> Index:
+    def sampling(names: Any) -> dict[str, Sample]:
+        return {name: Sample(1, (f"{name}: {PROSE}",)) for name in names}
+
+    words = WORDS if meta else {}
+    found = {"papers-1": {"mappings": {"properties": words | dict(properties), "_meta": meta or {}}}}
+    return read_index("papers", found, StoreProfile(), "here", sampling)
+
+
+def vector(similarity: str, dims: int = 2) -> dict[str, Any]:
+    return {"type": "dense_vector", "dims": dims, "similarity": similarity}
+
+
+MINE = index({"title": {"type": "text"}}, OURS)
+THEIRS = index({"title": {"type": "text"}, "body": {"type": "text"}, "vector": vector("cosine")})
+
+
+def body(index: Index, retriever: Retriever, query: Query, **options: Any) -> Any:
+    return retriever_body(index, "one", query, retriever, options.pop("filters", []), **options)
+
+
+# -- words
+
+
+def test_equal_scores_keep_the_order_of_writing_in_our_own_index() -> None:
+    match = {"match": {"content": {"query": "sea"}}}
+    order = [{"_score": "desc"}, {"_seq_no": "asc"}]
+    assert body(MINE, Bm25(), Query("sea")) == {"standard": {"query": match, "sort": order}}
+    assert "sort" not in body(THEIRS, Bm25(), Query("sea"))["standard"]
+
+
+def test_several_fields_are_one_query() -> None:
+    assert body(THEIRS, Bm25(), Query("sea"))["standard"]["query"] == {
+        "dis_max": {
+            "queries": [{"match": {"title": {"query": "sea"}}}, {"match": {"body": {"query": "sea"}}}],
+            "tie_breaker": 0.3,
+        }
+    }
+    boosted = body(THEIRS, Bm25(fields={"content": 1.0, "title": 2.0}), Query("sea"))["standard"]["query"]["dis_max"]
+    assert boosted["queries"][0] == {"match": {"title": {"query": "sea", "boost": 2.0}}}
+    assert boosted["queries"][1] == {"match": {"body": {"query": "sea"}}}
+    with pytest.raises(UsageError, match=r"no text field 'none'\. The fields are body, content, text, title"):
+        body(THEIRS, Bm25(fields={"none": 1.0}), Query("sea"))
+
+
+def test_stopwords_are_nothing_to_search_for_in_our_own_index() -> None:
+    assert body(MINE, Bm25(), Query("the of")) is None
+    assert body(THEIRS, Bm25(), Query("the of")) is not None and body(THEIRS, Bm25(), Query(" ")) is None
+
+
+# -- vectors
+
+
+@pytest.mark.parametrize(
+    ("dense", "k", "candidates"),
+    [
+        (Dense(depth=10), 10, 100),
+        (Dense(depth=60), 60, 120),
+        (Dense(depth=60, candidates=300), 60, 300),
+        (Dense(depth=60, candidates=20), 60, 60),
+        (Dense(depth=9_000), 9_000, 10_000),
+    ],
+)
+def test_how_far_a_knn_search_looks(dense: Dense, k: int, candidates: int) -> None:
+    asked = body(THEIRS, dense, Query("", np.array([1, 0], np.float32)), filters=[{"term": {"a": 1}}])
+    assert asked == {
+        "knn": {
+            "field": "vector",
+            "query_vector": [1.0, 0.0],
+            "k": k,
+            "num_candidates": candidates,
+            "filter": [{"term": {"a": 1}}],
+        }
+    }
+    with pytest.raises(InvalidData, match="3 dimensions"):
+        body(THEIRS, dense, Query("", np.zeros(3, np.float32)))
+    assert body(THEIRS, dense, Query("no vector")) is None
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
+def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_index: str, similarity: str) -> None:
+    angles = {"near": 0.1, "right": math.pi / 2, "far": 2.5}
+    flat = vector(similarity) | {"index_options": {"type": "flat"}}
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        make(client, elasticsearch_index, {"body": {"type": "text"}, "vector": flat})
+        for id_, angle in angles.items():
+            source = {"body": PROSE, "vector": [math.cos(angle), math.sin(angle)]}
+            put(client, elasticsearch_index, id_, source)
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        found = rank_one(store, Query("", np.array([1, 0], np.float32)), {"dense": Dense()})
+    assert [id_ for id_, _ in found["dense"]] == ["near", "right", "far"]
+    assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
+
+
+# -- requests
+
+
+def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}] * 4})]
+    two: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        for _ in range(2):
+            rank_all(store, [Query("sea"), Query("ice")], two)
+    first, second = [searched(sent)[::2] for sent in stub.bodies("/papers/_msearch")]
+    assert first == second
+    said = [header["preference"] for header in first]
+    assert said[0] == said[1] != said[2] == said[3] and said[0].startswith("ccheck-")
+    assert all(header["allow_partial_search_results"] is False for header in first)
+
+
+def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
+    failed = {"error": {"type": "x", "reason": "y"}}
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})] * 2 + [(500, failed)]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+
+        def ask() -> int:
+            with contextlib.suppress(ServerError):
+                rank_all(store, [Query("sea")], {"a": Bm25()})
+            return sum(one.path == "/papers" for one in stub.seen)
+
+        assert [ask() for _ in range(4)] == [1, 1, 1, 2]
+
+
+# -- an index's figures
+
+
+def stats(*copies: tuple[bool, int, int, int]) -> dict[str, Any]:
+    shards = [
+        {"routing": {"primary": primary}, "seq_no": {"max_seq_no": last}, "docs": {"count": count, "deleted": gone}}
+        for primary, last, count, gone in copies
+    ]
+    indices = {"papers-000001": {"uuid": "u", "shards": {str(n): [one] for n, one in enumerate(shards)}}}
+    return {"indices": indices, "_all": {"total": {"store": {"size_in_bytes": 77}}}}
+
+
+def test_the_state_follows_the_writes_of_primaries(stub: Stub) -> None:
+    path = "/papers-000001/_stats/docs,store"
+    seen = []
+    with_replica = stats((True, 4, 5, 0), (False, 9, 9, 9), (True, -1, 0, 0))
+    for answer in (with_replica, stats((True, 4, 5, 0), (True, 0, 1, 0)), stats((True, 4, 5, 1), (True, 0, 1, 0)), {}):
+        stub.answers["GET", path] = [(200, answer)]
+        seen.append(figures(Client(Connection(stub.url)), MINE_BY_NAME))
+    first, second, third, none = seen
+    assert first is not None and second is not None and third is not None and none is None
+    assert first.bytes == 77
+    assert len({first.state, second.state, third.state}) == 3
+
+
+MINE_BY_NAME = read_index("papers", mapping(OURS), StoreProfile(), "here", lambda names: {})
+
+
+def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:
+    for meta in ({"format": 2, "version": "9"}, {"format": "x"}, {"format": 1, "layout": {"embedding": {"x": 1}}}):
+        with pytest.raises(InvalidData, match="can't read"):
+            index({}, {"ccheck": meta})
+    layout = Layout.with_vectors(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
+    passages = {"passages": {"type": "nested", "properties": {"vector": vector("cosine")}}}
+    mine = index(passages, {"ccheck": {"format": 1, "layout": layout}})
+    assert (mine.vector, mine.dimensions) == ("passages.vector", 2)
+    with pytest.raises(InvalidData, match=r"mapping of here has no passages\.vector"):
+        index({}, {"ccheck": {"format": 1, "layout": layout}})

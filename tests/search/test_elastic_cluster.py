@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from cli_runs import BM25, Ran, ccheck, command, environment, jsonl
 from elasticsearch_clusters import Cluster, three_nodes
-from elasticsearch_nodes import new_node
 
 on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
 
@@ -238,24 +236,3 @@ def test_blocks(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     again = ccheck("ingest", tmp_path / "more.jsonl", "--store", store, "--no-dense", "--json")
     tell("lifted", again)
     assert again.code == 0 and (again.objects[0]["added"], again.objects[0]["unchanged"]) == (50, 50)
-
-
-@on_demand
-def test_a_server_with_short_queues_is_not_overrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It rejects most of what comes at once (429), searches as well as writes; all of it arrives in the end."""
-    pools = {f"thread_pool.{pool}.{name}": 1 for pool in ("search", "write") for name in ("size", "queue_size")}
-    jsonl(tmp_path / "papers.jsonl", *(paper(n) for n in range(6_000)))
-    jsonl(tmp_path / "claims.jsonl", *({"_id": f"c{n}", "text": f"{WORDS[n % 16]} {n}"} for n in range(300)))
-    with new_node("basic", settings={"discovery.type": "single-node", "transport.port": 0, **pools}) as node:
-        node.start()
-        store = f"{node.url}/papers"
-        ingested = ccheck("ingest", tmp_path / "papers.jsonl", "--store", store, "--no-dense")
-        tell("ingest", ingested)
-        asked = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *OPTIONS, "-k", "3")
-        tell("query", asked)
-        counted = httpx.get(f"{node.url}/_cat/thread_pool/search,write", params={"format": "json"}).json()
-        rejected = {one["name"]: int(one["rejected"]) for one in counted}
-        tell(str(rejected), asked)
-    assert ingested.code == 0 and "6,000 added" in ingested.err and min(rejected.values()) > 0
-    assert asked.code == 0 and len(asked.objects) == 300
-    assert all(one["evidence"] and "error" not in one for one in asked.objects)

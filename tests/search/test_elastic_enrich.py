@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -12,11 +11,11 @@ import numpy as np
 import pytest
 from elastic_indices import ids, make, put
 from elasticsearch_nodes import delete_indices
-from searching import answer_all, rank_all
+from searching import answer_all, info_of, rank_all
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.layout import Chunking, Embedding, SparseField
+from ccheck.core.layout import Chunking, SparseField
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis, Bm25, Dense, Sparse
 from ccheck.core.types import Query, SparseVector
@@ -25,7 +24,6 @@ from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, JoinedStore
-from ccheck.search.elastic import enrich as targets
 from ccheck.search.elastic.companion import PREFIX, Companion
 from ccheck.search.elastic.enrich import Beside, InPlace, open_source, refuse_in_place
 from ccheck.search.elastic.errors import Denied
@@ -39,27 +37,27 @@ TEXTS = {
 PROPERTIES = {"headline": {"type": "text"}, "body": {"type": "text"}, "year": {"type": "integer"}}
 
 
-@pytest.fixture(name="client", scope="module")
-def module_client(elasticsearch_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+@pytest.fixture(name="client", scope="module", params=["elasticsearch_url"])
+def module_client(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=request.getfixturevalue(request.param), timeout=60) as client:
         yield client
 
 
+on_both_versions = pytest.mark.parametrize("client", ["elasticsearch_url", "elasticsearch_8_url"], indirect=True)
+
+
+def joined(client: httpx.Client, index: str) -> JoinedStore:
+    return JoinedStore(Connection(str(client.base_url).rstrip("/")), index)
+
+
 @pytest.fixture
-def theirs(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> Iterator[JoinedStore]:
-    with others(client, elasticsearch_index) as store:
-        yield store
-
-
-@contextmanager
-def others(client: httpx.Client, index: str) -> Iterator[JoinedStore]:
+def theirs(client: httpx.Client, elasticsearch_index: str) -> Iterator[JoinedStore]:
     """Somebody else's index of four documents in two shards."""
-    url = str(client.base_url).rstrip("/")
-    make(client, index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
-    fill(client, index)
-    with JoinedStore(Connection(url), index) as store:
+    make(client, elasticsearch_index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
+    fill(client, elasticsearch_index)
+    with joined(client, elasticsearch_index) as store:
         yield store
-    delete_indices(url, f"{PREFIX}{index}*")
+    delete_indices(store.client.connection.url, f"{PREFIX}{elasticsearch_index}*")
 
 
 def fill(client: httpx.Client, index: str) -> None:
@@ -100,14 +98,15 @@ def whole(client: httpx.Client, index: str) -> dict[str, Any]:
     return {"described": client.get(f"/{index}").json(), "hits": sorted(hits, key=lambda hit: str(hit["_id"]))}
 
 
+@on_both_versions
 def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Client, theirs: JoinedStore) -> None:
     before, embedder = whole(client, theirs.index), TinyEmbedder()
     report = beside(theirs, embedder).run()
     assert (report.read, report.made, report.failed) == (4, 4, 0)
     assert whole(client, theirs.index) == before
 
-    info = theirs.info()
-    assert info is not None and not info.made_here and info.documents == 4
+    info = info_of(theirs)
+    assert not info.made_here and info.documents == 4
     assert info.layout.embedding == embedder.spec and info.dimensions == 8 and info.notices == ()
     assert info.details["companion"].startswith(f"{info.name.rpartition('/')[0]}/{PREFIX}{theirs.index}: 4 documents")
 
@@ -129,38 +128,9 @@ def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Cl
     companion = Companion(theirs)
     assert companion.removal().startswith(f"the index {PREFIX}{theirs.index}-000001 with 4 documents")
     companion.drop()
-    info = theirs.info()
-    assert info is not None and info.dimensions is None and "companion" not in info.details
+    info = info_of(theirs)
+    assert info.dimensions is None and "companion" not in info.details
     assert whole(client, theirs.index) == before
-
-
-def test_on_the_version_before(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
-    with (
-        httpx.Client(base_url=elasticsearch_8_url, timeout=60) as client,
-        others(client, elasticsearch_index) as theirs,
-    ):
-        before, embedder = whole(client, theirs.index), TinyEmbedder()
-        assert beside(theirs, embedder).run().made == 4
-        assert whole(client, theirs.index) == before
-        put(client, theirs.index, "b", {"headline": "Title b", "body": "Glaciers grew."})
-        report = beside(theirs, embedder).run()
-        assert (report.read, report.made) == (1, 1)
-        query = Query("x", embedder.vector("Title b\nGlaciers grew."))
-        (found,) = answer_all(theirs, [query], {"dense": Dense(depth=1)}, k=1)
-        assert ids(found) == ["b"]
-        before = whole(client, theirs.index)
-        assert in_place(theirs, embedder).run().made == 4
-        for old, new in zip(before["hits"], whole(client, theirs.index)["hits"], strict=True):
-            assert {name: value for name, value in new["_source"].items() if name != "ccheck"} == old["_source"]
-        delete_indices(elasticsearch_8_url, f"{theirs.index}*")
-
-
-def test_the_vector_is_that_of_the_text(theirs: JoinedStore) -> None:
-    embedder = TinyEmbedder()
-    beside(theirs, embedder).run()
-    for text in embedder.embedded:
-        (one,) = answer_all(theirs, [Query("x", embedder.vector(text))], {"dense": Dense(depth=1)}, k=1)
-        assert getattr(one, "hits", ())[0].document.text in text
 
 
 class TinySparse:
@@ -214,7 +184,7 @@ def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) 
     for number, text in enumerate([*TEXTS.values(), "Sea ice.", "Sea salt."]):
         put(client, name, str(number), {"headline": "T", "body": text, "paper_id": f"paper {number % 3}"})
     embedder = TinyEmbedder()
-    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as chunks:
+    with joined(client, name) as chunks:
         try:
             beside(chunks, embedder).run()
             query = Query("sea", embedder.vector(embedder.embedded[1]))
@@ -225,6 +195,7 @@ def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) 
             Companion(chunks).drop()
 
 
+@on_both_versions
 def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: JoinedStore) -> None:
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
@@ -235,8 +206,7 @@ def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: Jo
     put(client, theirs.index, "c", {"headline": "Title c", "body": TEXTS["c"], "year": 1999})  # the same text
     put(client, theirs.index, "e", {"headline": "New", "body": "Permafrost thaws."})
     client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()
-    info = theirs.info()
-    assert info is not None and "4 writes" in info.details["companion"]
+    assert "4 writes" in info_of(theirs).details["companion"]
 
     # What they removed is not found, even before the companion knows.
     (early,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
@@ -282,15 +252,13 @@ def test_a_run_that_was_cut_off_goes_on(
     there = Companion(theirs)
     there.publish()
     assert 1 <= there.count() < 4
-    info = theirs.info()
-    assert info is not None and "lacks" in info.degraded[-1]  # every answer says so
+    assert "lacks" in info_of(theirs).degraded[-1]  # every answer says so
 
     second = TinyEmbedder()
     report = beside(theirs, second).run()
     assert report.made == len(second.embedded) == 4 - there.count() + report.made and theirs.count() == 4
     assert len({*first.embedded, *second.embedded}) == 4
-    info = theirs.info()
-    assert info is not None and info.notices == ()
+    assert info_of(theirs).notices == ()
 
 
 def test_without_the_privilege_to_ask_for_numbers_digests_tell(
@@ -318,7 +286,7 @@ def test_equal_ids_and_texts_that_cannot_be_read_are_named(client: httpx.Client,
     alias = f"{theirs.index}-all"
     actions = [{"add": {"index": index, "alias": alias}} for index in (theirs.index, other)]
     client.post("/_aliases", json={"actions": actions}).raise_for_status()
-    with JoinedStore(Connection(str(client.base_url).rstrip("/")), alias) as both:
+    with joined(client, alias) as both:
         try:
             report = beside(both).run()
             assert report.failed == 3 and report.made == 4 and report.without_text == 1
@@ -333,14 +301,13 @@ def test_what_cannot_have_a_companion_is_refused(client: httpx.Client, theirs: J
     filtered, silent = f"{theirs.index}-filtered", f"{theirs.index}-silent"
     action = {"add": {"index": theirs.index, "alias": filtered, "filter": {"term": {"year": 2000}}}}
     client.post("/_aliases", json={"actions": [action]}).raise_for_status()
-    url = str(client.base_url).rstrip("/")
-    with JoinedStore(Connection(url), filtered) as store, pytest.raises(InvalidData, match="covers only part"):
+    with joined(client, filtered) as store, pytest.raises(InvalidData, match="covers only part"):
         open_source(store)
     make(client, silent, mappings={"_source": {"enabled": False}})
-    with JoinedStore(Connection(url), silent) as store, pytest.raises(InvalidData, match="_source"):
+    with joined(client, silent) as store, pytest.raises(InvalidData, match="_source"):
         open_source(store)
     beside(theirs).run()
-    with JoinedStore(Connection(url), f"{PREFIX}{theirs.index}") as store, pytest.raises(UsageError, match="enriched"):
+    with joined(client, f"{PREFIX}{theirs.index}") as store, pytest.raises(UsageError, match="enriched"):
         open_source(store)
 
 
@@ -352,6 +319,7 @@ def test_the_rate_is_an_upper_limit(theirs: JoinedStore) -> None:
 # -- in place
 
 
+@on_both_versions
 def test_in_place_leaves_all_other_fields_as_they_are(client: httpx.Client, theirs: JoinedStore) -> None:
     before, embedder = whole(client, theirs.index), TinyEmbedder()
     report = in_place(theirs, embedder).run()
@@ -409,7 +377,7 @@ def test_in_place_is_refused_where_documents_would_lose_something(
     put(client, name, "a", {"headline": "A", "body": TEXTS["a"]})
     if blocked:
         client.put(f"/{name}/_settings", json={"index.blocks.write": True}).raise_for_status()
-    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as store:
+    with joined(client, name) as store:
         source = open_source(store)
         with pytest.raises(InvalidData, match=said) as refused:
             refuse_in_place(source)
@@ -454,7 +422,7 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
     make(client, name, PROPERTIES, mappings={"_routing": {"required": True}}, settings={"number_of_shards": 3})
     for id_, text in TEXTS.items():
         put(client, name, id_, {"headline": id_, "body": text}, routing=f"author-{id_}")
-    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as store:
+    with joined(client, name) as store:
         try:
             assert beside(store).run().made == 4
             assert in_place(store).run().made == 4
@@ -465,16 +433,6 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
             assert "different routings" in report.failures["a"]
         finally:
             Companion(store).drop()
-
-
-def test_a_model_whose_name_is_too_long_for_the_field_is_not_named_as_another(theirs: JoinedStore) -> None:
-    embedder = TinyEmbedder()
-    embedder.spec = Embedding(f"/models/{'x' * 50}", 8, "f" * 64, 32)
-    assert "model" not in targets._meta(embedder.spec)
-    in_place(theirs, embedder).run()
-    with pytest.raises(InvalidData, match="already, with vectors of another model"):
-        in_place(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
-    assert targets._meta(Embedding("tiny", 8, "f" * 64, 32))["model"] == "tiny"
 
 
 def test_another_model_is_refused(theirs: JoinedStore) -> None:

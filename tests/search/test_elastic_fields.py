@@ -25,13 +25,14 @@ from elastic_indices import (  # noqa: F401 (fixtures)
     put,
     vector_of,
 )
+from elasticsearch_nodes import Node, start_node
 from filling import fill, write
-from searching import answer_all, rank_all
+from searching import answer_all, answer_one, info_of, rank_all, rank_one
 from stores import SERVERS
 
 from ccheck import es_mappings
 from ccheck.core.analysis import terms
-from ccheck.core.errors import CcheckError, InvalidData, NotFound
+from ccheck.core.errors import CcheckError
 from ccheck.core.layout import (
     MAIN_VECTORS,
     AdditionalTexts,
@@ -40,16 +41,16 @@ from ccheck.core.layout import (
     Embedding,
     Layout,
     SparseField,
-    analysis_key,
     named_fields,
 )
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
-from ccheck.search.elastic import Connection, ElasticStore, bound
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.search import Search, answer
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
 from ccheck.search.local import LocalStore
-from ccheck.search.store import Search
 
 VOCABULARY = 30_522
 DENSE = named_fields(
@@ -107,8 +108,7 @@ def any_store(request: pytest.FixtureRequest, elasticsearch_index: str) -> Itera
 
 
 def ranked(store: ElasticStore, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
-    (found,) = rank_all(store, [query], {retriever.kind: retriever}, **options)
-    assert not isinstance(found, CcheckError), found
+    found = rank_one(store, query, {retriever.kind: retriever}, **options)
     return list(found[retriever.kind])
 
 
@@ -139,6 +139,25 @@ def claims(scifact: Path) -> list[Query]:
     return [query_of(claim["text"]) for claim in map(json.loads, lines)]
 
 
+def fused_by(
+    store: ElasticStore, monkeypatch: pytest.MonkeyPatch, native: bool, *asked: Any, **options: Any
+) -> tuple[list[Ranking], bool]:
+    """The rankings where the server may fuse, or may not, and whether it was asked to."""
+    sent: list[bytes] = []
+    send = store.client.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        sent.append(body if isinstance(body, bytes) else json.dumps(body).encode())
+        return send(method, path, body, params)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.client, "send", record)
+        patched.setattr(store, "_native", native)
+        rankings = answer_all(store, *asked, **options)
+        assert store._native is native and all(isinstance(one, Ranking) for one in rankings)
+    return rankings, any(b'"rrf"' in body for body in sent)  # type: ignore[return-value]
+
+
 THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidates=300), "sparse": Sparse()}
 
 
@@ -151,25 +170,11 @@ def test_native_and_own_fusion_rank_alike(
     retrievers, fusion = {"recipe": recipe.retrievers, "minmax": recipe.retrievers}.get(what, THREE), recipe.fusion
     if what == "minmax":
         fusion = Fusion(method="minmax")
-    sent: list[bytes] = []
-    send = scifact_store.client.send
-
-    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
-        sent.append(body)
-        return send(method, path, body, params)
-
-    def rank(native: bool) -> list[Ranking]:
-        monkeypatch.setattr(scifact_store, "_native", native)
-        sent.clear()
-        rankings = answer_all(scifact_store, claims, retrievers, fusion, k=30, details=False)
-        assert all(isinstance(ranking, Ranking) for ranking in rankings)
-        return rankings  # type: ignore[return-value]
-
-    monkeypatch.setattr(scifact_store.client, "send", record)
-    native = rank(True)
-    assert any(b'"rrf"' in body for body in sent if isinstance(body, bytes)) == (what != "minmax")
-    own = rank(False)
-    assert not any(b'"rrf"' in body for body in sent if isinstance(body, bytes))
+    (own, asked), (native, natively) = (
+        fused_by(scifact_store, monkeypatch, one, claims, retrievers, fusion, k=30, details=False)
+        for one in (False, True)
+    )
+    assert natively == (what != "minmax") and not asked
     for mine, theirs in zip(own, native, strict=True):
         assert len(mine.hits) == 30
         assert_equal_but_for_ties(mine, theirs)
@@ -248,10 +253,9 @@ def test_ten_thousand_candidates(store: ElasticStore) -> None:
     for found in rank_all(store, [Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
         assert not isinstance(found, CcheckError)
         assert [len(set(names(ranking))) for ranking in found.values()] == [10_000, 10_000]
-    (fused,) = answer_all(store, [Query("zebra", own={"sea": "sea"})], deep, k=1_500)
-    assert isinstance(fused, Ranking) and len(set(ids(fused))) == 1_500
-    (alone,) = answer_all(store, [Query("sea")], {"sea": Bm25(depth=10_000)}, k=1_500)
-    assert isinstance(alone, Ranking) and len(set(ids(alone))) == 1_500
+    assert len(set(ids(answer_one(store, Query("zebra", own={"sea": "sea"}), deep, k=1_500)))) == 1_500
+    alone = answer_one(store, Query("sea"), {"sea": Bm25(depth=10_000)}, k=1_500)
+    assert len(set(ids(alone))) == 1_500
     assert all(hit.document.text.count("sea") == 2 for hit in alone.hits)
 
 
@@ -268,8 +272,7 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
     assert set(names(longer)) >= {f"d{n}" for n in range(30)}
     both: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto"), "dense": Dense(), "sparse": Sparse()}
     for options in ({}, {"details": False}):
-        (fused,) = answer_all(store, [long], both, k=5, **options)
-        assert isinstance(fused, Ranking) and len(fused.hits) == 5
+        assert len(answer_one(store, long, both, k=5, **options).hits) == 5
     short = ranked(store, query_of(" ".join(words[:3])), Bm25(fuzziness="auto"))
     assert short[0][0] == "d0" and len(short) > 30
 
@@ -305,30 +308,8 @@ def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> N
     any_store.publish()
     assert set(names(ranked(any_store, Query("sea"), Bm25()))) == {"a", "b"}
     both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=50)}
-    (fused,) = answer_all(any_store, [query_of("sea")], both, Fusion(method="minmax"), k=5)
-    assert isinstance(fused, Ranking) and set(ids(fused)) == {"a", "b"}
+    assert set(ids(answer_one(any_store, query_of("sea"), both, Fusion(method="minmax"), k=5))) == {"a", "b"}
     assert names(ranked(any_store, Query("rises"), Bm25())) == ["a"]
-
-
-def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url: str) -> None:
-    store.prepare(LAYOUT)
-    made = httpx.get(f"{elasticsearch_url}/{store.index}").json()
-    assert list(made) == [f"{store.index}-000001"]
-    index = made[f"{store.index}-000001"]
-    (own,) = (alias for alias in index["aliases"] if bound.is_own(alias))  # ccheck's writes go to this one
-    assert index["aliases"] == {store.index: {"is_write_index": True}, own: {"is_hidden": True}}
-    mapping, properties = index["mappings"], index["mappings"]["properties"]
-    assert mapping["dynamic"] == "strict" and mapping["_meta"]["ccheck"]["layout"] == LAYOUT.to_dict()
-    vector = properties["passages"]["properties"]["vector"]
-    assert (vector["dims"], vector["similarity"]) == (DIMENSIONS, "cosine")
-    assert vector["index_options"].items() >= {"type": "int8_hnsw", "rescore_vector": {"oversample": 3.0}}.items()
-    assert properties[SECOND]["properties"]["vector"]["dims"] == 8
-    assert properties[SECOND]["properties"].keys() == properties["passages"]["properties"].keys()
-    assert properties["sparse"]["type"] == "sparse_vector"
-    assert mapping["_meta"]["ccheck"]["terms"] == {analysis_key(PLAIN): {"stopwords": "nltk"}}
-    whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
-    assert properties["terms"]["properties"] == {analysis_key(PLAIN): whitespace}
-    assert properties["additional"]["analyzer"] == "ccheck_english"
 
 
 def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) -> None:
@@ -346,54 +327,116 @@ def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) ->
         made = client.get(f"/{name}").json()[f"{name}-000001"]["mappings"]["properties"]
     assert made["sparse"]["type"] == "sparse_vector" and made["additional"]["type"] == "text"
     fill(any_store, LAYOUT, [entry("a", "Sea level")])
-    info = any_store.info()
-    assert info is not None and info.layout == LAYOUT
+    assert info_of(any_store).layout == LAYOUT
     assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
 
 
-# -- indices of others
+# -- on the sample corpus: also where no evaluation data are
 
 
-@pytest.fixture
-def foreign(client: httpx.Client, store: ElasticStore) -> ElasticStore:
-    """Two indices of others behind one alias, both with a document p0."""
-    vectors = {
-        name: {"type": "dense_vector", "dims": dims, "similarity": "cosine"}
-        for name, dims in (("embedding", DIMENSIONS), ("other", 8))
-    }
-    parts = {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4, "similarity": "cosine"}}}
-    properties = {"headline": {"type": "text"}, "body": {"type": "text"}, **vectors, "parts": parts}
-    papers = [("Sea level", "It rises."), ("Ice sheets", "They melt."), ("Tea", "A drink.")]
-    for number in (1, 2):
-        make(client, f"{store.index}-{number}", properties, aliases={store.index: {}})
-    for number, (title, text) in enumerate(papers):
-        paper = {
-            "headline": title,
-            "body": text,
-            "embedding": vector_of(title).tolist(),
-            "other": vector_of(text, 8).tolist(),
-            "parts": [{"vector": vector_of(f"{title} {part}", 4).tolist()} for part in range(2)],
-        }
-        for each in {1, 1 + (number == 0)}:
-            put(client, f"{store.index}-{each}", f"p{number}", paper)
-    return store
+DEPTH = 12
+"""Fewer than there are documents, so that the retrievers disagree about which they find."""
 
 
-def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -> None:
-    assert ranked(foreign, Query("", vector_of("Tea")), Dense())[0] == ("p2", pytest.approx(1, abs=1e-3))
-    assert ranked(foreign, Query("", vector_of("They melt.", 8)), Dense(field="other"))[0][0] == "p1"
-    best = ranked(foreign, Query("", vector_of("Tea 1", 4)), Dense(field="parts.vector"))
-    assert (best[0][0], len(best)) == ("p2", 4)
-    with pytest.raises(NotFound, match=r"no field of vectors 'vecs'.*embedding, other, parts\.vector"):
-        rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
-    with pytest.raises(InvalidData, match=r"16 dimensions.*have 8"):
-        rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="other")})
+def rows(file: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("retriever", "said"),
-    [(Sparse(), "no sparse vectors"), (Bm25(analysis=PLAIN), "no terms of this analysis")],
-)
-def test_what_an_index_of_others_does_not_have(foreign: ElasticStore, retriever: Retriever, said: str) -> None:
-    with pytest.raises(NotFound, match=said):
-        rank_all(foreign, [query_of("sea")], {retriever.kind: retriever})
+# A basic licence has no fusion of its own.
+@pytest.fixture(scope="module", params=["elasticsearch_url", "elasticsearch_8_url"])
+def sample(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
+    entries = [entry(row["_id"], row["title"], row["text"]) for row in rows(CORPUS)]
+    with filled(request.getfixturevalue(request.param), LAYOUT, entries) as store:
+        yield store
+
+
+def test_the_servers_fusion_and_our_own_rank_alike(sample: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=DEPTH), "dense": Dense(depth=DEPTH)}
+    (own, asked), (native, natively) = (
+        fused_by(sample, monkeypatch, one, queries, retrievers, k=DEPTH) for one in (False, True)
+    )
+    assert natively and not asked
+    assert len(own) == 20 and all(ranking.hits for ranking in own)
+    for mine, theirs in zip(own, native, strict=True):
+        assert (mine.fused_by, theirs.fused_by) == ("ccheck", "server")
+        lowest = mine.hits[-1].score
+        assert [hit.score for hit in theirs.hits] == [hit.score for hit in mine.hits]
+        for one, other in zip(mine.hits, theirs.hits, strict=True):
+            # Of equal scores at the end, either side may show either.
+            assert one.document == other.document or one.score == other.score == lowest
+            if one.document == other.document:
+                assert one.ranks == other.ranks
+                assert one.scores == pytest.approx(other.scores, rel=1e-6)
+        for hit in theirs.hits:
+            assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
+
+
+def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
+    sample: ElasticStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its explanation says is in no contract: in other words, ccheck fuses by itself."""
+    send = sample.client.send
+
+    def in_other_words(*request: Any) -> dict[str, Any]:
+        return json.loads(json.dumps(send(*request)).replace("initial ranks", "ranks"))  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(sample.client, "send", in_other_words)
+    monkeypatch.setattr(sample, "_native", True)
+    text = "sea level has risen"
+    ranking = answer_one(sample, Query(text, vector_of(text)), {"bm25": Bm25(), "dense": Dense()}, k=5)
+    assert ranking.fused_by == "ccheck" and len(ranking.hits) == 5
+    assert sample._native is False
+
+
+def test_the_request_for_kibanas_console_finds_the_same(sample: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_native", True)
+    text = "sea level has risen"
+    search = Search([Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
+    (ranking,) = answer(sample, search)
+    asked, _, body = sample.console(search).partition("\n")
+    method, path = asked.split()
+    found = httpx.request(method, f"{sample.name.rpartition('/')[0]}/{path}", json=json.loads(body)).raise_for_status()
+    hits = found.json()["hits"]["hits"]
+    assert isinstance(ranking, Ranking)
+    assert {hit["_id"] for hit in hits} == {hit.document.id for hit in ranking.hits}
+    assert all(hit["matched_queries"] for hit in hits) and len(body.splitlines()) < 60
+
+
+# -- the servers themselves: they rank, and differ where licences differ
+
+
+@pytest.fixture(scope="module")
+def own_node() -> Iterator[Node]:
+    """A node from the jars, whatever the environment names: what is tested is the stand-in."""
+    with start_node() as node:
+        yield node
+
+
+def search(url: str, index: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{url}/{index}/_search", json=body, timeout=60)
+
+
+def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_index: str) -> None:
+    httpx.put(f"{elasticsearch_basic_url}/{elasticsearch_index}", timeout=60).raise_for_status()
+    everything = {"standard": {"query": {"match_all": {}}}}
+    assert search(elasticsearch_basic_url, elasticsearch_index, {"retriever": everything}).is_success
+    rrf = {"retriever": {"rrf": {"retrievers": [everything, everything]}}}
+    refused = search(elasticsearch_basic_url, elasticsearch_index, rrf)
+    assert refused.status_code == httpx.codes.FORBIDDEN
+    assert refused.json()["error"]["type"] == "security_exception"
+    assert "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]" in refused.json()["error"]["reason"]
+
+
+@pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
+def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_node: Node, pruned: dict[str, Any]) -> None:
+    """It can't: a request of ccheck's that asked for pruning, or left it to the server, would not go unnoticed."""
+    url, index = own_node.url, f"sparse-{len(str(pruned))}"
+    properties = {"sparse": {"type": "sparse_vector"}}
+    httpx.put(f"{url}/{index}", json={"mappings": {"properties": properties}}, timeout=60).raise_for_status()
+    httpx.put(f"{url}/{index}/_doc/0?refresh=true", json={"sparse": {"7": 2.0}}, timeout=60).raise_for_status()
+    query = {"field": "sparse", "query_vector": {"7": 1.0}}
+    asked = search(url, index, {"query": {"sparse_vector": query | {"prune": False}}})
+    assert [hit["_id"] for hit in asked.json()["hits"]["hits"]] == ["0"]
+    refused = search(url, index, {"query": {"sparse_vector": query | pruned}})
+    assert refused.status_code == httpx.codes.BAD_REQUEST and "is not pruned here" in refused.text

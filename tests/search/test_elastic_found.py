@@ -11,7 +11,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub
-from searching import answer_all, rank_all
+from searching import answer_one, info_of, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Layout
@@ -20,7 +20,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense, Retriever
-from ccheck.core.types import Query, Ranking
+from ccheck.core.types import Query
 from ccheck.pipeline.plan import Plan, make_plan
 from ccheck.search import StoreInfo, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
@@ -42,8 +42,7 @@ def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], name
 
 
 def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
-    (ranking,) = answer_all(store, [Query(words)], retrievers, k=10, **options)
-    assert isinstance(ranking, Ranking), ranking
+    ranking = answer_one(store, Query(words), retrievers, k=10, **options)
     return [hit.document for hit in ranking.hits]
 
 
@@ -188,8 +187,7 @@ def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore
         source = {"abstract": "Glaciers.", "body": "Glaciers melt.", "year": "2001"}
         put(client, f"{store.index}-{number}", f"p{number}", source)
     assert {one.text for one in search(store, "glaciers")} == {"Glaciers melt."}
-    info = store.info()
-    assert info is not None and any("abstract" in said and "keyword in" in said for said in info.notices)
+    assert any("abstract" in said and "keyword in" in said for said in info_of(store).notices)
     with pytest.raises(UsageError, match=r"'year' .* can't be compared: the indices differ"):
         search(store, "glaciers", filters=[parse_filter("year=2001")])
 
@@ -211,8 +209,7 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
     put(client, store.index, "p", paper)
     (found,) = search(store, "glaciers")
     assert (found.title, found.text) == ("Ice", PROSE)
-    info = store.info()
-    assert info is not None
+    info = info_of(store)
     assert (info.details["title field"], info.details["text fields"]) == ("title", "story")
     said = info.details["left out"]
     for one in (
@@ -226,13 +223,6 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
     assert len(info.notices) == 2
     with pytest.raises(NotFound, match="no text in title"):
         search(store, "Ice", {"bm25": Bm25(fields={"title": 1.0})})
-
-
-def test_an_index_without_source_is_refused(client: httpx.Client, store: ElasticStore) -> None:
-    make(client, store.index, {"body": {"type": "text"}}, mappings={"_source": {"enabled": False}})
-    put(client, store.index, "p", {"body": PROSE})
-    with pytest.raises(InvalidData, match="keeps no _source, so ccheck could find documents but not show"):
-        search(store, "glaciers")
 
 
 def test_the_choice_stays_while_the_mapping_does(client: httpx.Client, store: ElasticStore) -> None:
@@ -314,18 +304,9 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         found = rank_all(store, [Query("ice")], {"dense": Dense(field="content")})
         assert found == [{"dense": [("p", 17.5)]}]
         stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
-        info = store.info()
-        assert info is not None and (info.semantic, info.words, info.dimensions) == (("content",), words, None)
+        info = info_of(store)
+        assert (info.semantic, info.words, info.dimensions) == (("content",), words, None)
         assert "content" in info.details["semantic fields"]
-
-
-def test_documents_are_looked_at_once_for_a_mapping(stub: Stub) -> None:
-    semantic(stub, {"body": {"type": "text"}}, {"body": PROSE})
-    with ElasticStore(Connection(stub.url), "papers") as store:
-        for _ in range(2):
-            store._known = None
-            store.get(["p"])
-    assert len(stub.bodies("/papers/_msearch")) == 1
 
 
 def test_an_error_while_looking_is_an_error(stub: Stub) -> None:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from cli_runs import BM25, ccheck
 from elastic_indices import ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
+from elasticsearch_nodes import delete_indices
 from packaged_indices import PACKAGES
-from searching import answer_all
+from runtimes import on_cpu
+from searching import answer_all, answer_one, info_of, rank_one
+from tiny_embedder import TinyEmbedder
 
-from ccheck.core.errors import CcheckError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.profiles import StoreProfile
-from ccheck.core.stages import Bm25, Retriever
-from ccheck.core.types import Document, Hit, Query, Ranking
-from ccheck.search.elastic import ElasticStore
+from ccheck.core.settings import Settings, config_files, resolve
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Hit, Query
+from ccheck.pipeline.agreement import agreement
+from ccheck.pipeline.checker import Checker
+from ccheck.search import open_store
+from ccheck.search.elastic import Connection, ElasticStore
 
 TEXT = {"type": "text"}
 ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
@@ -26,8 +37,7 @@ PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 def found(store: ElasticStore, words: str, bm25: Bm25 | None = None) -> list[Document]:
     retrievers: dict[str, Retriever] = {"bm25": bm25 or Bm25()}
-    (ranking,) = answer_all(store, [Query(words)], retrievers, k=10)
-    assert isinstance(ranking, Ranking), ranking
+    ranking = answer_one(store, Query(words), retrievers, k=10)
     return [hit.document for hit in ranking.hits]
 
 
@@ -116,16 +126,261 @@ def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: Ela
     put(client, store.index, "p", {"title": "Ice", "text": PROSE, "k1": "x"})
     (one,) = found(store, "glaciers")
     assert (one.title, one.text, one.metadata) == ("Ice", PROSE, {"k1": "x"})
-    info = store.info()
-    assert info is not None and "and 580 more" in info.details["left out"]
+    assert "and 580 more" in info_of(store).details["left out"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_indices_of_packages_are_shown_whole(client: httpx.Client, store: ElasticStore, package: str) -> None:
-    chunks = [("a", "Ice", PROSE), ("b", "Seas", "Oceans rise as they warm.")]
+def test_indices_of_packages_are_shown_whole_and_grouped_by_paper(
+    client: httpx.Client, store: ElasticStore, package: str
+) -> None:
+    chunks = [("a", "Ice", PROSE), ("a", "Ice", "Glaciers. Snow."), ("b", "Seas", "Oceans, far from glaciers.")]
     PACKAGES[package](client, store.index, chunks)
-    (one,) = found(store, "glaciers")
-    assert (one.title, one.text) == ("Ice", PROSE)
-    info = store.info()
-    assert info is not None and info.dimensions == 3 and info.documents == 2
+    one, other = found(store, "glaciers lose ice")
+    assert (one.title, one.text, other.title) == ("Ice", PROSE, "Seas")
+    info = info_of(store)
+    assert info.dimensions == 3 and info.documents == 3
     assert not any(isinstance(value, CcheckError) or "embedding" in key for key, value in one.metadata.items())
+
+
+# -- chunks: every hit is another paper
+
+
+WORDS: dict[str, Retriever] = {"bm25": Bm25(depth=10)}
+BOTH: dict[str, Retriever] = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
+PAPERS, EACH = 12, 15
+"""More chunks of the best paper than are asked for at first."""
+ICE = Query("glaciers lose ice", np.array([1.0, 0.0, 0.0], np.float32))
+
+
+@pytest.fixture(scope="module")
+def chunked(elasticsearch_url: str, elasticsearch_basic_url: str) -> Iterator[list[ElasticStore]]:
+    """The same chunks on a server with its own rrf and on one without, in LlamaIndex's shape."""
+    name = "ccheck-test-papers"
+    stores = []
+    for url in (elasticsearch_url, elasticsearch_basic_url):
+        delete_indices(url, f"{name}*")
+        with httpx.Client(base_url=url, timeout=60) as client:
+            ref = {"properties": {"ref_doc_id": {"type": "keyword"}}}
+            vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine", "index_options": {"type": "flat"}}
+            make(client, name, {"content": {"type": "text"}, "embedding": vector, "metadata": ref})
+            lines = []
+            for paper, chunk in product(range(PAPERS), range(EACH)):
+                text = "Glaciers lose ice. " * (1 + chunk % 3) + f"Chunk {chunk} of paper {paper}. " + "More. " * paper
+                source = {"content": text, "embedding": [1, 0.1 * paper, 0.01 * (chunk + 1)]}
+                source |= {"metadata": {"ref_doc_id": f"paper {paper}"}} if paper else {"metadata": {}}
+                lines += [{"index": {"_id": f"{paper}-{chunk}"}}, source]
+            body = "".join(f"{httpx.Request('POST', url, json=line).content.decode()}\n" for line in lines)
+            headers = {"Content-Type": "application/x-ndjson"}
+            made = client.post(f"/{name}/_bulk", params={"refresh": "true"}, content=body, headers=headers)
+            assert not made.raise_for_status().json()["errors"]
+        stores.append(ElasticStore(Connection(url), name))
+    yield stores
+    for store, url in zip(stores, (elasticsearch_url, elasticsearch_basic_url), strict=True):
+        store.close()
+        delete_indices(url, f"{name}*")
+
+
+@pytest.mark.parametrize(
+    ("retrievers", "fusion", "details"),
+    [
+        (WORDS, Fusion(), True),
+        ({"dense": Dense(depth=10)}, Fusion(), True),
+        (BOTH, Fusion(), True),
+        (BOTH, Fusion(), False),
+        (BOTH, Fusion(method="minmax"), True),
+    ],
+)
+def test_ten_hits_are_ten_papers(
+    chunked: list[ElasticStore], retrievers: dict[str, Retriever], fusion: Fusion, details: bool
+) -> None:
+    rankings = []
+    for store in chunked:
+        ranking = answer_one(store, ICE, retrievers, fusion, k=10, details=details)
+        # The chunks of paper 0 do not say what they belong to: each is one of its own.
+        papers = [hit.document.metadata.get("metadata.ref_doc_id", hit.document.id) for hit in ranking.hits]
+        assert len(set(papers)) == len(papers) == 10
+        rankings.append(ids(ranking))
+        found = rank_one(store, ICE, retrievers)
+        assert {len(one) for one in found.values()} == {10}
+        assert {one for ranked in found.values() for one, _ in ranked} >= set(ids(ranking))
+    assert rankings[0] == rankings[1]
+
+
+def test_the_best_chunk_is_shown(chunked: list[ElasticStore]) -> None:
+    query = Query("chunk 7 of paper 3")
+    ranking = answer_one(chunked[0], query, WORDS, k=3)
+    assert ids(ranking)[0] == "3-7"
+    document = ranking.hits[0].document
+    assert "Chunk 7 of paper 3." in document.text and document == chunked[0].get(["3-7"])["3-7"]
+    assert info_of(chunked[0]).details["papers"] == "chunks grouped by metadata.ref_doc_id, 15.0 each on average"
+
+
+def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticStore) -> None:
+    """A source can be a publisher. The settings can name any field, or none."""
+    keyword = {"type": "keyword"}
+    make(client, store.index, {"text": {"type": "text"}, "source": keyword, "doi": keyword, "year": {"type": "date"}})
+    for number, source in enumerate(("PubMed", "PubMed", "arXiv")):
+        put(client, store.index, str(number), {"text": "Glaciers.", "source": source, "doi": f"10.1/{number // 2}"})
+    for group, count in ((None, 3), ("doi", 2), ("source", 2), ("", 3)):
+        with ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named:
+            (ranking,) = answer_all(named, [Query("glaciers")], WORDS, k=10)
+            assert len(ids(ranking)) == count, group
+    for group, said in (("year", "not a keyword or number"), ("none", "does not exist"), ("text", "not a keyword")):
+        with (
+            ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named,
+            pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"),
+        ):
+            named.info()
+
+
+# -- fields named in the settings, and what the doctor says of them
+
+
+MODEL = "all-MiniLM-L6-v2"
+TEXTS = ("Mountain glaciers lose more ice each year.", "Oceans rise as they warm.")
+
+
+@pytest.fixture
+def spec(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> str:
+    """An index whose vectors were made by a model that it does not name, with two fields called like texts."""
+    from ccheck.encode.dense import load_embedder
+
+    vector = {"type": "dense_vector", "dims": 384, "similarity": "cosine"}
+    english = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
+    fields = {"heading": {"type": "text"}, "body": {"type": "text", **english}, "text": {"type": "text"}}
+    make(client, elasticsearch_index, fields | {"embedding": vector, "year": {"type": "integer"}})
+    vectors = load_embedder(MODEL, on_cpu()).encode_documents([f"Heading {text}" for text in TEXTS])
+    for number, text in enumerate(TEXTS):
+        source = {"heading": "Heading", "body": text, "text": "Notes.", "year": 2000 + number, "secret": "x"}
+        put(client, elasticsearch_index, str(number), source | {"embedding": vectors[number].tolist()})
+    return f"{elasticsearch_url}/{elasticsearch_index}"
+
+
+def details(*arguments: str) -> dict[str, tuple[str, str]]:
+    ran = ccheck("doctor", "--json", *arguments)
+    return {one["part"]: (one["status"], one["detail"]) for one in ran.objects}
+
+
+def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
+    file = config_files()[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    index = spec.rpartition("/")[2]
+    file.write_text(f'[stores.{index}]\ntitle = "heading"\ntext = "body.en"\nmetadata = ["year"]\n')
+    with open_store(resolve({"store": spec}, {}).settings) as store:
+        ranking = answer_one(store, Query("ocean heading"), {"bm25": Bm25()}, k=2)
+        first = ranking.hits[0].document
+        assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
+    file.write_text(f'[stores.{index}]\ntext = "none"\n')
+    with (
+        open_store(resolve({"store": spec}, {}).settings) as store,
+        pytest.raises(InvalidData, match="no field 'none'"),
+    ):
+        store.info()
+    (warning,) = (
+        one["detail"] for one in ccheck("doctor", "--store", spec, "--json").objects if one["part"] == "store"
+    )
+    assert "no field 'none'" in warning
+
+
+def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> None:
+    found = details("--store", spec)
+    fields = "text = text, body; vector = embedding; 384 dimensions"
+    assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
+    assert "agreement" not in found and "--model" in found["search"][1]
+    assert "vectors of 384 dimensions by a model that the index does not name" in found["store"][1]
+    assert str(config_files()[0]) in details("--store", spec, "--write-profile")["profile"][1]
+    profiles = resolve({}, {}).settings.stores
+    assert [one.text for one in profiles.values()] == [("text", "body")]
+    assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
+
+
+def test_the_doctor_writes_the_profile_without_the_model(spec: str) -> None:
+    found = details("--store", spec, "--model", "nobody/has-this", "--write-profile")
+    assert found["store"][0] == "absent" and "2 documents" in found["store"][1]
+    assert "not searched: " in found["store"][1] and str(config_files()[0]) in found["profile"][1]
+
+
+def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = details("--store", spec, "--model", MODEL, "--write-profile")
+    assert found["agreement"][0] == "failed" and "with the model" not in found["profile"][1]
+    config_files()[0].unlink()
+    index = spec.rpartition("/")[2]
+    monkeypatch.setenv("CCHECK_STORES", f'{{"{index}": {{"title": "heading", "text": "body"}}}}')
+    assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
+    monkeypatch.delenv("CCHECK_STORES")  # the file has it all now
+    (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
+    assert "dense" in answer["evidence"][0]["ranks"]
+    found = details("--store", spec)
+    assert found["profile"][1].startswith("title = heading; text = body; vector = embedding; model = all-MiniLM")
+    assert found["agreement"][0] == "ok" and "with a mean cosine of 1.000" in found["agreement"][1]
+    assert f"vectors of 384 dimensions by {MODEL}" in found["store"][1]
+
+
+def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
+    embedder = TinyEmbedder()
+    vector = {"type": "dense_vector", "dims": embedder.spec.dimensions, "similarity": "cosine"}
+    inner = {"type": "nested", "properties": {"words": {"type": "text"}, "vector": vector}}
+    make(client, store.index, {"title": {"type": "text"}, "abstract": {"type": "text"}, "parts": inner})
+    made = embedder.encode_documents(list(TEXTS))
+    parts = [{"words": text, "vector": one.tolist()} for text, one in zip(TEXTS, made, strict=True)]
+    for number in range(2):
+        source = {"title": "Title", "abstract": "Another text.", "parts": [{"words": "No vector."}, parts[number]]}
+        put(client, store.index, str(number), source)
+    put(client, store.index, "none", {"title": "Title", "abstract": "Another text."})
+    pairs = store.with_vectors(5)
+    assert [one.text for one, _ in pairs] == list(TEXTS)
+    found = agreement(pairs, embedder.encode_documents)
+    assert found.documents == 2 and found.cosine > 0.99 and found.of == "its text"
+
+
+def test_a_query_with_another_model_of_the_same_size_is_refused(
+    spec: str, client: httpx.Client, tmp_path: Path
+) -> None:
+    index = spec.rpartition("/")[2]
+    profile = StoreProfile(title="heading", text=("body",), vector="embedding", model=MODEL)
+    settings = Settings(store=spec, recipe="dense", stores={index: profile}, cache_dir=tmp_path)
+    with Checker(settings) as checker:
+        assert checker.check("oceans").evidence
+    remembered = list((settings.cache_dir / "agreement").iterdir())
+    with Checker(settings) as checker:
+        checker.store.with_vectors = None  # type: ignore[method-assign, attr-defined]  # nothing is compared twice
+        checker.check("oceans")
+    assert len(remembered) == 1
+    rng = np.random.default_rng(0)
+    for number in range(len(TEXTS)):
+        client.post(
+            f"/{index}/_update/{number}", json={"doc": {"embedding": rng.normal(size=384).tolist()}}
+        ).raise_for_status()
+    client.post(f"/{index}/_refresh").raise_for_status()
+    remembered[0].unlink()
+    with Checker(settings) as checker, pytest.raises(InvalidData, match="another model made them"):
+        checker.check("oceans")
+
+
+def test_what_in_place_added_names_its_model_and_is_not_metadata(
+    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    properties = {"title": {"type": "text"}, "abstract": {"type": "text"}}
+    make(client, elasticsearch_index, properties)
+    put(client, elasticsearch_index, "1", {"title": "Sea", "abstract": TEXTS[1]})
+    ran = ccheck("index", "enrich", f"{elasticsearch_url}/{elasticsearch_index}", "--in-place", "--yes")
+    assert ran.code == 0, ran.err
+    ran = ccheck("query", "oceans", "--store", f"{elasticsearch_url}/{elasticsearch_index}", "--json")
+    (answer,) = ran.objects
+    assert "dense" in answer["evidence"][0]["ranks"] and answer["evidence"][0]["metadata"] == {}, ran.err
+
+
+def test_an_index_of_pubmeds_shape(client: httpx.Client, store: ElasticStore) -> None:
+    inner = {"type": "object", "properties": {"text": {"type": "text"}}}
+    make(
+        client,
+        store.index,
+        {"article_title": {"type": "text"}, "abstract": {"type": "text"}, "abstract_semantic": inner},
+    )
+    for number, text in enumerate(TEXTS):
+        parts = [text, "It was measured."]
+        copy = {"text": " ".join(parts)}
+        source = {"article_title": f"Title {number}", "abstract": parts, "abstract_semantic": copy}
+        put(client, store.index, str(number), source)
+    one = store.get(["0"])["0"]
+    assert (one.title, one.text, one.metadata) == ("Title 0", f"{TEXTS[0]} It was measured.", {})

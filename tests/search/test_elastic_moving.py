@@ -5,23 +5,24 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
-from elastic_busy import PAUSE, Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
 from elastic_stub import Stub, mapping
 from filling import fill
-from searching import answer_all
+from searching import answer_all, answer_one
 
 from ccheck.cli.index_servers import INDEX_TYPES, _compared
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
-from ccheck.core.layout import Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS, Embedding, Layout
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense
@@ -31,7 +32,7 @@ from ccheck.search.elastic import Connection, ElasticStore, mappings, moving, re
 from ccheck.search.elastic.errors import WriteBlocked
 from ccheck.search.elastic.mappings import IndexOptions
 
-DOCUMENTS = 60
+DOCUMENTS, PAUSE = 60, 0.05
 RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
 OTHER = Layout.with_vectors(Embedding("other-model", DIMENSIONS, "e" * 64, 128), LAYOUT.dense["passages"].chunking)
 
@@ -67,28 +68,68 @@ def behind(store: ElasticStore) -> dict[str, bool]:
     return {one.name: one.in_use for one in moving.numbered(store.client, store.index)}
 
 
+def until_set(stop: threading.Event, failures: list[str], act: Callable[[int], None]) -> threading.Thread:
+    """A thread that acts again and again; what fails is kept, and the work goes on."""
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(PAUSE):
+            try:
+                act(number)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+                failures.append(repr(error)[:300])
+            number += 1
+
+    return threading.Thread(target=run)
+
+
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread searches for 5 hits; another changes a document, adds one and removes one at a time."""
     monkeypatch.setattr(reading, "AT_ONCE", 20)
     entries = [numbered(number) for number in range(DOCUMENTS)]
-    with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number)) as busy:
-        done = migrate(
-            Runtime(settings),
-            Changes(IndexOptions("hnsw", shards=2)),
-            answered,
-            claims=[Claim("sea level")],
-        )
-        at_switch = busy.counts.copy()
-        while min(busy.counts[one] - at_switch[one] for one in ("answered", "written")) < 3 and not busy.failures:
-            time.sleep(PAUSE)
-        back = go_back(Runtime(settings))
-    assert busy.failures == [] and busy.counts["answered"] > 3 and not busy.counts["short"] + busy.counts["empty"]
+    digests = {one.document.id: one.digest for one in entries}
+    done, failures, stop = Counter[str](), [], threading.Event()
+
+    def search(number: int) -> None:
+        asked = entries[number * 37 % DOCUMENTS]
+        query = Query(asked.document.title, asked.passages[MAIN_VECTORS][0].vector)
+        assert len(answer_one(reader, query, RETRIEVERS, k=5).hits) == 5
+        done["answered"] += 1
+
+    def write(number: int) -> None:
+        changed, added = numbered(number % DOCUMENTS, f"changed {number}"), numbered(DOCUMENTS + number)
+        removed = f"d{number * 7 % DOCUMENTS}"
+        assert writer.upsert([changed, added]) == {}
+        digests.update({one.document.id: one.digest for one in (changed, added)})
+        writer.delete([removed])
+        digests.pop(removed, None)
+        done["written"] += 1
+
+    connection = filled.client.connection
+    with ElasticStore(connection, filled.index) as reader, ElasticStore(connection, filled.index) as writer:
+        writer.prepare(LAYOUT)
+        threads = [until_set(stop, failures, search), until_set(stop, failures, write)]
+        for thread in threads:
+            thread.start()
+        try:
+            wanted = Changes(IndexOptions("hnsw", shards=2))
+            moved = migrate(Runtime(settings), wanted, answered, claims=[Claim("sea level")])
+            at_switch = done.copy()
+            while min(done[one] - at_switch[one] for one in ("answered", "written")) < 3 and not failures:
+                time.sleep(PAUSE)
+            back = go_back(Runtime(settings))
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    assert failures == [] and done["answered"] > 3
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
-    assert (done.source, done.target, done.checked) == (first, second, "checked")
+    assert (moved.source, moved.target, moved.checked) == (first, second, "checked")
     assert (back.source, back.target) == (second, first)
     assert behind(filled) == {first: True, second: False}
     filled.publish()
-    ids = [f"d{number}" for number in range(DOCUMENTS + busy.counts["written"])]
-    assert filled.digests(ids) == busy.digests and filled.count() == len(busy.digests)
+    ids = [f"d{number}" for number in range(DOCUMENTS + done["written"])]
+    assert filled.digests(ids) == digests and filled.count() == len(digests)
     settings_of = httpx.get(f"{filled.name}-000002").json()[second]
     assert settings_of["settings"]["index"]["number_of_shards"] == "2"
     vector = settings_of["mappings"]["properties"]["passages"]["properties"]["vector"]

@@ -15,14 +15,21 @@ from elastic_stub import MAPPING, WRITES, Answer, Stub
 from http_stub import Reply
 from searching import answer_all
 
-from ccheck.core.errors import CcheckError, InvalidData, ServerError
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError
 from ccheck.core.layout import Layout
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore, bulk, diagnose
 from ccheck.search.elastic import client as clients
 from ccheck.search.elastic import store as stores
-from ccheck.search.elastic.errors import busy_part, may_pass, reason_of
+from ccheck.search.elastic.errors import (
+    _errors,
+    busy_part,
+    from_response,
+    may_pass,
+    reason_of,
+    too_many_clauses,
+)
 
 WORDS = {"bm25": Bm25()}
 REJECTED = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}
@@ -114,11 +121,6 @@ def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
 # -- patience
 
 
-def test_a_server_that_comes_back_is_found_again(stub: Stub, store: ElasticStore) -> None:
-    stub.answers["POST", "/papers/_msearch"] = [None, (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})]
-    assert found(store, "sea") == ["sea"]
-
-
 @pytest.mark.parametrize("media_type", [None, "text/html", "application/json"])
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_a_proxy_that_can_t_reach_the_server_is_asked_again(
@@ -154,12 +156,6 @@ def test_an_address_that_never_answered_is_not_waited_for(stub: Stub, monkeypatc
     stub.answers["GET", "/"] = [(503, {})]
     (finding,) = diagnose(Connection(stub.url, retry_seconds=3600))
     assert finding[:2] == ("elasticsearch", False)
-
-
-def test_a_server_that_starts_is_waited_for(stub: Stub) -> None:
-    stub.answers["GET", "/papers/_count"] = [*[(503, {"error": "not ready"})] * 4, (200, {"count": 1})]
-    with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
-        assert store.count() == 1
 
 
 def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
@@ -279,10 +275,7 @@ RRF = {
 
 def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub: Stub, store: ElasticStore) -> None:
     body = {"error": {"root_cause": [dict(RRF, suppressed=[])], **RRF}, "status": 400}
-    assert reason_of(body) == (
-        "status_exception",
-        f"{RRF['reason']}: all shards failed: the field has no positions",
-    )
+    assert reason_of(body) == ("status_exception", f"{RRF['reason']}: all shards failed: the field has no positions")
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [body]})]
     (error,) = answer_all(store, [Query("sea")], WORDS, k=1)
     assert isinstance(error, InvalidData) and "the field has no positions" in str(error)
@@ -313,21 +306,6 @@ def test_reasons_of_strange_bodies(body: Any, expected: tuple[str, str] | None) 
     assert (kind, reason) == expected if expected else kind == "t" and reason.startswith("{'type'")
 
 
-@pytest.mark.parametrize("body", [[1], "words", None, 7])
-def test_an_answer_that_is_no_object(stub: Stub, store: ElasticStore, body: Any) -> None:
-    stub.answers["GET", "/papers/_count"] = [(200, body)]
-    with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
-        store.count()
-
-
-def test_a_cluster_that_is_not_ready_is_not_a_full_disk(stub: Stub) -> None:
-    blocked = {"error": {"type": "cluster_block_exception", "reason": "blocked by: state not recovered"}}
-    stub.answers["GET", "/papers/_count"] = [(503, blocked)]
-    hasty = ElasticStore(Connection(stub.url, retry_seconds=0), "papers")
-    with hasty as store, pytest.raises(ServerError, match=r"not ready \(503, blocked by: state not recovered\)"):
-        store.count()
-
-
 def test_a_search_waits_as_long_as_the_server_asks(stub: Stub) -> None:
     """Pauses are a tenth as long in tests."""
     busy = Reply({"error": "busy"}, 429, {"X-Elastic-Product": "Elasticsearch", "Retry-After": "15"})
@@ -354,3 +332,89 @@ def test_https_to_a_server_that_waits_for_more(monkeypatch: pytest.MonkeyPatch) 
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
         with ElasticStore(Connection(url), "papers") as store, pytest.raises(ServerError, match="start with http://"):
             store.info()
+
+
+# -- what is said for each answer that is an error
+
+
+HERE = Connection("http://host:9200")
+
+
+def body(type_: str, reason: str = "why") -> dict[str, Any]:
+    return {"error": {"type": type_, "reason": reason}}
+
+
+@pytest.mark.parametrize(
+    ("status", "type_", "kind", "said"),
+    [
+        (404, "index_not_found_exception", NotFound, "there is no index http://host:9200/papers. Create it with"),
+        (404, "alias_missing", NotFound, "there is no index"),
+        (404, "aliases_not_found_exception", NotFound, "there is no index"),
+        (400, "index_not_found_exception", InvalidData, "refuses the request (400 index_not_found_exception): why"),
+        (404, "resource_not_found_exception", ServerError, "papers failed (404 resource_not_found_exception): why"),
+        (405, "", ServerError, "papers failed (405 ): why"),
+        (410, "gone", ServerError, "papers failed (410 gone): why"),
+        (401, "security_exception", ServerError, "http://host:9200 does not accept the credentials (why): set ELASTIC"),
+        (403, "security_exception", ServerError, "papers denies access: why. To see which privileges are missing"),
+        (
+            403,
+            "cluster_block_exception",
+            ServerError,
+            "papers does not accept changes: why. Somebody made it read-only. Lift the block",
+        ),
+        (429, "cluster_block_exception", ServerError, "papers does not accept changes: why"),
+        (503, "cluster_block_exception", ServerError, "papers is too busy or not ready (503, why)"),
+        (413, "", InvalidData, "papers refuses a request of this size: raise http.max_content_length"),
+        (429, "x", ServerError, "papers is too busy or not ready (429, why): try again later"),
+        (502, "x", ServerError, "papers is too busy or not ready (502, why)"),
+        (504, "x", ServerError, "papers is too busy or not ready (504, why)"),
+        (500, "node_closed_exception", ServerError, "papers is too busy or not ready (500, why)"),
+        (500, "x", ServerError, "papers failed (500 x): why"),
+        (501, "x", ServerError, "papers failed (501 x): why"),
+        (499, "x", InvalidData, "papers refuses the request (499 x): why"),
+        (400, "x", InvalidData, "papers refuses the request (400 x): why"),
+    ],
+)
+def test_each_answer_has_its_words(status: int, type_: str, kind: type[CcheckError], said: str) -> None:
+    error = from_response(status, body(type_), HERE, "papers")
+    assert isinstance(error, kind) and error.exit_code == kind.exit_code and said in str(error)
+
+
+def test_an_index_full_of_fields_says_what_lifts_the_limit() -> None:
+    full = body("illegal_argument_exception", "Limit of total fields [1000] has been exceeded")
+    said = str(from_response(400, full, HERE, "papers-000001"))
+    assert 'PUT papers-000001/_settings {"index.mapping.total_fields.limit": 2000}' in said
+
+
+def failed_shard(cause: dict[str, str]) -> dict[str, Any]:
+    """How a server says why a search failed."""
+    shard = {"reason": {"type": "query_shard_exception", "reason": "failed to create query", "caused_by": cause}}
+    return {"error": {"type": "search_phase_execution_exception", "failed_shards": [shard]}}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        failed_shard({"type": "too_many_clauses", "reason": "any words"}),
+        failed_shard({"type": "too_many_nested_clauses", "reason": "any words"}),
+        body("circuit_breaking_exception", "Data too large, data for [query] would be [9/5b]"),
+    ],
+)
+def test_too_many_clauses_are_the_claims_matter(refused: dict[str, Any]) -> None:
+    for status in (400, 429, 500):
+        error = from_response(status, refused, HERE, "papers")
+        assert isinstance(error, InvalidData) and "the claim has too many words" in str(error)
+        assert too_many_clauses(refused) and not may_pass(status, refused)
+
+
+def test_of_an_error_as_much_is_read_as_helps() -> None:
+    """A server chooses how deep its errors are nested, and how many shards say the same."""
+    nested: dict[str, Any] = {}
+    for _ in range(300):
+        nested = {"caused_by": nested}
+    assert len(list(_errors({"error": nested}))) == 50
+    shards = [{"reason": {"reason": f"shard {number}"}} for number in range(3)]
+    assert reason_of({"error": {"type": "t", "reason": "all failed", "failed_shards": shards}}) == (
+        "t",
+        "all failed: shard 0",
+    )

@@ -128,10 +128,7 @@ def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acti
     assert "papers-000002  in use" in done(ccheck("index", "list", *STORE)).out
     done(ccheck("index", "revert", *STORE))
     assert found() == ["sea", "ice"]
-    assert privileges() == (
-        True,
-        "can search; can write to the store; can create, migrate or delete indices",
-    )
+    assert privileges() == (True, "can search; can write to the store; can create, migrate or delete indices")
     findings = {part: said for part, _, said in diagnose(connection_from(resolve().settings), "papers")}
     assert findings["licence"].startswith("trial") and "green" in findings["cluster"]
     done(ccheck("index", "delete", "--store", "elasticsearch:papers-000002", "--yes"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,14 +29,27 @@ from elastic_indices import (  # noqa: F401 (fixtures)
     vector_of,
 )
 from elasticsearch_nodes import start_node
-from filling import write
-from searching import answer_all
+from filling import fill, write
+from searching import answer_all, answer_one, info_of, rank_one
 from stores import SERVERS
 
-from ccheck.core.errors import InvalidData, ServerError, UsageError
-from ccheck.core.layout import MAIN_VECTORS
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Query, Ranking
+from ccheck.core.analysis import clean, terms
+from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    UnitField,
+    analysis_key,
+    named_fields,
+)
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector, unit_key
 from ccheck.search import Filter, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 
@@ -42,52 +57,7 @@ BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
 
 def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], **options: Any) -> Ranking:
-    (ranking,) = answer_all(store, [query], retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
-    assert isinstance(ranking, Ranking), ranking
-    return ranking
-
-
-# -- the server fuses, or ccheck does
-
-
-@pytest.fixture(scope="module")
-def scifact_entries() -> list[Entry]:
-    """SciFact's abstracts with vectors made up for them."""
-    from conftest import evaluation_data
-
-    with gzip.open(evaluation_data("scifact") / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [entry(d["_id"], d["title"], d["text"], number=n) for n, d in enumerate(map(json.loads, lines))]
-
-
-@pytest.fixture(scope="module", params=SERVERS.values())
-def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
-    with filled(request.getfixturevalue(request.param), LAYOUT, scifact_entries) as store:
-        yield store
-
-
-def test_nested_vectors_give_each_document_once_by_its_best_passage(
-    scifact_store: ElasticStore, scifact_entries: list[Entry]
-) -> None:
-    passages = {one.document.id: one.passages[MAIN_VECTORS] for one in scifact_entries}
-    vectors = {id_: np.stack([passage.vector for passage in some]) for id_, some in passages.items()}
-    numbers = {one.document.id: one.document.metadata["number"] for one in scifact_entries}
-    found = wanted = 0
-    for filters in ([], [Filter("number", "<", "500")]):
-        for number in range(20):
-            query = vector_of(f"query {number}")
-            ranking = search(scifact_store, Query("", query), {"dense": Dense(depth=50)}, k=50, filters=filters)
-            assert len(set(ids(ranking))) == len(ranking.hits) == 50
-            cosines = {
-                id_: float((rows @ query).max())
-                for id_, rows in vectors.items()
-                if not filters or int(str(numbers[id_])) < 500
-            }
-            best = set(sorted(cosines, key=lambda id_: -cosines[id_])[:50])
-            found, wanted = found + len(best & set(ids(ranking))), wanted + 50
-            errors = [abs(hit.score - cosines[hit.document.id]) for hit in ranking.hits]
-            # Which passage is the best is told by its quantised vector; that passage's own score is exact.
-            assert np.mean(errors) < 0.005 and max(errors) < 0.1
-    assert found / wanted > 0.97
+    return answer_one(store, query, retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
 
 
 # -- the index
@@ -172,6 +142,8 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
         "date": {"type": "date"},
         "authors": {"properties": {"name": {"type": "text"}}},
         "embedding": {"type": "dense_vector", "dims": DIMENSIONS, "similarity": "dot_product"},
+        "other": {"type": "dense_vector", "dims": 8, "similarity": "cosine"},
+        "parts": {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4}}},
     }
     papers = [
         {"headline": "Sea level", "abstract": "It rises.", "body": "By 20 cm.", "journal": "Nature Food", "year": 2011,
@@ -184,8 +156,10 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
         shards = {"number_of_shards": number}
         make(client, f"{store.index}-{number}", properties, settings=shards, aliases={store.index: {}})
     for number, paper in enumerate(papers):
-        vector = {"embedding": vector_of(str(paper["embedding"])).tolist()} if "embedding" in paper else {}
-        put(client, f"{store.index}-{1 + number % 2}", f"p{number}", paper | vector)
+        if text := paper.get("embedding"):
+            paper["embedding"], paper["other"] = vector_of(str(text)).tolist(), vector_of(str(text), 8).tolist()
+            paper["parts"] = [{"vector": vector_of(f"{text} {part}", 4).tolist()} for part in range(2)]
+        put(client, f"{store.index}-{1 + number % 2}", f"p{number}", paper)
 
 
 def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: None) -> None:
@@ -202,8 +176,8 @@ def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: N
     )
     assert store.get(["p0", "p1", "none"]).keys() == {"p0", "p1"}
     assert store.count() == 3
-    info = store.info()
-    assert info is not None and (info.documents, info.passages, info.dimensions) == (3, 2, DIMENSIONS)
+    info = info_of(store)
+    assert (info.documents, info.passages, info.dimensions) == (3, 2, DIMENSIONS)
     assert info.details["made by"] == "not ccheck" and info.details["text fields"] == "abstract, body"
     assert ids(search(store, Query("sea"), {"bm25": Bm25(fields={"headline": 1.0})})) == ["p0"]
     assert set(ids(search(store, Query("sea"), {"bm25": Bm25(fields={"text": 1.0})}))) == {"p1", "p2"}
@@ -239,6 +213,29 @@ def test_dates_of_an_index_of_others(store: ElasticStore, foreign: None) -> None
         answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
 
 
+def test_any_vectors_of_an_index_of_others_can_be_named(store: ElasticStore, foreign: None) -> None:
+    def ranked(dense: Dense, vector: Vector) -> list[tuple[str, float]]:
+        return list(rank_one(store, Query("", vector), {"dense": dense})["dense"])
+
+    assert ranked(Dense(), vector_of("ice"))[0] == ("p1", pytest.approx(1, abs=1e-3))
+    assert ranked(Dense(field="other"), vector_of("ice", 8))[0][0] == "p1"
+    best = ranked(Dense(field="parts.vector"), vector_of("ice 1", 4))
+    assert (best[0][0], len(best)) == ("p1", 2)
+    for dense, kind, said in (
+        (Dense(field="vecs"), NotFound, r"no field of vectors 'vecs'.*embedding, other, parts\.vector"),
+        (Dense(field="other"), InvalidData, r"16 dimensions.*have 8"),
+    ):
+        with pytest.raises(kind, match=said):
+            ranked(dense, vector_of("ice"))
+    sparse = SparseVector(np.array([7], np.int32), np.ones(1, np.float32))
+    for retriever, said in (
+        (Sparse(), "no sparse vectors"),
+        (Bm25(analysis=Analysis(stopwords="nltk")), "no terms of this analysis"),
+    ):
+        with pytest.raises(NotFound, match=said):
+            rank_one(store, Query("sea", own={"one": sparse}), {"one": retriever})
+
+
 def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: None) -> None:
     for change in (
         lambda: store.prepare(LAYOUT),
@@ -250,3 +247,185 @@ def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: None
             change()
     assert store.count() == 3
     assert store.digests(["p0"]) == {}
+
+
+# -- the queries that docs/elasticsearch.md shows for Kibana's console
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "elasticsearch.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"<!-- tested on a server -->\n```console\nGET papers/_search\n(.*?)\n```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("server", SERVERS.values())
+def test_what_is_shown_finds_the_document(
+    server: str, elasticsearch_index: str, request: pytest.FixtureRequest
+) -> None:
+    url: Any = request.getfixturevalue(server)
+    bm25 = load_recipe("climatecheck-ensemble").retrievers["bm25"]
+    assert isinstance(bm25, Bm25) and bm25.analysis is not None
+    assert f"terms.{analysis_key(bm25.analysis)}" in PAGE
+    layout = Layout(
+        named_fields([DenseField(Embedding("m", 4, "f" * 64, 128), Chunking(128, 128, 16))]),
+        SparseField("s", 30_522, "d" * 64, 512),
+        (bm25.analysis,),
+        AdditionalTexts("a", True, 1, "p"),
+        {"sentence": UnitField("sentence")},
+    )
+    weights = SparseVector(np.array([2504, 2712], np.int32), np.array([0.5, 1.5], np.float32))
+    passages = {MAIN_VECTORS: (Passage(0, 22, np.full(4, 0.5, np.float32)),)}
+    sea = Entry(
+        Document("sea", "Sea level", "Sea level has risen."),
+        "1",
+        passages,
+        weights,
+        ("Oceans climb the coast.",),
+        {"sentence": (UnitEntry(Unit("sentence", 0, 0, 20, "Sea level has risen.")),)},
+    )
+    mug = Entry(Document("mug", "Green mugs", "A hot drink."), "1")
+    with ElasticStore(Connection(url), elasticsearch_index) as store:
+        fill(store, layout, [sea, mug])
+        assert len(SHOWN) == 6
+        for body in SHOWN:
+            headers = {"content-type": "application/json"}
+            found = httpx.post(f"{url}/{elasticsearch_index}/_search", content=body, headers=headers, timeout=60)
+            assert found.status_code == httpx.codes.OK, (body, found.text)
+            assert [hit["_id"] for hit in found.json()["hits"]["hits"]] == ["sea"], body
+
+
+# -- the same text has the same terms here and there
+
+
+CHARS = 30_000  # an answer of _analyze holds at most 10,000 tokens
+
+ODD = [
+    "Don't; the dog's O’Reilly's l'été — naïve café, Ångström, straße, Æther, œuvre, ﬁne ﬂow",
+    "3.2 1,000 1;000 3'4 a.b e.g. U.S.A. a:b 12:30 1.a a.1 a1.2b x_y _a_ __ a_1 1_2",
+    "IL-6 TNF-α β-catenin µg 10⁻³ H₂O CO₂ ½ ² 5‰ №7 Ⅷ ㎏ ™ © °C",
+    "海面上昇 ひらがな カタカナ ー 한국어 ไทยภาษา ភាសា 中文abc1 a中b ｶﾀｶﾅ 々〇",
+    'море Ёж ЙОД Ελληνικά ΣΊΣΥΦΟΣ İstanbul ıI עברית ת"א العربية مُحَمَّد हिन्दी देवनागरी বাংলা தமிழ் ქართული ԱՐՄ',
+    "😀 👩‍👩‍👧 🇫🇷 1️⃣ ❤️ ☃ a😀b",
+    "zero\u200bwidth joi\u200dner soft\u00adhyphen no\u00a0break com\u0301bining A\u030a n\u0303 line\u2028sep",
+    "bom\ufeff at \ufeffend",
+    "running runs ran runner generously skies dying news innings sky's relational conditional triplicate",
+    "the of and THE Of a an no not such their will with",
+    "foo@bar.com http://x.org/a_b?c=d#e a/b c\\d {e} [f] <b>g</b> &amp; $5.00 50% +1 -1 ~x ^y *z",
+    "a·b a‧b a．b a․b 1٫2 1٬000 ١٢٣ १२३ 1’000 1.2.3 ..1 1.. 'q' ’q’ a'' a.'b 1,a",
+    "\t\n\r\x0b\x0c\x00\x1f\x7f \ud800 \udc00 \ufffd \ufffe",
+    "x" * 255 + " ordinary",
+]
+
+
+@pytest.fixture(scope="module")
+def analyze(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    """A client of the server, at an index with ccheck's analyzer."""
+    with ElasticStore(Connection(elasticsearch_url), "ccheck-test-analysis") as store:
+        store.prepare(Layout())
+        with httpx.Client(base_url=f"{elasticsearch_url}/ccheck-test-analysis", timeout=60) as client:
+            yield client
+        store.drop()
+
+
+def indexed(client: httpx.Client, text: str) -> list[str]:
+    request = {"analyzer": "ccheck_english", "text": text}
+    answer = client.post("/_analyze", params={"filter_path": "tokens.token"}, json=request).raise_for_status().json()
+    return [token["token"] for token in answer.get("tokens", ())]
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_odd_text(analyze: httpx.Client, text: str) -> None:
+    assert terms(text) == indexed(analyze, clean(text))
+
+
+def test_scifact(analyze: httpx.Client, scifact: Path) -> None:
+    with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        documents = [json.loads(line) for line in lines]
+    count = 0
+    texts: list[str] = []
+    for number, document in enumerate(documents, 1):
+        texts.append(f"{document['title']}\n{document['text']}")
+        if number == len(documents) or sum(map(len, texts)) > CHARS:
+            text = "\n".join(texts)
+            assert terms(text) == indexed(analyze, text)
+            count += len(texts)
+            texts = []
+    assert count == len(documents) > 5_000
+
+
+# -- units
+
+
+EMBEDDING = Embedding("m", DIMENSIONS, "f" * 64, 128)
+UNITS = Layout(units={"sentence": UnitField("sentence", embedding=EMBEDDING), "long-window": UnitField("window", 64)})
+VECTORS = Dense(units="sentence", depth=50)
+DOCUMENTS = 250
+TERMS = ("sea", "ice", "coral", "storm", "heat", "rain", "soil", "wind")
+
+
+def vectors(count: int, seed: int) -> list[Vector]:
+    drawn = np.random.default_rng(seed).normal(size=(count, DIMENSIONS))
+    return list((drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32))
+
+
+def units_entry(number: int, digest: str = "1") -> Entry:
+    """A document of 1 to 20 sentences."""
+    drawn = np.random.default_rng(number)
+    count = number % 20 + 1
+    texts = [" ".join(drawn.choice(TERMS, size=drawn.integers(1, 9))) + f" u{number}n{place}" for place in range(count)]
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)]).tolist()
+    text = " ".join(texts)
+    sentences = tuple(
+        UnitEntry(Unit("sentence", place, start, start + len(one), one), vector)
+        for place, (one, start, vector) in enumerate(zip(texts, starts, vectors(count, number), strict=False))
+    )
+    window = UnitEntry(Unit("long-window", 0, 0, len(text), text))
+    document = Document(f"d#{number}", f"Title {number}", text, {"group": f"g{number % 10}"})
+    return Entry(document, digest, units={"sentence": sentences, "long-window": (window,)})
+
+
+@pytest.fixture(scope="module", params=SERVERS.values())
+def units(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
+    entries = [units_entry(number) for number in range(DOCUMENTS)]
+    with filled(request.getfixturevalue(request.param), UNITS, entries) as store:
+        yield store
+
+
+@pytest.mark.parametrize("scope", [(), (Filter("group", "=", "g3"),), (Filter("_id", "=", "d#13"),)])
+def test_dense_units_are_the_nearest_of_all(units: ElasticStore, scope: tuple[Filter, ...]) -> None:
+    (asked,) = vectors(1, 99_999)
+    found = rank_one(units, Query("", asked, filters=scope), {"dense": VECTORS})
+    cosines = {
+        unit_key(one.document.id, some.unit.number): float(asked @ some.vector)
+        for one in map(units_entry, range(DOCUMENTS))
+        if all(one.document.id == part.value or one.document.metadata["group"] == part.value for part in scope)
+        for some in one.units["sentence"]
+        if some.vector is not None
+    }
+    best = sorted(cosines.items(), key=lambda item: -item[1])[: VECTORS.depth]
+    assert [key for key, _ in found["dense"]] == [key for key, _ in best]
+    assert [score for _, score in found["dense"]] == pytest.approx([score for _, score in best], abs=1e-5)
+
+
+def test_a_scope_holds_inside_the_fusion_of_the_server(units: ElasticStore) -> None:
+    for details in (True, False):
+        answer = answer_one(
+            units,
+            Query("sea", filters=(Filter("_id", "=", "d#19"),)),
+            {"content": Bm25(), "title": Bm25(fields={"text": 1.0})},
+            Fusion(),
+            k=5,
+            details=details,
+        )
+        assert [hit.document.id for hit in answer.hits] == ["d#19"]
+
+
+@pytest.mark.parametrize("server", SERVERS.values())
+def test_a_book_of_many_units(server: str, elasticsearch_index: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
+    with ElasticStore(Connection(url), elasticsearch_index) as store:
+        fill(store, Layout(), [Entry(units_entry(7).document, "0")])
+        store.prepare(UNITS)
+        many = tuple(UnitEntry(Unit("long-window", number, 0, 0, "reef")) for number in range(20_000))
+        write(store, [Entry(Document("book", "", "A book"), "1", units={"long-window": many})])
+        found = rank_one(store, Query("reef"), {"bm25": Bm25(units="long-window", depth=10_000)})
+        assert [key for key, _ in found["bm25"]] == [f"book#{number}" for number in range(10_000)]
+        assert httpx.get(f"{url}/{elasticsearch_index}/_count").json()["count"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,21 @@ import httpx
 import pytest
 from cli_runs import ccheck, jsonl
 from elastic_indices import LAYOUT, entry, node_client  # noqa: F401 (a fixture)
-from filling import fill
+from elastic_stub import MAPPING, Stub
+from filling import fill, write
 from tiny_embedder import TinyEmbedder
 
 from ccheck.cli import index_documents
-from ccheck.core.errors import CcheckError, InvalidData
-from ccheck.core.layout import Chunking
+from ccheck.core.errors import CcheckError, InvalidData, UsageError
+from ccheck.core.layout import Chunking, Layout
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
+from ccheck.core.types import Document, Entry
 from ccheck.ingest import Encoders, ingest, run
 from ccheck.ingest.encoders import DenseEncoder
 from ccheck.pipeline.enrich import Enricher
 from ccheck.pipeline.migrate import Changes, migrate
-from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, moving, reading
+from ccheck.search.elastic import Connection, ElasticStore, JoinedStore, bulk, diagnose, moving, reading
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.companion import Companion
 from ccheck.search.elastic.enrich import Beside, InPlace, open_source
@@ -68,13 +69,23 @@ def make_theirs(client: httpx.Client, name: str) -> None:
 
 
 def state(client: httpx.Client, name: str) -> tuple[Any, ...]:
-    """All that a write could change: documents, their versions, fields, settings."""
+    """All that a write could change: documents, their versions, fields, aliases, settings."""
     client.post(f"/{name}/_refresh").raise_for_status()
     hits = client.post(f"/{name}/_search", json={"size": 100, "version": True, "seq_no_primary_term": True}).json()
     found = {one["_id"]: (one["_source"], one["_seq_no"], one["_version"]) for one in hits["hits"]["hits"]}
     (one,) = client.get(f"/{name}").json().values()
-    own = {alias for alias in one["aliases"] if "-writes-" in alias}
-    return found, one["mappings"], own, one["settings"]["index"].get("blocks")
+    return found, one["mappings"], one["aliases"].keys(), one["settings"]["index"].get("blocks")
+
+
+def documents(client: httpx.Client, index: str) -> int:
+    client.post(f"/{index}/_refresh").raise_for_status()
+    return int(client.get(f"/{index}/_count").json()["count"])
+
+
+@pytest.fixture
+def opened(elasticsearch_url: str, elasticsearch_index: str) -> Callable[..., ElasticStore]:
+    """Opens the store of the test's name, or one whose name goes on."""
+    return lambda more="": ElasticStore(Connection(elasticsearch_url), f"{elasticsearch_index}{more}")
 
 
 def move_alias(client: httpx.Client, store: str) -> None:
@@ -92,30 +103,41 @@ def make_again(client: httpx.Client, store: str) -> None:
     client.post("/_aliases", json={"actions": [{"add": {"index": f"{store}-000001", "alias": store}}]})
 
 
-@contextmanager
-def swapped(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, store: str, swap: Swap, position: int
-) -> Iterator[Hook]:
-    """Swaps before the request at this position. Their index must be as it was then."""
-    at_swap: dict[str, Any] = {}
-    theirs = f"{store}-theirs" if swap is move_alias else f"{store}-000001"
-    if swap is move_alias:
-        make_theirs(client, theirs)
+def at_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+    client: httpx.Client,
+    theirs: str,
+    swap: Callable[[], object],
+    begin: Callable[[], Callable[[], object]],
+) -> tuple[int, list[str]]:
+    """Runs what `begin` returns again and again, with a swap before its first request, before its second, and so on.
 
-    def act() -> None:
-        swap(client, store)
-        at_swap["state"] = state(client, theirs)
+    Their index must stay as it was when it took the place; a swap that gives False was too early. Returns how often it
+    ran, and what the runs said that failed.
+    """
+    position, done, said = 0, True, []
+    while done:
+        position += 1
+        run, kept = begin(), []
 
-    with monkeypatch.context() as patching:
-        hook = Hook(patching, position, act)
-        yield hook
-    if hook.done:
-        found, mapped, own, blocks = state(client, theirs)
-        assert (found, mapped, blocks) == (at_swap["state"][0], at_swap["state"][1], at_swap["state"][3]), position
-        assert own == at_swap["state"][2] == set(), position
-    for index in client.get("/_cat/indices", params={"h": "index"}).text.split():
-        if index.startswith(store):
-            client.delete(f"/{index}").raise_for_status()
+        def act(kept: list[Any] = kept) -> None:
+            if swap() is not False:
+                kept.append(state(client, theirs))
+
+        with monkeypatch.context() as patching:
+            hook = Hook(patching, position, act)
+            try:
+                run()
+            except CcheckError as error:
+                assert kept, (position, error)
+                said.append(str(error))
+        done = hook.done
+        assert kept == [state(client, theirs) for _ in kept], position
+        prefix = theirs.rpartition("-")[0]
+        for index in client.get("/_cat/indices", params={"h": "index"}).text.split():
+            if prefix in index:
+                client.delete(f"/{index}").raise_for_status()
+    return position, said
 
 
 @pytest.mark.parametrize(
@@ -130,8 +152,7 @@ def swapped(
 def test_an_ingest_writes_to_no_other_index(
     monkeypatch: pytest.MonkeyPatch,
     client: httpx.Client,
-    elasticsearch_url: str,
-    elasticsearch_index: str,
+    opened: Callable[..., ElasticStore],
     tmp_path: Path,
     swap: Swap,
     vectors: bool,
@@ -140,179 +161,290 @@ def test_an_ingest_writes_to_no_other_index(
 ) -> None:
     """Into a new store, and into one that has some of the documents, with another text."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
-    corpus = jsonl(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": f"the sea {n}"} for n in range(DOCUMENTS)])
-    position, done, told = 0, True, 0
-    while done:
-        position += 1
-        embedder = TinyEmbedder() if vectors else None
-        with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-            if there:
-                old = jsonl(tmp_path / "old.jsonl", [{"_id": f"d{n}", "text": f"old {n}"} for n in range(AT_ONCE)])
-                ingest(str(old), store, embedder)
-            with swapped(monkeypatch, client, elasticsearch_index, swap, position) as hook:
-                try:
-                    ingest(str(corpus), store, embedder)
-                except CcheckError as error:
-                    assert hook.done, (position, error)
-                    told += "were written or removed, and none elsewhere" in str(error)
-                done = hook.done
+    corpus = jsonl(tmp_path / "corpus.jsonl", *({"_id": f"d{n}", "text": f"the sea {n}"} for n in range(DOCUMENTS)))
+    old = jsonl(tmp_path / "old.jsonl", *({"_id": f"d{n}", "text": f"old {n}"} for n in range(AT_ONCE)))
+    name = opened().index
+    theirs = f"{name}-theirs" if swap is move_alias else f"{name}-000001"
+
+    def begin() -> Callable[[], object]:
+        store, embedder = opened(), TinyEmbedder() if vectors else None
+        if there:
+            ingest(str(old), store, embedder)
+        if swap is move_alias:
+            make_theirs(client, theirs)
+
+        def run() -> None:
+            with store:
+                ingest(str(corpus), store, embedder)
+
+        return run
+
+    position, said = at_each_request(monkeypatch, client, theirs, lambda: swap(client, name), begin)
+    told = sum("were written or removed, and none elsewhere" in one for one in said)
     assert position > 12 and told >= 3, (position, told)
 
 
 def test_a_store_that_was_moved_is_said_with_what_went_where(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore]
 ) -> None:
-    make_theirs(client, f"{elasticsearch_index}-theirs")
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    with opened() as store:
+        make_theirs(client, f"{store.index}-theirs")
         store.prepare(LAYOUT)
         assert store.upsert([entry(f"d{n}") for n in range(5)]) == {}
-        move_alias(client, elasticsearch_index)
+        move_alias(client, store.index)
         assert store.upsert([entry(f"e{n}") for n in range(4)]) == {}  # to ours: within the lease
-        with pytest.raises(InvalidData, match=f"9 in {elasticsearch_index}-000001 were written or removed, and none"):
+        with pytest.raises(InvalidData, match=f"9 in {store.index}-000001 were written or removed, and none"):
             store.mark_ingested()
         monkeypatch.setattr(bulk, "LEASE_SECONDS", 0.0)
         with pytest.raises(InvalidData, match="did not make"):
             store.delete(["d1"])
-    client.post(f"/{elasticsearch_index}-000001/_refresh").raise_for_status()
-    assert client.get(f"/{elasticsearch_index}-000001/_count").json()["count"] == 9
+        assert documents(client, f"{store.index}-000001") == 9
 
 
 def test_an_index_whose_own_alias_was_removed_is_written_to_all_the_same(
-    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+    client: httpx.Client, opened: Callable[..., ElasticStore]
 ) -> None:
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    with opened() as store:
         fill(store, LAYOUT, [entry("a")])
-        client.delete(f"/{elasticsearch_index}-000001/_alias/*-writes-*").raise_for_status()
-        assert store.upsert([entry("b")]) == {}
-        store.publish()
+        client.delete(f"/{store.index}-000001/_alias/*-writes-*").raise_for_status()
+        write(store, [entry("b")])
         assert store.count() == 2
 
 
-def test_what_was_shown_is_removed_and_nothing_else(
-    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
-    names = [elasticsearch_index, f"{elasticsearch_index}-second"]
-    for name in names:
-        with ElasticStore(Connection(elasticsearch_url), name) as store:
-            fill(store, LAYOUT, [entry("a")])
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        assert f"{elasticsearch_index}-000001 with 1 document" in store.removal()
-        second = f"{elasticsearch_index}-second-000001"
-        actions = [
-            {"remove": {"index": f"{elasticsearch_index}-000001", "alias": elasticsearch_index}},
-            {"remove": {"index": second, "alias": names[1]}},
-            {"add": {"index": second, "alias": elasticsearch_index}},
-        ]
+@pytest.fixture
+def second(client: httpx.Client, opened: Callable[..., ElasticStore]) -> Callable[[], None]:
+    """Two stores with the same documents; gives what moves the first one's name to the index of the second."""
+    for more in ("", "-second"):
+        with opened(more) as store:
+            fill(store, LAYOUT, [entry("a"), entry("b")])
+    name = opened().index
+
+    def move() -> None:
+        remove = {"remove": {"index": f"{name}-000001", "alias": name}}
+        actions = [remove, {"add": {"index": f"{name}-second-000001", "alias": name}}]
         client.post("/_aliases", json={"actions": actions}).raise_for_status()
+
+    return move
+
+
+def test_what_was_shown_is_removed_and_nothing_else(
+    client: httpx.Client, opened: Callable[..., ElasticStore], second: Callable[[], None]
+) -> None:
+    with opened() as store:
+        assert f"{store.index}-000001 with 2 documents" in store.removal()
+        client.delete(f"/{store.index}-second-000001/_alias/{store.index}-second").raise_for_status()
+        second()
         with pytest.raises(InvalidData, match="Nothing was removed"):
             store.drop()
-    assert client.get(f"/{second}/_count").json()["count"] == 1
+        assert documents(client, f"{store.index}-second-000001") == 2
 
 
 @pytest.mark.parametrize("lease", [0.0, 5.0])
 def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
     monkeypatch: pytest.MonkeyPatch,
     client: httpx.Client,
-    elasticsearch_url: str,
-    elasticsearch_index: str,
+    opened: Callable[..., ElasticStore],
+    second: Callable[[], None],
     lease: float,
 ) -> None:
     """The name goes to another store of ours, which has the same document, while the question is on the screen."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
-    first, second = f"{elasticsearch_index}-000001", f"{elasticsearch_index}-second-000001"
-    for name in (elasticsearch_index, f"{elasticsearch_index}-second"):
-        with ElasticStore(Connection(elasticsearch_url), name) as store:
-            fill(store, LAYOUT, [entry("a"), entry("b")])
-
-    def agree(question: str, *, yes: bool) -> bool:
-        actions = [
-            {"remove": {"index": first, "alias": elasticsearch_index}},
-            {"add": {"index": second, "alias": elasticsearch_index}},
-        ]
-        client.post("/_aliases", json={"actions": actions}).raise_for_status()
-        return True
-
-    monkeypatch.setattr(index_documents, "confirmed", agree)
-    ran = ccheck("index", "remove", "a", "--store", f"{elasticsearch_url}/{elasticsearch_index}")
+    monkeypatch.setattr(index_documents, "confirmed", lambda *_, **__: second() is None)
+    with opened() as store:
+        ran = ccheck("index", "remove", "a", "--store", store.name)
     assert ran.code == (0 if lease else InvalidData.exit_code), ran.err
+    first = f"{store.index}-000001"
     assert lease or f"0 in {first} were written or removed, and none elsewhere" in " ".join(ran.err.split())
-    for index, left in ((first, 1 if lease else 2), (second, 2)):
-        client.post(f"/{index}/_refresh").raise_for_status()
-        assert client.get(f"/{index}/_count").json()["count"] == left
+    assert documents(client, first) == (1 if lease else 2)
+    assert documents(client, f"{store.index}-second-000001") == 2
 
 
 def test_a_migration_writes_to_no_other_index(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore]
 ) -> None:
     """The copy is made again by somebody else, before any request after it was made."""
     monkeypatch.setattr(moving, "LEASE_SECONDS", 0.0)
-    copy = f"{elasticsearch_index}-000002"
-    position, done = 0, True
-    while done:
-        position += 1
-        with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    copy = f"{opened().index}-000002"
+
+    def recreate() -> bool:
+        there = client.delete(f"/{copy}").is_success
+        if there:
+            make_theirs(client, copy)
+        return there
+
+    def begin() -> Callable[[], object]:
+        with opened() as store:
             fill(store, LAYOUT, [entry(f"d{n}", f"Sea {n}") for n in range(DOCUMENTS)])
-        kept: dict[str, Any] = {}
+            runtime = Runtime(Settings(store=store.name, recipe="bm25"))
+        return lambda: migrate(runtime, Changes(IndexOptions("hnsw")), lambda before, after, remade: "")
 
-        def recreate(kept: dict[str, Any] = kept) -> None:
-            if client.delete(f"/{copy}").is_success:
-                make_theirs(client, copy)
-                kept["state"] = state(client, copy)
-
-        with monkeypatch.context() as patching:
-            hook = Hook(patching, position, recreate)
-            try:
-                settings = Settings(store=f"{elasticsearch_url}/{elasticsearch_index}", recipe="bm25")
-                migrate(Runtime(settings), Changes(IndexOptions("hnsw")), lambda before, after, remade: "")
-            except CcheckError as error:
-                assert kept, (position, error)
-        done = hook.done
-        if kept:
-            after, before = state(client, copy), kept["state"]
-            assert (after[0], after[1], after[3]) == (before[0], before[1], before[3]) and not after[2], position
-            assert elasticsearch_index not in client.get(f"/{copy}").json()[copy]["aliases"], position
-        for index in client.get("/_cat/indices", params={"h": "index"}).text.split():
-            if index.startswith(elasticsearch_index):
-                client.delete(f"/{index}").raise_for_status()
+    position, _ = at_each_request(monkeypatch, client, copy, recreate, begin)
     assert position > 30
 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_enriching_changes_no_other_index(
-    monkeypatch: pytest.MonkeyPatch,
-    client: httpx.Client,
-    elasticsearch_url: str,
-    elasticsearch_index: str,
-    in_place: bool,
+    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore], in_place: bool
 ) -> None:
     """The index is made again by somebody else with the same ids in the same order, before any request."""
     monkeypatch.setattr(reading, "AT_ONCE", 3)
     encoders = Encoders((DenseEncoder(TinyEmbedder(), Chunking.whole(32)),))
-    connection = Connection(elasticsearch_url, retry_seconds=1)
-    theirs = f"{elasticsearch_index}-000001"
-    position, done = 0, True
-    while done:
-        position += 1
+    name = opened().index
+    theirs, connection = f"{name}-000001", Connection(str(client.base_url).rstrip("/"), retry_seconds=1)
+
+    def begin() -> Callable[[], object]:
         make_theirs(client, theirs)
-        kept: dict[str, Any] = {}
 
-        def recreate(kept: dict[str, Any] = kept) -> None:
-            make_again(client, elasticsearch_index)
-            kept["state"] = state(client, theirs)
+        def run() -> None:
+            enricher.run()
+            store.close()
 
-        settings = Settings(store=f"{elasticsearch_url}/{theirs}")
-        with monkeypatch.context() as patching, JoinedStore(connection, theirs) as store:
-            source = open_source(store)
-            enricher = Enricher(InPlace(source) if in_place else Beside(source, Companion(store)), encoders, settings)
-            hook = Hook(patching, position, recreate)
-            try:
-                enricher.run()
-            except CcheckError as error:
-                assert kept, (position, error)
-        done = hook.done
-        if kept:
-            assert state(client, theirs) == kept["state"], position
-        for index in client.get("/_cat/indices", params={"h": "index"}).text.split():
-            if elasticsearch_index in index:
-                client.delete(f"/{index}").raise_for_status()
+        store = JoinedStore(connection, theirs)
+        source = open_source(store)
+        target = InPlace(source) if in_place else Beside(source, Companion(store))
+        enricher = Enricher(target, encoders, Settings(store=store.name))
+        return run
+
+    position, _ = at_each_request(monkeypatch, client, theirs, lambda: make_again(client, name), begin)
     assert position > 8
+
+
+# -- an index that belongs to others as well
+
+
+@pytest.fixture
+def made(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.Client]:
+    """A store with three documents."""
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        fill(store, Layout(), [Entry(Document(f"d{n}", "Sea", "Text.", {"year": 2000 + n}), "1") for n in range(3)])
+    with httpx.Client(base_url=f"{elasticsearch_url}", timeout=60) as client:
+        yield client
+
+
+def alias(client: httpx.Client, index: str, name: str, **conditions: Any) -> None:
+    action = {"add": {"index": index, "alias": name, **conditions}}
+    client.post("/_aliases", json={"actions": [action]}).raise_for_status()
+
+
+def test_delete_says_what_goes(made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> None:
+    store = f"{elasticsearch_url}/{elasticsearch_index}"
+    ran = ccheck("index", "delete", "--store", store, stdin="n\n")
+    said = f"the index {elasticsearch_index}-000001 with 3 documents ("
+    assert ran.code == 0 and said in " ".join(ran.err.split()) and f"its alias {elasticsearch_index}?" in ran.err
+    assert " MB)" in ran.err and documents(made, elasticsearch_index) == 3
+    assert ccheck("index", "delete", "--store", store, "--yes").code == 0
+    assert made.get(f"/{elasticsearch_index}-000001").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ({"filter": {"range": {"metadata.year.as_number": {"gte": 2002}}}}, "an alias with a filter"),
+        ({"routing": "a"}, "an alias with a routing"),
+        ({"search_routing": "a"}, "an alias with a routing"),
+        ({}, "also used by the alias"),
+    ],
+)
+def test_what_is_a_part_or_used_by_others_is_not_removed(
+    made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str, conditions: dict[str, Any], said: str
+) -> None:
+    name = f"{elasticsearch_index}-view"
+    alias(made, f"{elasticsearch_index}-000001", name, **conditions)
+    ran = ccheck("index", "delete", "--store", f"{elasticsearch_url}/{name}", "--yes")
+    assert ran.code == 5 and said in " ".join(ran.err.split()), ran.err
+    for other in (elasticsearch_index, f"{elasticsearch_index}-000001"):
+        ran = ccheck("index", "delete", "--store", f"{elasticsearch_url}/{other}", "--yes")
+        assert ran.code == 5 and "also used by the alias" in " ".join(ran.err.split()) and name in ran.err
+    assert documents(made, f"{elasticsearch_index}-000001") == 3
+    with ElasticStore(Connection(elasticsearch_url), name) as store:
+        if conditions:
+            with pytest.raises(InvalidData, match=f"{said}.*You can search it, but to write"):
+                store.prepare(Layout())
+        else:
+            store.prepare(Layout())
+
+
+def test_an_index_is_removed_by_its_own_name_too(
+    made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    """Where no alias is left."""
+    index = f"{elasticsearch_index}-000001"
+    made.delete(f"/{index}/_alias/{elasticsearch_index}").raise_for_status()
+    ran = ccheck("index", "delete", "--store", f"{elasticsearch_url}/{index}", stdin="y\n")
+    assert ran.code == 0 and "its alias" not in ran.err
+    assert made.get(f"/{index}").status_code == 404
+
+
+def test_an_alias_that_takes_no_writes(made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> None:
+    alias(made, f"{elasticsearch_index}-000001", elasticsearch_index, is_write_index=False)
+    with (
+        ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store,
+        pytest.raises(InvalidData, match="is_write_index is false"),
+    ):
+        store.prepare(Layout())
+
+
+@pytest.mark.parametrize("name", ["papers", "papers-000001"])
+def test_a_data_stream_is_neither_written_to_nor_removed(stub: Stub, name: str) -> None:
+    """The test nodes have no data streams: this is what a server with them answers."""
+    described = {"papers-000001": MAPPING["papers-000001"] | {"aliases": {}, "data_stream": "papers"}}
+    stub.answers["GET", f"/{name}"] = [(200, described)]
+    with ElasticStore(Connection(stub.url), name) as store:
+        for asks in (store.drop, store.removal, lambda: store.prepare(Layout())):
+            with pytest.raises(InvalidData, match="the data stream papers"):
+                asks()
+    assert not [one for one in stub.seen if one.method in ("DELETE", "PUT")]
+
+
+@pytest.mark.parametrize(
+    "name", ["papers*", "a,b", "-papers", "_all", "*", "papers-*,-papers-1", "%3Cpapers-%7Bnow%7D%3E"]
+)
+def test_a_name_that_means_several_is_refused(name: str) -> None:
+    ran = ccheck("index", "delete", "--store", f"http://127.0.0.1:9/{name}", "--yes")
+    said = " ".join(ran.err.split())
+    assert ran.code == UsageError.exit_code and ("name one index" in said or "does not name an index" in said)
+
+
+# -- privileges and life cycle policies, answered by a stub: the test node has neither
+
+
+ASKS = ("POST", "/_security/user/_has_privileges")
+POLICY = {"hot": {"actions": {"rollover": {"max_age": "30d"}}}, "delete": {"actions": {"delete": {}}}}
+
+
+def found(stub: Stub, part: str, index: str = "articles") -> list[tuple[bool, str]]:
+    stub.answers.setdefault(("GET", "/"), [(200, {"version": {"number": "9.5.3"}})])
+    return [(ok, said) for name, ok, said in diagnose(Connection(stub.url), index) if name == part]
+
+
+def test_a_server_without_security(stub: Stub) -> None:
+    reason = "no handler found for uri [/_security/user/_has_privileges] and method [POST]"
+    stub.answers[ASKS] = [(400, {"error": reason, "status": 400})]
+    assert found(stub, "privileges") == [(True, "unknown: the server has no security, or does not say")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "lifecycle", "said"),
+    [
+        ((200, {"hot-warm": {"policy": {"phases": POLICY}}}), {}, "with delete and rollover"),
+        ((200, {"hot-warm": {"policy": {"phases": POLICY}}}), {"indexing_complete": "true"}, "with delete, which"),
+        ((200, {"hot-warm": {"policy": {"phases": {"warm": {"actions": {"forcemerge": {}}}}}}}), {}, None),
+        ((403, {"error": {"type": "security_exception"}, "status": 403}), {}, "grant the cluster privilege read_ilm"),
+    ],
+)
+def test_a_policy_that_takes_the_store_apart_is_refused(
+    stub: Stub, policy: Any, lifecycle: dict[str, str], said: str | None
+) -> None:
+    settings = {"index": {"uuid": "u-1", "lifecycle": {"name": "hot-warm", **lifecycle}}}
+    described = {"papers-000001": MAPPING["papers-000001"] | {"settings": settings}}
+    stub.answers["GET", "/papers"] = [(200, described)]
+    stub.answers["GET", "/_ilm/policy/hot-warm"] = [policy]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        if said is None:
+            store.prepare(Layout())
+            return
+        with pytest.raises(InvalidData, match=said):
+            store.prepare(Layout())
+    assert not [one for one in stub.seen if one.method == "PUT"]
+    ((ok, problem),) = found(stub, "life cycle", "papers")
+    assert not ok and "POST papers-000001/_ilm/remove" in problem

@@ -14,26 +14,18 @@ import numpy as np
 import pytest
 from cli_runs import ccheck
 from filling import fill, write
-from local_entries import (
-    FULL,
-    LAYOUT,
-    SECOND,
-    bm25_count,
-    dense_first,
-    entry,
-    flip_bit,
-    full_entry,
-    replace_bytes,
-)
-from searching import answer_all, rank_all
+from local_entries import FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, flip_bit, full_entry, replace_bytes
+from searching import answer_all, rank_all, rank_one
 from store_documents import unit
-from store_units import ENTRIES, UNITS
+from store_units import ENTRIES, TEXTS, UNITS, VECTORS
+from store_units import entry as units_entry
 
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Query
+from ccheck.search import Filter
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, bm25, vectors
+from ccheck.search.local import LocalStore, bm25
 from ccheck.search.local.database import Database
 from ccheck.search.local.files import DATABASE, Damaged, Verified, remove_store
 from ccheck.search.local.vectors import Blocks, digest
@@ -127,17 +119,6 @@ def test_vectors_that_are_not_as_written_are_an_error(folder: Path) -> None:
     replace_bytes(file, b"\0" * 100)
     with LocalStore(folder) as store, pytest.raises(InvalidData, match="missing or cut short"):
         dense_first(store, 1)
-
-
-def test_many_vectors_have_a_checksum_for_each_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors_file = folder / "vectors-of-this-test"
-    rows = np.arange(7 * 4, dtype=np.float32).reshape(7, 4)
-    monkeypatch.setattr(vectors, "BLOCK_BYTES", 2 * 4 * 4)  # two rows
-    blocks = vectors.write_rows(vectors_file, 3, rows)
-    assert [(first, count) for first, count, _ in blocks] == [(3, 2), (5, 2), (7, 2), (9, 1)]
-    written = np.fromfile(vectors_file, np.float32).reshape(10, 4)
-    assert (written[3:] == rows).all()
-    assert all(digest(written[first : first + count]) == checksum for first, count, checksum in blocks)
 
 
 @pytest.mark.parametrize(
@@ -331,3 +312,86 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     assert removed.code == 0
     assert "notes.txt" in removed.err
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
+
+
+# -- units
+
+
+RETRIEVERS: dict[str, Retriever] = {"sentences": Bm25(units="sentences"), "vectors": Dense(units="sentences", depth=2)}
+
+
+@pytest.fixture
+def units_folder(tmp_path: Path) -> Path:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(UNITS)
+        store.upsert(ENTRIES)
+        store.upsert([units_entry("sea", TEXTS["sea"], VECTORS["sea"], digest="2")])
+        store.delete(["flu"])
+        store.publish()
+    return tmp_path / "store"
+
+
+def found(store: LocalStore) -> dict[str, list[str]]:
+    rankings = rank_one(store, Query("gauges greenland", unit(1, 0.1)), RETRIEVERS)
+    return {name: sorted(key for key, _ in ranking) for name, ranking in rankings.items()}
+
+
+EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE documents SET units = replace(units, 'sentences', 'paragraph') WHERE id = 'sea'",
+        "UPDATE documents SET units = '{}' WHERE id = 'sea'",
+        "UPDATE documents SET units = (SELECT units FROM documents WHERE id = 'ice') WHERE id = 'sea'",
+    ],
+)
+def test_units_that_are_not_as_written_are_an_error(units_folder: Path, statement: str) -> None:
+    connection = sqlite3.connect(units_folder / DATABASE)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    asked: list[Callable[[LocalStore], object]] = [
+        lambda store: store.get_units("sentences", ["sea#0"]),
+        lambda store: answer_all(store, [Query("gauges")], {"one": Bm25(units="sentences")}, k=1),
+        lambda store: store.rebuild(),
+    ]
+    for ask in asked:
+        with (
+            LocalStore(units_folder) as store,
+            pytest.raises(InvalidData, match=r"the text of the document.*ccheck index"),
+        ):
+            ask(store)
+    with LocalStore(units_folder) as store:
+        (damage,) = store.check()
+        assert "the text of the document" in str(damage)
+
+
+def test_a_reader_beside_a_writer_finds_no_units_of_documents_that_are_gone(units_folder: Path) -> None:
+    with LocalStore(units_folder) as writer, LocalStore(units_folder) as reader:
+        assert found(reader) == EXPECTED
+        writer.delete(["sea"])
+        assert found(reader) == {"sentences": ["ice#0"], "vectors": ["ice#1", "tea#1#1"]}
+
+
+def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    count = 300
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(UNITS)
+        vectors = random.standard_normal((count, 3, 8)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+        write(store, [units_entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
+        asked = unit(*random.standard_normal(8).tolist())
+        for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
+            whole = rank_one(store, Query("", asked), {"one": retriever})
+            for wanted in (1, 5, 200):
+                ids = {f"d{n}" for n in random.choice(count, wanted, replace=False)}
+                scope = tuple(Filter("_id", "!=", f"d{n}") for n in range(count) if f"d{n}" not in ids)
+                narrow = rank_one(store, Query("", asked, filters=scope), {"one": retriever})
+                expected = [(key, score) for key, score in whole["one"] if key.split("#")[0] in ids]
+                assert [key for key, _ in narrow["one"]] == [key for key, _ in expected]
+                assert [score for _, score in narrow["one"]] == pytest.approx(
+                    [score for _, score in expected], abs=1e-6
+                )

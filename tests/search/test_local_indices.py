@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from filling import fill, write
+from local_entries import LAYOUT, entry, flip_bit, replace_bytes
+from numpy.typing import NDArray
+from searching import rank_all
 
-from ccheck.search.local.bm25 import MAX_EXPANSIONS, Dictionary, allowed_edits
-from ccheck.search.local.vectors import SparseIndex
+from ccheck.core.errors import InvalidData
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Dense
+from ccheck.core.types import Passage, Query
+from ccheck.search.filters import parse_filter
+from ccheck.search.local import LocalStore, vectors
+from ccheck.search.local.bm25 import Dictionary, allowed_edits
+from ccheck.search.local.files import remove_store
+from ccheck.search.local.vectors import SparseIndex, VectorIndex
 
 VOCABULARY = 300
 
@@ -44,19 +57,6 @@ def test_the_terms_near_one_are_all_that_are(monkeypatch: pytest.MonkeyPatch) ->
             }
             found = dict(dictionary.expand(asked, edits))
             assert found == pytest.approx({one: boost for one, boost in expected.items() if boost > 0})
-
-
-def test_frequent_terms_lend_their_weight() -> None:
-    dictionary = Dictionary([("zebra", 90), ("zebro", 1), ("giraffe", 5)], 100)
-    found = dict(dictionary.expand("zebro", 1))
-    rare, common = (np.log(1 + (100 - n + 0.5) / (n + 0.5)) for n in (1, 90))
-    assert found == {"zebro": pytest.approx(common / rare), "zebra": pytest.approx(1 - 1 / 5)}
-
-
-def test_the_nearest_terms_come_first_then_by_their_bytes() -> None:
-    words = [f"word{a}{b}" for a in "zyx𝒳é" for b in "abcdefghijklmnop"]
-    found = [term for term, _ in Dictionary([(one, 1) for one in [*words, "words"]], 81).expand("word", 2)]
-    assert found == ["words", *sorted(words, key=str.encode)][:MAX_EXPANSIONS]
 
 
 def test_an_empty_dictionary_and_odd_terms() -> None:
@@ -111,3 +111,151 @@ def test_equal_scores_are_in_the_order_of_ingest() -> None:
     matrix[40, 3] = 2.0
     (found,) = index_of(matrix).search(matrix[1:2], 5)
     assert [seq for seq, _ in found] == [40, 1, 2, 3, 4]
+
+
+# -- codes of vectors
+
+
+COUNT, CHUNK = 600, 64
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 600 vectors, 576 have codes: nine chunks."""
+    monkeypatch.setattr(vectors, "CHUNK", CHUNK)
+    monkeypatch.setattr(vectors, "LEAST_ROWS", COUNT // 2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with LocalStore(tmp_path / "store") as store:
+        fill(store, LAYOUT, [entry(number) for number in range(COUNT)])
+    return tmp_path / "store"
+
+
+def codes_of(folder: Path) -> Path:
+    (file,) = folder.glob("*.codes")
+    return file
+
+
+def rankings(store: LocalStore, depth: int, *, filters: tuple[str, ...] = ()) -> list[list[tuple[str, float]]]:
+    queries = [Query("", entry(number).passages[MAIN_VECTORS][0].vector) for number in range(0, COUNT, 7)]
+    conditions = [parse_filter(one) for one in filters]
+    found = rank_all(store, queries, {"dense": Dense(depth=depth)}, filters=conditions)
+    # The product of other shapes adds in another order.
+    return [[(document, round(score, 5)) for document, score in one["dense"]] for one in found]
+
+
+def first(store: LocalStore, number: int) -> str:
+    """The first document for the vector of this one."""
+    query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
+    (found,) = rank_all(store, [query], {"dense": Dense(depth=1)})
+    return str(found["dense"][0][0])
+
+
+def exact(monkeypatch: pytest.MonkeyPatch, folder: Path, depth: int) -> object:
+    """The rankings without codes."""
+    with monkeypatch.context() as patched, LocalStore(folder) as store:
+        patched.setattr("ccheck.search.local.vectors.open_codes", lambda *_: None)
+        return rankings(store, depth)
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many segments were read by each search."""
+    read: list[int] = []
+    ranked = VectorIndex._ranked
+
+    def counting(self: VectorIndex, *arguments: NDArray[np.generic]) -> object:
+        read.append(len(arguments[-1]))
+        return ranked(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(VectorIndex, "_ranked", counting)
+    return read
+
+
+def test_few_vectors_are_read_and_the_same_are_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rows_read: list[int]
+) -> None:
+    expected = exact(monkeypatch, folder, 1)
+    rows_read.clear()
+    with LocalStore(folder) as store:
+        assert rankings(store, 1) == expected
+    assert rows_read and max(rows_read) <= vectors.READ + COUNT % CHUNK
+
+
+def test_filters_and_removed_documents(folder: Path) -> None:
+    with LocalStore(folder) as store:
+        store.delete([f"d{number}" for number in range(0, COUNT, 14)])
+        store.publish()
+        found = [ranking[0] for ranking in rankings(store, 1, filters=("_id!=d7",))]
+    asked = [f"d{number}" for number in range(0, COUNT, 7)]
+    assert [one == id_ for id_, (one, _) in zip(asked, found, strict=True)] == [
+        number % 14 != 0 and number != 7 for number in range(0, COUNT, 7)
+    ]
+    assert not {"d7", "d14"} & dict(found).keys()
+
+
+def test_removed_documents_take_no_place(folder: Path) -> None:
+    alike = [replace(entry(number), passages=entry(0).passages) for number in range(COUNT, 2 * COUNT)]
+    with LocalStore(folder) as store:
+        write(store, alike)
+        store.delete([one.document.id for one in alike])
+        store.publish()
+        assert first(store, 0) == "d0"
+        store.delete(["d0"])
+        assert first(store, 0) in {f"d{number}" for number in range(1, COUNT)}
+
+
+def test_a_document_has_the_score_of_its_best_passage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(number: int) -> Passage:
+        return entry(number).passages[MAIN_VECTORS][0]
+
+    several = [
+        replace(entry(number, "other"), passages={MAIN_VECTORS: (twice(number), twice(number + COUNT))})
+        for number in range(COUNT)
+    ]
+    with LocalStore(folder) as store:
+        write(store, several)
+        found = rankings(store, 1)
+    assert found == exact(monkeypatch, folder, 1)
+    assert all(score == pytest.approx(1, abs=1e-5) for ((_, score),) in found)
+
+
+@pytest.mark.parametrize("place", [3, 200, -4], ids=["centre", "bits", "checksum"])
+def test_damaged_codes_are_not_used_and_made_anew(folder: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, good = exact(monkeypatch, folder, 1), codes_of(folder).read_bytes()
+    flip_bit(codes_of(folder), place)
+    with LocalStore(folder) as store:
+        assert rankings(store, 1) == expected
+        (damage,) = store.check()
+        assert damage.derived and damage.where == codes_of(folder)
+        store.publish()
+        assert store.check() == []
+    assert codes_of(folder).read_bytes() == good
+
+
+def test_codes_of_other_vectors_are_not_used(folder: Path, tmp_path: Path) -> None:
+    """As after the database was restored from an older copy: rows were written again, codes were not."""
+    with LocalStore(tmp_path / "other") as store:
+        fill(store, LAYOUT, [entry(number) for number in range(COUNT, 2 * COUNT)])
+    replace_bytes(codes_of(folder), codes_of(tmp_path / "other").read_bytes())
+    with LocalStore(folder) as store:
+        assert [first(store, number) for number in range(20)] == [f"d{number}" for number in range(20)]
+        assert store.check()
+
+
+def test_a_vector_that_is_not_as_it_was_coded_is_an_error(folder: Path) -> None:
+    (file,) = folder.glob("vectors-*.f32")
+    flip_bit(file, 7 * 16 * 4)  # of d7
+    with LocalStore(folder) as store, pytest.raises(InvalidData, match="does not match its checksum"):
+        first(store, 7)
+
+
+def test_codes_go_with_their_store(folder: Path) -> None:
+    with LocalStore(folder) as store:
+        old = codes_of(folder)
+        store.delete(["d1"])
+        store.rebuild()
+    assert codes_of(folder) != old
+    assert remove_store(folder) == [] and not folder.exists()

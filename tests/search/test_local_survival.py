@@ -8,21 +8,23 @@ import signal
 import stat
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from filling import fill, write
-from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
-from programs import program
-from searching import rank_all
+from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
+from programs import killed_at, program
+from searching import info_of, rank_all, rank_one
 
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
-from ccheck.core.stages import Bm25
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Analysis, Bm25
 from ccheck.core.types import Query
-from ccheck.search.local import LocalStore, upkeep
+from ccheck.search.local import LocalStore
 from ccheck.search.local import store as local_store
-from ccheck.search.local.bm25 import removed_in
-from ccheck.search.local.files import DATABASE, DOCUMENTS, UNBORN
+from ccheck.search.local.files import DATABASE, UNBORN
 
 # -- creation
 
@@ -76,26 +78,20 @@ def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
 
 
 def test_two_creations_at_once(tmp_path: Path) -> None:
-    outcomes: list[str] = []
     barrier = threading.Barrier(6)
 
-    def create() -> None:
+    def create(_: int) -> str:
         with LocalStore(tmp_path / "store") as store:
             barrier.wait()
             try:
                 store.prepare(LAYOUT)
             except ServerError as error:
-                outcomes.append(str(error))
-            else:
-                outcomes.append("made")
+                return str(error)
+            return "made"
 
-    threads = [threading.Thread(target=create) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert "made" in outcomes
-    assert all(one == "made" or "another process is writing" in one for one in outcomes)
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = set(pool.map(create, range(6)))
+    assert "made" in outcomes and all("another process is writing" in one for one in outcomes - {"made"})
     with LocalStore(tmp_path / "store") as store:
         assert store.count() == 0
 
@@ -158,9 +154,7 @@ def test_indices_that_are_ahead_of_the_database(tmp_path: Path, opened_by: str) 
         assert bm25_count(store) == store.count() == 60
         assert bm25_count(store, "changed") == bm25_count(store, "new") == 0
         assert all(found_everywhere(store, number) for number in range(60))
-        info = store.info()
-        assert info is not None
-        assert info.pending == 0
+        assert info_of(store).pending == 0
     with LocalStore(folder) as store:  # the same ingest again
         store.upsert([full_entry(i, "changed") for i in range(20, 40)])
         write(store, [full_entry(i, "other") for i in range(200, 210)])
@@ -171,7 +165,9 @@ def test_indices_that_are_ahead_of_the_database(tmp_path: Path, opened_by: str) 
         assert store.check() == []
 
 
-def test_a_database_that_is_copied_with_its_log(tmp_path: Path) -> None:
+@pytest.fixture
+def restored(tmp_path: Path) -> Path:
+    """A store whose database is an older copy with its log; its indices are newer."""
     folder, older = tmp_path / "store", tmp_path / "older"
     with LocalStore(folder) as store:
         fill(store, LAYOUT, [entry(i) for i in range(50)])
@@ -181,27 +177,22 @@ def test_a_database_that_is_copied_with_its_log(tmp_path: Path) -> None:
     assert (older / f"{DATABASE}-wal").stat().st_size
     for name in (DATABASE, f"{DATABASE}-wal"):
         shutil.copy2(older / name, folder / name)
-    with LocalStore(folder) as store:
-        assert bm25_count(store) == 40
-        assert bm25_count(store, "revised") == 10
-        assert bm25_count(store, "later") == 0
+    return folder
+
+
+def test_a_database_that_is_copied_with_its_log(restored: Path) -> None:
+    with LocalStore(restored) as store:
+        assert [bm25_count(store, word) for word in ("paper", "revised", "later")] == [40, 10, 0]
         assert [dense_first(store, number) for number in (0, 20, 49)] == ["d0", "d20", "d49"]
 
 
-def test_an_index_that_is_ahead_is_not_read_where_it_cant_be_made_anew(tmp_path: Path) -> None:
-    folder, older = tmp_path / "store", tmp_path / "older"
-    with LocalStore(folder) as store:
-        fill(store, LAYOUT, [entry(i) for i in range(50)])
-        shutil.copytree(folder, older)
-        write(store, [entry(i, "later") for i in range(10, 30)])
-    for name in (DATABASE, f"{DATABASE}-wal"):
-        shutil.copy2(older / name, folder / name)
-    with LocalStore(folder) as writer, LocalStore(folder) as reader:
+def test_an_index_that_is_ahead_is_not_read_where_it_cant_be_made_anew(restored: Path) -> None:
+    with LocalStore(restored) as writer, LocalStore(restored) as reader:
         writer._acquire()
         with pytest.raises(InvalidData, match="ccheck index rebuild --store"):
             bm25_count(reader)
-    with LocalStore(folder) as reader:
-        assert bm25_count(reader) == 50
+    with LocalStore(restored) as reader:
+        assert bm25_count(reader) == 40
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
@@ -332,20 +323,127 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
             assert scores(updated) == scores(fresh)
 
 
-def test_a_few_removed_documents_of_a_large_store_wait_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 99)
-    monkeypatch.setattr(upkeep, "SETTLED_FROM", 0.03)
-    with LocalStore(tmp_path / "store") as store:
-        fill(store, LAYOUT, [entry(i) for i in range(102)])
-        for number, waits in ((0, True), (1, True), (2, False)):
-            store.delete([f"d{number}"])
-            store.publish()
-            assert store._writer is not None
-            removed = removed_in(tmp_path / "store" / store._writer.words[DOCUMENTS].folder)[0]
-            assert removed == (number + 1 if waits else 0)
-        monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 98)
-        store.delete(["d3"])
+# -- every kind of field
+
+
+FULL_WRITER = """
+    from pathlib import Path
+    from local_entries import FULL, LocalStore, full_entry
+    from ccheck.search.local import store as local_store
+    local_store.COMMIT_EVERY = 40
+    store = LocalStore(Path({folder!r}))
+    store.prepare(FULL)
+    for first in range(0, 1_900, 20):
+        store.upsert([full_entry(i) for i in range(first, first + 20)])
+        store.upsert([full_entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
+        print(first + 20, flush=True)
+"""
+
+
+def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    for wanted in (100, 200):
+        promised = killed_at(program(FULL_WRITER, folder=str(folder)), wanted)
+        with LocalStore(folder) as reader:
+            assert bm25_count(reader) == reader.count() >= promised
+            assert all(found_everywhere(reader, number) for number in (0, 1, promised // 2, promised - 1))
+            info = info_of(reader)
+            assert (info.pending, info.passages) == (0, reader.count())
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(1_950)])
+        store.delete(["d0"])
         store.publish()
-        assert removed_in(tmp_path / "store" / store._writer.words[DOCUMENTS].folder)[0] == 0
+        assert found_everywhere(store, 1_950)
+        assert not found_everywhere(store, 0)
+        store.rebuild()
+        assert found_everywhere(store, 1_950)
+        assert found_everywhere(store, 100)
+
+
+GAINER = """
+    import os, signal
+    from pathlib import Path
+    from local_entries import FULL, LocalStore
+    from ccheck.search.local import bm25, database, upkeep
+    def die(*args, **options):
+        os.kill(os.getpid(), signal.SIGKILL)
+    moment = {moment!r}
+    if moment == "while building":
+        bm25.TextFields.document_row = die
+    elif moment == "before the switch":
+        database.Database.set_layout = die
+    else:
+        sweep = upkeep.sweep
+        upkeep.sweep = lambda folder, named: die() if len(list(folder.glob("bm25-*"))) > 1 else sweep(folder, named)
+    LocalStore(Path({folder!r})).prepare(FULL)
+"""
+
+
+@pytest.mark.parametrize("moment", ["while building", "before the switch", "after the switch"])
+def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
+    command = program(GAINER, folder=str(folder), moment=moment)
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    with LocalStore(folder) as reader:
+        assert bm25_count(reader) == 50
+        assert dense_first(reader, 7) == "d7"
+        assert info_of(reader).layout == (FULL if moment == "after the switch" else LAYOUT)
+    with LocalStore(folder) as store:
+        store.delete(["d49"])
+        fill(store, FULL, [full_entry(3), full_entry(60)])
+        assert bm25_count(store) == 50
+        assert found_everywhere(store, 3)
+        assert found_everywhere(store, 60)
+        store.prepare(FULL)
+        store.rebuild()
+        assert len(list(folder.glob("bm25*"))) == 1
+
+
+def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store, LocalStore(folder) as reader, LocalStore(folder) as other:
+        fill(store, LAYOUT, [entry(i) for i in range(2_000)])
+        assert bm25_count(reader) == 2_000
+        layouts = [replace(FULL, analyses=(ANALYSIS, *(Analysis(keep=sign) for sign in "%$&"[:n]))) for n in range(4)]
+        writer = threading.Thread(target=lambda: [store.prepare(layout) for layout in layouts])
+        writer.start()
+        searches = 0
+        while writer.is_alive() or searches < 3:
+            assert bm25_count(reader) == bm25_count(other) == 2_000
+            searches += 1
+        writer.join()
+        found = rank_one(reader, Query("paper"), {"bm25": Bm25(analysis=Analysis(keep="&"), depth=10_000)})
+        assert len(found["bm25"]) == 2_000
+
+
+def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) -> None:
+    full = full_entry(1)
+    bad = {
+        "not prepared for vectors .* of 4": replace(full, passages={MAIN_VECTORS: full.passages[SECOND]}),
+        "not prepared for vectors .* of 16": replace(full, passages={SECOND: full.passages[MAIN_VECTORS]}),
+        "not prepared": replace(full, passages={"passages_12345678": full.passages[MAIN_VECTORS]}),
+    }
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(FULL)
+        for problem, one in bad.items():
+            with pytest.raises(InvalidData, match=problem):
+                store.upsert([full_entry(2), one])
+        assert store.count() == 0
+        write(store, [full])
+        assert found_everywhere(store, 1)
+    with LocalStore(tmp_path / "plain") as store:
+        store.prepare(LAYOUT)
+        with pytest.raises(InvalidData, match="not prepared"):
+            store.upsert([replace(full, passages=entry(1).passages)])
+
+
+def test_a_layout_whose_model_is_not_to_be_had_changes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        with pytest.raises(NotFound, match="no/such-model"):
+            store.prepare(replace(LAYOUT, analyses=(Analysis(subwords="no/such-model"),)))
+        assert info_of(store).layout == LAYOUT

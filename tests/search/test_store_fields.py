@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pytest
 from filling import fill, write
-from searching import rank_all
+from searching import info_of, rank_all, rank_one
 from store_documents import BM25, DENSE, LAYOUT, ids, search
 from store_fields import (
     DOCUMENTS,
@@ -17,7 +18,7 @@ from store_fields import (
     OTHER,
     PLAIN,
     SECOND,
-    SPARSE,
+    STEMMED,
     WEIGHTS,
     entry,
     filled,
@@ -28,9 +29,10 @@ from store_fields import (
     sparse,
 )
 
+from ccheck.core.analysis import open_analysis, terms
 from ccheck.core.errors import CcheckError, InvalidData, NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query
 from ccheck.search import Store, parse_filter
 
@@ -41,58 +43,6 @@ def store(make_store: Callable[..., Store]) -> Store:
 
 
 # -- rankings
-
-
-def test_rankings_are_what_the_retrievers_hand_on(store: Store) -> None:
-    retrievers: dict[str, Retriever] = {"words": Bm25(), "meaning": Dense(depth=2), "learned": Sparse()}
-    queries = [
-        Query("sea ice", MAIN["ice"], {"learned": sparse({3: 1.0})}),
-        Query("influenza", MAIN["flu"], {"learned": sparse({99: 2.0})}),
-        Query("the of and"),
-    ]
-    first, other, nothing = rank_all(store, queries, retrievers)
-    assert not isinstance(first, CcheckError) and not isinstance(other, CcheckError)
-    assert {name: names(found) for name, found in first.items()} == {
-        "words": ["ice", "sea"],
-        "meaning": ["ice", "sea"],
-        "learned": ["sea", "ice"],
-    }
-    assert first["meaning"][1][1] == pytest.approx(float(MAIN["ice"] @ MAIN["sea"]), abs=1e-5)
-    assert names(other["words"]) == names(other["learned"]) == ["flu"]
-    assert nothing == {"words": [], "meaning": [], "learned": []}
-    fused = search(store, queries[0], retrievers, k=10)
-    assert fused[0].ranks.keys() == retrievers.keys()
-    for hit in fused:
-        places = {name: names(ranking) for name, ranking in first.items()}
-        id_ = hit.document.id
-        assert hit.ranks == {name: of.index(id_) + 1 for name, of in places.items() if id_ in of}
-
-
-def test_rankings_of_thousands(make_store: Callable[..., Store]) -> None:
-    store = make_store()
-    store.prepare(Layout())
-    numbers = range(3000)
-    write(store, [Entry(Document(f"d{n}", "", "zebra " * (1 + n % 3) + f"n{n}"), "1") for n in numbers])
-    (found,) = rank_all(store, [Query("zebra")], {"bm25": Bm25(depth=2500)})
-    assert not isinstance(found, CcheckError)
-    assert len(found["bm25"]) == len(set(names(found["bm25"]))) == 2500
-    scores = [score for _, score in found["bm25"]]
-    assert scores == sorted(scores, reverse=True)
-    assert {int(id_[1:]) % 3 for id_ in names(found["bm25"][:1000])} == {2}
-
-
-def test_rankings_with_filters(store: Store) -> None:
-    found = rank_all(
-        store,
-        [Query("sea influenza tea", MAIN["sea"], {"sparse": sparse({3: 1, 50: 1, 0: 1})})],
-        {"bm25": Bm25(), "dense": Dense(), "sparse": Sparse()},
-        filters=[parse_filter("year=2015")],
-    )
-    (rankings,) = found
-    assert not isinstance(rankings, CcheckError)
-    assert {name: set(names(ranking)) for name, ranking in rankings.items()} == {
-        name: {"flu", "tea"} for name in ("bm25", "dense", "sparse")
-    }
 
 
 def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
@@ -129,8 +79,7 @@ def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retrieve
 def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"a": Bm25(), "b": Bm25(), "c": Dense(), "d": Dense()}
     query = Query("sea level", MAIN["sea"], {"b": "influenza", "d": MAIN["tea"]})
-    (found,) = rank_all(store, [query], retrievers)
-    assert not isinstance(found, CcheckError)
+    found = rank_one(store, query, retrievers)
     assert {name: ranking[0][0] for name, ranking in found.items()} == {"a": "sea", "b": "flu", "c": "sea", "d": "tea"}
     only: dict[str, Retriever] = {"b": Bm25(depth=1), "d": Dense(depth=1)}
     assert set(ids(search(store, query, only))) == {"flu", "tea"}
@@ -171,11 +120,6 @@ def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
     assert set(ids(search(store, Query("", MAIN["sea"], {"second": OTHER["tea"]}), both))) == {"sea", "tea"}
     with pytest.raises(CcheckError, match="dimensions"):
         rank_all(store, [Query("", MAIN["sea"])], {"second": dense})
-
-
-def test_a_field_of_vectors_that_is_not_there_is_named(store: Store) -> None:
-    with pytest.raises(NotFound, match=r"passages_00000000.*--recipe"):
-        rank_all(store, [Query("", MAIN["sea"])], {"dense": Dense(field="passages_00000000")})
 
 
 def test_further_vectors_change_and_go_with_their_document(store: Store) -> None:
@@ -245,37 +189,12 @@ def test_three_retrievers_are_fused(store: Store) -> None:
     assert hits[0].ranks == {"bm25": 1, "dense": 1, "sparse": 1}
 
 
-def test_sparse_against_a_product_of_matrices(make_store: Callable[..., Store]) -> None:
-    random = np.random.default_rng(0)
-    field = replace(SPARSE, vocabulary=1000)
-    store = make_store()
-    store.prepare(Layout(sparse=field))
-    matrix = np.zeros((400, 1000), np.float32)
-    for row in matrix:
-        row[random.choice(1000, 40, replace=False)] = random.gamma(2.0, 0.4, 40) + 0.05
-    matrix[7] = 0
-    entries = [
-        Entry(Document(f"d{n}", "", f"n{n}"), "1", sparse=sparse({int(t): float(row[t]) for t in np.flatnonzero(row)}))
-        for n, row in enumerate(matrix)
-    ]
-    for first in range(0, 400, 100):
-        write(store, entries[first : first + 100])
-    for _ in range(3):
-        tokens = random.choice(1000, 12, replace=False)
-        weights = {
-            int(token): float(weight) for token, weight in zip(tokens, random.gamma(2.0, 0.4, 12) + 0.1, strict=True)
-        }
-        scores = matrix[:, sorted(weights)] @ np.array([weights[token] for token in sorted(weights)], np.float32)
-        found = ranked(store, asked(weights), Sparse(depth=400))
-        assert dict(found) == pytest.approx({f"d{n}": s for n, s in enumerate(scores.tolist()) if s > 0}, rel=CLOSE)
-
-
 # -- the store's state
 
 
 def state(store: Store) -> str:
-    info = store.info()
-    assert info is not None and info.state
+    info = info_of(store)
+    assert info.state
     return info.state
 
 
@@ -308,8 +227,7 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     assert names(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
     before = state(store)
     store.prepare(FULL)
-    info = store.info()
-    assert info is not None and info.layout == FULL
+    assert info_of(store).layout == FULL
     # The local store has words at once, since it has the texts; all else comes with the documents.
     words = ["ice", "sea"] if store.name.startswith("local:") else []
     assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
@@ -335,3 +253,145 @@ def test_documents_must_bring_all_that_the_store_has(store: Store) -> None:
     ):
         with pytest.raises(InvalidData, match="--store"):
             store.prepare(lacking)
+
+
+# -- the words of an analysis
+
+
+def test_a_field_of_another_analysis(store: Store) -> None:
+    """Without stemming "risen" is not "rise"; with it, "vaccinated" is "vaccination"."""
+    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
+    assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == []
+    assert set(names(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED)))) == {"ice", "flu"}
+
+
+def test_an_analysis_keeps_and_removes_what_it_says(store: Store) -> None:
+    assert names(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
+    assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == []
+    assert names(ranked(store, Query("40%"), Bm25(analysis=PLAIN))) == ["flu"]
+    assert names(ranked(store, Query("weightloss"), Bm25(analysis=PLAIN))) == ["tea"]
+    assert ranked(store, Query("weightloss"), Bm25(analysis=STEMMED)) == []
+    assert ranked(store, Query("the of #weightloss"), Bm25(analysis=STEMMED)) == []
+
+
+def test_scores_of_an_analysis_are_bm25s(store: Store) -> None:
+    cut = open_analysis(PLAIN)
+    lengths = [len(cut(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
+    ((id_, score),) = ranked(store, Query("influenza"), Bm25(analysis=PLAIN))
+    assert (id_, score) == ("flu", pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4))
+    ((_, twice),) = ranked(store, Query("influenza influenza"), Bm25(analysis=PLAIN))
+    assert twice == pytest.approx(2 * score, rel=1e-4)
+
+
+def bm25(df: int, tf: int, length: int, lengths: Sequence[int], total: int | None = None) -> float:
+    total = total or len(lengths)
+    mean = sum(lengths) / len(lengths)
+    return math.log(1 + (total - df + 0.5) / (df + 0.5)) * 2.2 * tf / (tf + 1.2 * (0.25 + 0.75 * length / mean))
+
+
+def test_subwords_of_a_model(make_store: Callable[..., Store]) -> None:
+    pytest.importorskip("tokenizers")
+    pieces = Analysis(keep="%", hashtags="remove", subwords="sentence-transformers/all-MiniLM-L6-v2")
+    store = make_store()
+    store.prepare(Layout(analyses=(pieces,)))
+    store.upsert(
+        [Entry(Document("gland", "Hypoparathyroidism", "Too little of a hormone."), "1"), Entry(DOCUMENTS[2], "1")]
+    )
+    store.publish()
+    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
+    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
+    assert names(ranked(store, Query("40%"), Bm25(analysis=pieces)))[0] == "flu"
+    assert info_of(make_store()).layout.analyses == (pieces,)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "?!", "the of", "\0 \ud800", "x" * 40_000, '( AND "quote: ~2 [a TO b]', "w " * 5_000]
+)
+def test_hostile_claims_of_an_analysis(store: Store, text: str) -> None:
+    for fuzziness in (0, "auto"):
+        retriever = Bm25(analysis=STEMMED, fuzziness=fuzziness)  # type: ignore[arg-type]
+        assert set(names(ranked(store, Query(f"influenza {text}"), retriever))) >= {"flu"}
+
+
+def test_hostile_documents_of_an_analysis(store: Store) -> None:
+    for number, text in enumerate(["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]):
+        document = Document(f"h{number}", "", text)
+        given = Entry(document, "1")
+        assert store.upsert([given]) == {}
+    store.publish()
+    assert set(names(ranked(store, Query("zebra"), Bm25(analysis=PLAIN)))) == {"h2", "h3", "h4"}
+
+
+# -- fuzzy matching
+
+
+def fuzzy(**options: Any) -> Bm25:
+    return Bm25(fuzziness=options.pop("fuzziness", "auto"), **options)
+
+
+def test_words_that_are_spelt_nearly_so(store: Store) -> None:
+    assert ranked(store, Query("inflenza"), Bm25()) == []
+    assert names(ranked(store, Query("inflenza"), fuzzy())) == ["flu"]
+    assert names(ranked(store, Query("inlfuenza"), fuzzy(fuzziness=1))) == ["flu"]  # a transposition is one edit
+    assert ranked(store, Query("inlfuneza"), fuzzy(fuzziness=1)) == []
+    assert names(ranked(store, Query("inlfuneza"), fuzzy(fuzziness=2))) == ["flu"]
+    assert ranked(store, Query("ixflxexza"), fuzzy()) == []
+    # Up to two letters none may differ, up to five one.
+    assert ranked(store, Query("bm"), fuzzy()) == []
+    assert names(ranked(store, Query("icy"), fuzzy())) == ["ice"]
+    assert ranked(store, Query("grien gxxen"), fuzzy(fields={"title": 1.0}))[0][0] == "tea"
+
+
+def test_scores_of_fuzzy_matches_are_lucenes(store: Store) -> None:
+    lengths = [len(terms(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
+    (stem,) = terms("influenza")
+    (given,) = terms("inflenza")
+    # One edit away: 1 - 1 / the length of the shorter one.
+    ((id_, score),) = ranked(store, Query("inflenza"), fuzzy())
+    boost = 1 - 1 / min(len(stem), len(given))
+    assert (id_, score) == ("flu", pytest.approx(boost * bm25(1, 2, lengths[2], lengths), rel=1e-4))
+    ((_, exact),) = ranked(store, Query("influenza"), fuzzy())
+    assert exact == pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4)
+
+
+def test_the_words_near_one_share_the_most_frequents_weight(make_store: Callable[..., Store]) -> None:
+    """The rewrite `top_terms_blended_freqs`: each term near counts as if it were as frequent as the most frequent."""
+    store = make_store()
+    store.prepare(Layout(analyses=(PLAIN,)))
+    texts = {
+        "a": "zebra one",
+        "b": "zebra two",
+        "c": "zebra three",
+        "d": "zebro four",
+        "e": "zabra zebra",
+        "f": "giraffe five",
+    }
+    write(store, [Entry(Document(id_, "", text), "1") for id_, text in texts.items()])
+    found = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN)))
+    lengths = [2] * 6
+    weight = bm25(4, 1, 2, lengths)
+    assert found == {
+        "d": pytest.approx(weight, rel=1e-4),
+        **{id_: pytest.approx(weight * (1 - 1 / 5), rel=1e-4) for id_ in "abce"},
+    }
+    two = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN, fuzziness=2)))
+    assert two["e"] == pytest.approx(weight * (1 - 1 / 5 + 1 - 2 / 5), rel=1e-4)
+
+
+def test_at_most_fifty_words_are_near(make_store: Callable[..., Store]) -> None:
+    store = make_store()
+    store.prepare(Layout(analyses=(PLAIN,)))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    near = [f"quack{a}{b}" for a in letters for b in letters][:120]
+    write(store, [Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
+    found = names(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
+    # The one of one edit, and of those of two the first by the alphabet.
+    assert found[0] == "quackl"
+    assert sorted(found[1:]) == sorted(near)[:49]
+
+
+def test_fuzzy_matching_over_several_fields_and_filters(store: Store) -> None:
+    both = fuzzy(fields={"title": 2.0, "additional": 1.0})
+    assert names(ranked(store, Query("beeches"), both)) == ["sea"]
+    assert names(ranked(store, Query("vacinnes"), both)) == ["flu"]
+    assert ranked(store, Query("vacinnes"), both, filters=[parse_filter("year!=2015")]) == []
