@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,7 @@ import click
 
 from ..core.adjust import Changes, printed, resolved
 from ..core.errors import CcheckError, Incomplete, ServerError, UsageError, batch_error
-from ..core.files import check_outputs
+from ..core.files import check_outputs, writing
 from . import opt
 from .common import (
     argument_text,
@@ -29,7 +30,6 @@ from .common import (
     usage_said,
     user_name,
 )
-from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..search import Filter
     from ..service import Check, Service
     from ..web.report import About
+
 
 MOST_WARNINGS = 5
 """How many different warnings of a file's claims are said."""
@@ -374,3 +375,50 @@ def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], cla
             f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens"
             f"{cost_said(checked.settings, tokens, answers)}; {counted(cached, 'answer')} already in the cache"
         )
+
+
+RUN, REPORT = "the run", "the report"
+"""The names of the files in messages."""
+
+
+class _Nothing(Exception):
+    """There is no result to write."""
+
+
+@contextmanager
+def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> Iterator[Callable[[Result], None]]:
+    """Yields what writes a result to the files that were asked for. Raises UsageError if one can't be written.
+
+    An interrupt leaves files of what was done until then. If nothing was done, what was there before stays, with a
+    notice.
+    """
+    interrupt: KeyboardInterrupt | None = None
+    writers: list[Callable[[Result], None]] = []
+    done = 0
+    with suppress(_Nothing), ExitStack() as stack:
+        if run is not None:
+            from ..core.trec import result_lines
+
+            stream = stack.enter_context(writing(run, RUN))
+            writers.append(lambda result: stream.writelines(result_lines(result)))
+        if report is not None:
+            from ..web.report import writing_report
+
+            writers.append(stack.enter_context(writing_report(report, about())))
+
+        def write(result: Result) -> None:
+            nonlocal done
+            for writer in writers:
+                writer(result)
+            done += 1
+
+        try:
+            yield write
+        except KeyboardInterrupt as stop:
+            interrupt = stop
+        if not done:
+            if files := " and ".join(file for file in (run, report) if file is not None):
+                notice(f"no claim was checked, so nothing was written to {files}. What was there before is unchanged")
+            raise _Nothing
+    if interrupt is not None:
+        raise interrupt

@@ -16,6 +16,7 @@ from ...core.files import check_folder, check_outputs
 from .. import opt
 from ..common import counted, inform, notice, notice_new, replacements, settings_from, stdout
 from ..progress import runtime
+from .evaluate_more import evaluate_articles, evaluate_averitec, evaluate_pairs
 from .tables import (
     LABEL_COLUMNS,
     Rows,
@@ -111,16 +112,12 @@ def evaluate(asked: Evaluate) -> None:
     settings = opt.settings_of(asked)
     if asked.pairs is not None:
         _check_pairs_options(asked)
-        from .evaluate_pairs import evaluate_pairs
-
         names = with_ablations(asked.recipes or (settings_from(**settings).recipe,), asked.ablation)
         evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names})
         return
     if not asked.recipes:
         raise click.MissingParameter(param_type="argument", param_hint="'RECIPE...'")
     if asked.averitec is not None:
-        from .evaluate_averitec import evaluate_averitec
-
         named = tuple(name for name in asked.recipes if not name.endswith(".json"))
         files = [name for name in asked.recipes if name not in named]
         chosen = settings_from(**settings)
@@ -128,8 +125,6 @@ def evaluate(asked: Evaluate) -> None:
         return
     if asked.articles is not None:
         _refuse(asked, "--articles, which measures inside articles", "out", "ev2r", "store", "stance")
-        from .evaluate_articles import evaluate_articles
-
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
         return
     from ...lab.measure.grid import parse_grid

@@ -158,9 +158,9 @@ def stance(asked: StanceTraining) -> None:
     Unless split is set, test pairs share no document with the training pairs. To continue an interrupted training, use
     --resume.
     """
-    from ...lab.train.inputs import read_stance_data
     from ...lab.train.options import StanceOptions
     from ...lab.train.stance import train_stance
+    from ...lab.train.stance_data import read_stance_data
 
     chosen, files = _prepared(StanceOptions, asked, STANCE_FILES, ("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
@@ -236,7 +236,7 @@ def _running(asked: Training, **settings: Any) -> Runtime:
 
 
 def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:
-    from ...lab.train.inputs import read_retrieval_data
+    from ...lab.train.retrieval_data import read_retrieval_data
 
     if files["dev_qrels"] and not files["dev_claims"]:
         raise UsageError("--dev-qrels needs --dev-claims")

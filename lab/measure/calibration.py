@@ -21,8 +21,8 @@ from ...verdict import StanceMethod
 from ...verdict.calibration import Calibration, tempered
 from ...verdict.labels import STANCES
 from ...verdict.open import open_method
-from .reliability import Reliability, reliability
 from .rows import StanceRow, judge_rows
+from .verdicts import Reliability, reliability
 
 FOLDS = 5
 MIN_PAIRS = 30

@@ -19,10 +19,9 @@ from ...core.types import Document, Stance, Usage
 from ...verdict import StanceMethod, choose_sentences
 from ...verdict.judge import decides
 from ...verdict.labels import STANCES
-from .reliability import reliability
 from .rows import StanceRow, judge_rows
 from .types import Interval
-from .verdicts import intervals_of, label_figures, tally
+from .verdicts import intervals_of, label_figures, reliability, tally
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,11 +13,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
 from ...core.adjust import Changes, resolved
+from ...core.cache import Cache
+from ...core.closing import Closing
 from ...core.errors import UsageError
 from ...core.recipe import load_recipe, models_used
 from ...core.runtime import OnProgress, Runtime
@@ -26,11 +29,12 @@ from ...pipeline.claims import read_claims
 from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
-from .memory import DiskMemory, open_memory
 from .metrics import DEFAULT_METRICS, check_metrics, only
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
+    from ...core.settings import Settings
+
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
@@ -151,3 +155,42 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
     settings = runtime.settings
     with open_memory(settings) as memory, open_store(settings) as store:
         yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())
+
+
+FOLDER = "evaluation"
+
+
+class DiskMemory(Closing):
+    """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
+
+    `hits` counts values, by kind.
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._cache = Cache(path, max_bytes, "the cache of evaluations")
+        self.hits: dict[str, int] = {}
+
+    @property
+    def notice(self) -> str | None:
+        return self._cache.notice
+
+    def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        wanted = {_key(kind, key): key for key in keys}
+        found = {wanted[key]: value for key, value in self._cache.get(list(wanted)).items()}
+        self.hits[kind] = self.hits.get(kind, 0) + len(found)
+        return found
+
+    def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
+        self._cache.put({_key(kind, key): value for key, value in values.items()})
+
+    def close(self) -> None:
+        self._cache.close()
+
+
+def open_memory(settings: Settings) -> DiskMemory:
+    """The memory of evaluations in the settings' cache folder. Never fails: see its `notice`."""
+    return DiskMemory(settings.cache_dir / FOLDER / "memory.sqlite", settings.cache_bytes)
+
+
+def _key(kind: str, key: bytes) -> bytes:
+    return kind.encode() + b":" + key

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InvalidData
+from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, fingerprint, loading_quietly
 from ...core.runtime import Runtime
 from ...core.special_tokens import words_only_in
@@ -16,9 +17,8 @@ from ...core.types import Claim, Document, Vector
 from .figures import Report
 from .folders import Output
 from .loop import Phase, Training, checkpointing, opening
-from .lora import add_lora
 from .negatives import Drawing, Drawn, draw_negatives
-from .options import EmbedderOptions
+from .options import EmbedderOptions, Lora
 from .ranker import checked, train_ranker
 from .retrieval_data import RetrievalData, read_negatives
 
@@ -212,3 +212,40 @@ def _prompts(model: Any, columns: Sequence[str]) -> dict[str, str]:
     document = next((known[name] for name in ("document", "passage", "corpus") if known.get(name)), "")
     told = {column: query if column == "anchor" else document for column in columns}
     return {column: prompt for column, prompt in told.items() if prompt}
+
+
+ATTENTION = frozenset(
+    "q_proj k_proj v_proj qkv_proj query key value query_proj key_proj value_proj Wqkv q_lin k_lin v_lin".split()
+)
+"""How architectures call the maps to queries, keys and values."""
+
+
+def add_lora(model: Any, wanted: Lora) -> Any:
+    """Freeze a model except for low-rank additions to its linear maps.
+
+    Changes the model in place; `merge_and_unload` of what it returns adds them to the weights. Raises UsageError for
+    modules that the model lacks.
+    """
+    import peft
+    import torch
+
+    names = {name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
+    targets = set(wanted.modules) or names & ATTENTION
+    if not targets or not targets <= names:
+        missing = ", ".join(sorted(targets - names)) or "attention"
+        raise UsageError(f"lora: the model has no linear layer {missing}. It has {', '.join(sorted(names))}")
+    layers = model.config.get_text_config().num_hidden_layers
+    if wanted.last_layers is not None and wanted.last_layers > layers:
+        raise UsageError(f"lora: the model has {layers} layers, not {wanted.last_layers}")
+    # Names are like `encoder.layer.11.attention.self.query`. peft's own setting of layers misses those that begin with
+    # the list of layers: `layers.11.self_attn.q_proj`.
+    numbers = "|".join(map(str, range(layers - (wanted.last_layers or layers), layers)))
+    config = peft.LoraConfig(
+        r=wanted.r,
+        lora_alpha=wanted.alpha,  # type: ignore[arg-type, unused-ignore] # peft divides it, whole or not
+        lora_dropout=wanted.dropout,
+        target_modules=rf"(\D*\.)?({numbers})\.(.*\.)?({'|'.join(sorted(targets))})",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peft about transformers: nothing that a user could change
+        return peft.get_peft_model(model, config)

@@ -20,7 +20,9 @@ from ...core.errors import InvalidData
 from ...core.types import Claim, Document
 from ...ingest import Record
 from ...ingest.rows import take_all
-from .options import TrainingOptions
+from ...pipeline.claims import read_claims
+from ..measure.datasets import read_corpus, read_qrels
+from .options import RetrievalOptions, TrainingOptions
 from .split import split_by_claim, split_by_document
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -218,3 +220,24 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, d
     if not found:
         raise InvalidData(f"{path} contains no negatives")
     return found
+
+
+def read_retrieval_data(
+    corpus: str,
+    claims: str,
+    qrels: str,
+    options: RetrievalOptions,
+    *,
+    dev_claims: str | None = None,
+    dev_qrels: str | None = None,
+) -> RetrievalData:
+    """Reads the data to train and measure a retrieval model on. Its messages say what was left out.
+
+    Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData.
+    """
+    documents, rejected = read_corpus(corpus, titles=options.titles)
+    judged = read_qrels(qrels)
+    dev = (read_claims(dev_claims), read_qrels(dev_qrels) if dev_qrels else judged) if dev_claims else None
+    data = retrieval_data(documents.values(), read_claims(claims), judged, options, dev)
+    left_out = f"{len(rejected):,} records of the corpus were left out. The first: {rejected[0]}" if rejected else ""
+    return replace(data, messages=(left_out, *data.messages)) if left_out else data

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.errors import UsageError
 from ...core.types import Claim
-from ..measure.rows import StanceRow, StanceRows
+from ..measure.rows import StanceRow, StanceRows, read_rows
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
 from .split import Split, split_by_claim, split_by_document
@@ -139,3 +139,27 @@ def stance_data(
         left, chosen, split = split_rows(left, options.split, share, options.seed + 1)
         dev = chosen
     return StanceData(tuple(left), tuple(dev), groups, tuple(messages))
+
+
+def read_stance_data(
+    train: Sequence[str],
+    options: StanceOptions,
+    *,
+    dev: str | None = None,
+    test: str | None = None,
+    corpus: str | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> StanceData:
+    """Reads the data to train and measure a stance model on. `notify` is told what each file of `train` holds.
+
+    Raises NotFound, MissingExtra (Parquet), or InvalidData.
+    """
+    files = [read_rows(file, corpus) for file in train]
+    for file, rows in zip(train, files, strict=True):
+        notify(f"{file}: {rows.describe()}")
+    return stance_data(
+        join_files(files),
+        options,
+        read_rows(dev, corpus).rows if dev else (),
+        read_rows(test, corpus).rows if test else (),
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 
-from ccheck.cli.outputs import outputs
+from ccheck.cli.query import outputs
 from ccheck.core.errors import Incomplete, UsageError
 from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result

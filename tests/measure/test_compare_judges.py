@@ -7,7 +7,7 @@ import pytest
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Usage
-from ccheck.lab.measure.compare_judges import compare_judges
+from ccheck.lab.measure.compare import compare_judges
 from ccheck.lab.measure.pairs import PairsMeasured
 from ccheck.verdict.labels import STANCES
 

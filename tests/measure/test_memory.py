@@ -13,7 +13,7 @@ import pytest
 
 from ccheck.core.cache import Cache, memory_key, recall
 from ccheck.core.settings import resolve
-from ccheck.lab.measure.memory import DiskMemory, open_memory
+from ccheck.lab.measure.session import DiskMemory, open_memory
 
 MIB = 1 << 20
 

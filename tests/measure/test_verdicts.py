@@ -10,8 +10,7 @@ import pytest
 
 from ccheck.core.errors import InvalidData, MissingExtra
 from ccheck.core.types import Label, Stance, Verdict
-from ccheck.lab.measure.reliability import reliability
-from ccheck.lab.measure.verdicts import classify, label_figures
+from ccheck.lab.measure.verdicts import classify, label_figures, reliability
 from ccheck.verdict.labels import LABELS, STANCES
 
 metrics = pytest.importorskip("sklearn.metrics")

@@ -12,7 +12,6 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.lab.measure.rows import StanceRow
 from ccheck.lab.train.embedder import embedder_rows
-from ccheck.lab.train.inputs import read_retrieval_data
 from ccheck.lab.train.negatives import Drawing, describe, draw_negatives, once_per_claim
 from ccheck.lab.train.options import (
     EmbedderOptions,
@@ -22,7 +21,7 @@ from ccheck.lab.train.options import (
     load_options,
     preset_names,
 )
-from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, retrieval_data
+from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, read_retrieval_data, retrieval_data
 from ccheck.lab.train.stance_data import stratified
 
 IDS = [document.id for document in tiny.corpus()]

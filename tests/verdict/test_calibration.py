@@ -10,7 +10,7 @@ import pytest
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.lab.measure.calibration import fit_calibration
-from ccheck.lab.measure.reliability import reliability
+from ccheck.lab.measure.verdicts import reliability
 from ccheck.verdict.calibration import calibrated, load_calibration, save_calibration
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.labels import STANCES
