@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,15 +29,12 @@ if TYPE_CHECKING:
 MAX_BYTES = 10_000_000
 _TINY = 1e-6
 
-Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-
 
 class Calibration(BaseModel):
     """How to get from a method's probabilities to calibrated ones.
 
     `of`: whether it takes the probabilities of all labels or a confidence alone. `method` is the name of the method
-    that it was made for, `pairs` on how many labelled pairs, `error_before` and `error_after` the expected calibration
-    errors on them.
+    that it was made for, `pairs` on how many labelled pairs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,8 +42,6 @@ class Calibration(BaseModel):
     of: Literal["probabilities", "confidence"]
     method: str
     pairs: int = Field(ge=1)
-    error_before: Unit
-    error_after: Unit
     temperature: float = Field(gt=0, allow_inf_nan=False)
 
     def apply(self, stance: Stance) -> Stance:

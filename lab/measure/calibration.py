@@ -134,7 +134,6 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
         raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
-    before = reliability(*zip(*given, strict=True)).error
     of: Literal["probabilities", "confidence"] = (
         "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
     )
@@ -149,16 +148,7 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
         if len(set(truth)) == 1:
             said = "right" if truth[0] else "wrong"
             raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {said}")
-    made = Calibration(
-        of=of,
-        method=method,
-        pairs=len(given),
-        error_before=before,
-        error_after=0,
-        temperature=_fit_temperature(values, truth),
-    )
-    after = reliability([made.apply(stance) for stance, _ in given], [label for _, label in given]).error
-    return made.model_copy(update={"error_after": after})
+    return Calibration(of=of, method=method, pairs=len(given), temperature=_fit_temperature(values, truth))
 
 
 def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:

@@ -77,10 +77,8 @@ def compare(
     )
 
 
-def randomisation_test(
-    differences: Sequence[float], *, permutations: int = PERMUTATIONS, seed: int = SEED
-) -> tuple[float, bool]:
-    """The two-sided p-value of a mean difference of pairs, and whether it is exact.
+def randomisation_test(differences: Sequence[float], *, permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
+    """The two-sided p-value of a mean difference of pairs.
 
     Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
     do not exceed `permutations`, else that many at random.
@@ -90,9 +88,8 @@ def randomisation_test(
     # A zero has no sign to flip: without these more tests are exact, with the same p-value.
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
     if len(moved) < 2:
-        return 1.0, True  # turned round it is as far from zero
-    p = permutation_p((moved,), lambda values, axis: values.sum(axis=axis), permutations, seed)
-    return p, 2 ** len(moved) <= permutations
+        return 1.0  # turned round it is as far from zero
+    return permutation_p((moved,), lambda values, axis: values.sum(axis=axis), permutations, seed)
 
 
 def permutation_p(
@@ -149,7 +146,7 @@ def _difference(
     values = [pair.difference for pair in pairs]
     moved = [pair for pair in pairs if abs(pair.difference) > _EQUAL]
     wins = sum(pair.difference > 0 for pair in moved)
-    p, exact = randomisation_test(values)
+    p = randomisation_test(values)
     largest = sorted(moved, key=lambda pair: -abs(pair.difference))[:changes]
     mean = math.fsum(values) / len(values)
     return Difference(
@@ -161,7 +158,6 @@ def _difference(
         interval=bootstrap(values) if len(values) > 1 else None,
         p=p,
         p_holm=p,
-        exact=exact,
         wins=wins,
         losses=len(moved) - wins,
         ties=len(pairs) - len(moved),
@@ -232,7 +228,6 @@ def _between(name: str, metric: str, before: NDArray[np.float64], after: NDArray
         interval=interval,
         p=p,
         p_holm=p,
-        exact=2 ** len(moved) <= PERMUTATIONS,
         wins=int((right > 0).sum()),
         losses=int((right < 0).sum()),
         ties=int((right == 0).sum()),

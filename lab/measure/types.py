@@ -101,7 +101,7 @@ class Difference:
     """A run against the baseline in one metric, over the claims that both have.
 
     `p` is of a two-sided randomisation test, `p_holm` the same after Holm's correction for all tests of the
-    comparison; `exact` says that all sign flips were tried. `interval` is that of the difference, None of one claim.
+    comparison. `interval` is that of the difference, None of one claim.
     `changes` are the claims with the largest differences.
     """
 
@@ -113,7 +113,6 @@ class Difference:
     interval: Interval | None
     p: float
     p_holm: float
-    exact: bool
     wins: int
     losses: int
     ties: int

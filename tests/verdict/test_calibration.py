@@ -39,7 +39,6 @@ def test_an_overconfident_method_is_calibrated_on_pairs_it_has_not_seen(probabil
 
     calibration = fit_calibration(*stances_of(0), "stance:x")
     assert calibration.of == ("probabilities" if probabilities else "confidence")
-    assert calibration.error_after < 0.05 < 0.15 < calibration.error_before
     save_calibration(calibration, tmp_path / "c.json")
     loaded = load_calibration(tmp_path / "c.json")
     assert loaded == calibration
@@ -128,7 +127,7 @@ def test_a_calibrated_method_is_a_method():
         calibration.apply(Stance("SUPPORTS", 0.9))
 
 
-GOOD = {"of": "confidence", "method": "x", "pairs": 50, "error_before": 0.2, "error_after": 0.1}
+GOOD = {"of": "confidence", "method": "x", "pairs": 50}
 
 
 @pytest.mark.parametrize(
