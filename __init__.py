@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .core.types import Claim, Document, Evidence, Filter, Hit, Result, Sentence, Stance, Verdict
     from .pipeline.checker import Checker
     from .rerank import Reranker
-    from .rerank.own import Score
+    from .rerank.several import Score
     from .verdict import Judge
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import click
 
+from ..core.errors import UsageError, require
 from ..core.redaction import keep_secret
 from . import opt
 from .common import notice, settings_from
@@ -81,6 +83,20 @@ class Served:
     )
 
 
+def named_model(given: str) -> tuple[str, str]:
+    """What requests call a model, and its place: `NAME`, `FOLDER` (called by its last part), or `ALIAS=` one of them.
+
+    Raises UsageError for an alias of nothing.
+    """
+    alias, equals, rest = given.partition("=")
+    if not equals or Path(given).expanduser().exists() or "/" in alias:
+        alias, rest = "", given
+    if not rest:
+        raise UsageError(f"--model {given}: the name of the model is missing; write --model ALIAS=NAME")
+    folder = Path(rest).expanduser()
+    return alias or (folder.resolve().name if folder.exists() else rest), rest
+
+
 @opt.command(env="CCHECK_SERVE")
 def rerank(asked: Served) -> None:
     """Serve a reranker over HTTP.
@@ -98,10 +114,9 @@ def rerank(asked: Served) -> None:
     from ..core.runtime import Runtime, silent
     from ..core.settings import Settings
     from ..core.stages import ModelStage
-    from ..rerank.server.run import named_model, require_server
 
     keep_secret(os.environ.get(KEY))
-    require_server()
+    require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
     require_models("the reranking server")
     name, where = named_model(asked.model)
     from ..core.serving import listen, public, run_server
@@ -185,7 +200,6 @@ def web(asked: ServedWeb) -> None:
     with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
     """
     from ..core.adjust import Changes, resolved
-    from ..core.errors import UsageError, require
     from ..core.runtime import silent
     from ..service import Service
     from .progress import checker
@@ -240,7 +254,6 @@ def serve_mcp(
     import asyncio
 
     from ..core.adjust import Changes, resolved
-    from ..core.errors import require
     from ..service import Service
     from .progress import checker
 

@@ -1,9 +1,8 @@
 """Language models: asking one over HTTP for answers of a given shape, with a cache, a budget and retries."""
 
 from .budget import Budget, open_budget
-from .examples import LabelledPair, load_pairs
 from .model import LanguageModel, open_llm
-from .prompts import Prompt, load_prompt, quoted, refuse_unknown
+from .prompts import LabelledPair, Prompt, load_pairs, load_prompt, quoted, refuse_unknown
 from .types import (
     Answer,
     BudgetSpent,

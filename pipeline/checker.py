@@ -21,13 +21,12 @@ from ..core.stages import VerdictStage
 from ..core.types import Claim, Result
 from ..rerank import Reranker
 from ..rerank.open import bring
-from ..rerank.own import Score
+from ..rerank.several import Score
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import NEGATED, refuse_unfit
 from ..verdict import Judge
-from .empty import why_nothing
 from .plan import DEGRADED, Plan, make_plan
-from .run import ClaimState, Run, Tell, going
+from .run import ClaimState, Run, Tell, going, why_nothing
 from .steps import (
     cases,
     choose_evidence,

@@ -11,8 +11,7 @@ from ..core.keys import is_yours, key_for
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import EnsembleStage, LateStage, ListwiseStage, ModelStage, RerankerStage
-from .own import OwnReranker, Score
-from .several import EnsembleReranker, LocalReranker, RememberedReranker
+from .several import EnsembleReranker, LocalReranker, OwnReranker, RememberedReranker, Score
 from .types import Reranker
 
 if TYPE_CHECKING:

@@ -1,20 +1,22 @@
-"""Rerankers over others: a model's scorer for several queries, scores that are remembered, and several as one."""
+"""Rerankers over others: a scorer for several queries, a program's function, remembered scores, several as one."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import orjson
 
 from ..core.cache import Memory, memory_key, recall
-from ..core.errors import CcheckError
+from ..core.errors import CcheckError, InvalidData
 from ..core.fusion import fuse
 from ..core.stages import Fusion
+from ..core.text import name_of
 from .apply import score_many
-from .types import BatchReranker, Request, Reranker, Scorer, Scores, all_or_error, refuse_equal
+from .types import BatchReranker, Request, Reranker, Scorer, Scores, all_or_error, not_finite, refuse_equal
 
 
 class LocalReranker(BatchReranker):
@@ -117,3 +119,30 @@ class EnsembleReranker(BatchReranker):
         fused = dict(fuse(rankings, dict.fromkeys(rankings, 1.0), self._fusion))
         cut = tuple(map(any, zip(*(scores.cut for scores in every), strict=True)))
         return Scores(tuple(fused[place] for place in range(len(cut))), cut, logits=False)
+
+
+Score: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""A score for each passage, in order; a higher one is a better match. It can be called in several threads."""
+
+
+class OwnReranker:
+    """A function as a `Reranker`. Whatever it raises is an error of the claim's reranking, never a rank."""
+
+    def __init__(self, function: Score | Reranker) -> None:
+        self.name, self.function = name_of(function), function
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        try:
+            found = self.function(query, passages)
+            if isinstance(found, Scores):
+                return found
+            values = tuple(map(float, found))
+        except CcheckError:
+            raise
+        except Exception as error:
+            raise InvalidData(f"the reranker {self.name} failed: {type(error).__name__}: {error}") from error
+        if len(values) != len(passages):
+            raise InvalidData(f"the reranker {self.name} gave {len(values)} scores for {len(passages)} passages")
+        if not all(map(math.isfinite, values)):
+            raise not_finite(self.name, values)
+        return Scores(values, (False,) * len(values), logits=not all(0 <= value <= 1 for value in values))

@@ -27,7 +27,7 @@ from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, u
 from ..pipeline.checker import Checker, claims_of
 from ..pipeline.claims import ClaimRecord
 from ..pipeline.plan import Plan
-from ..rerank.own import OwnReranker
+from ..rerank.several import OwnReranker
 from ..search import parse_filter
 from .open import open_record
 from .record import Record, Wanted, missing

@@ -22,9 +22,9 @@ from ccheck.core.install import install_command
 
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
+from ccheck.cli.serve import named_model
 from ccheck.core.serving import public
 from ccheck.rerank.server.canary import check_scorer
-from ccheck.rerank.server.run import named_model
 
 # -- load
 
