@@ -63,19 +63,8 @@ class Served:
         "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
     )
     batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 4096, or 16384 on a GPU.", least=32)
-    connections: int = opt.option(
-        "Largest number of open connections. Further ones get 503 and are closed.", least=1, default=512
-    )
-    head_timeout: float = opt.option(
-        "Longest time, in seconds, that a connection may stay open without a request being answered, for example while "
-        "it sends headers.",
-        "S",
-        least=0.1,
-        default=10.0,
-    )
     max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
-    max_chars: int = opt.option("Longest query, in characters. Longer texts are cut.", least=1, default=200_000)
     canary: Literal["order", "repeat"] = opt.option(
         "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
         "scores twice, for untrained models).",
@@ -132,11 +121,8 @@ def rerank(asked: Served) -> None:
         limits = Limits(
             body=asked.max_body,
             texts=asked.max_texts,
-            characters=asked.max_chars,
             requests=asked.queue,
             timeout=asked.timeout,
-            connections=asked.connections,
-            head=asked.head_timeout,
             batch_tokens=asked.batch_tokens or batch_tokens_for(asked.device or best_device()),
         )
         key = os.environ.get(KEY) or None
