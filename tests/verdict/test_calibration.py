@@ -91,7 +91,7 @@ def test_a_failure_stays_one_and_is_not_learned_from():
         ([Stance("SUPPORTS", 0.9)] * 10, ["SUPPORTS"] * 10, "at least 30"),
         ([Stance(None, error="x")] * 50, ["SUPPORTS"] * 50, "at least 30"),
         ([Stance("SUPPORTS", 0.9)] * 50, ["SUPPORTS"] * 50, "all 50 pairs are right"),
-        ([Stance("SUPPORTS")] * 50, ["SUPPORTS"] * 50, "nothing to compare"),
+        ([Stance("SUPPORTS")] * 50, ["SUPPORTS"] * 50, "nothing to calibrate"),
     ],
 )
 def test_what_nothing_can_be_learned_from_is_an_error(stances, labels, message):
