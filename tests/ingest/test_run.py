@@ -20,7 +20,17 @@ import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.core.types import Entry
-from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
+from ccheck.ingest import (
+    DenseEncoder,
+    Encoders,
+    IngestOptions,
+    Progress,
+    default_chunking,
+    dry_run,
+    encoders_of,
+    ingest,
+    layout_of,
+)
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fetch import Client, Service, fetch
 from ccheck.ingest.fields import Fields
@@ -79,7 +89,7 @@ def test_documents_and_vectors_arrive(tmp_path: Path) -> None:
 def test_long_documents_have_several_passages(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
-    encoders = encoders_of(embedder, Chunking(30, 20, 6))
+    encoders = Encoders((DenseEncoder(embedder, Chunking(30, 20, 6)),))
     report = ingest([write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])], store, encoders)
     passages = store.entries["1"].passages[MAIN_VECTORS]
     assert len(passages) == report.passages == 20
