@@ -18,51 +18,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 
-from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ...core.recipe import load_recipe, recipe_names
-from ...core.stages import (
-    AdditionalStage,
-    Analysis,
-    Bm25,
-    Dense,
-    EnsembleStage,
-    EvidenceStage,
-    Fusion,
-    LanguageModelStage,
-    LateStage,
-    ListwiseStage,
-    ModelStage,
-    QuestionsStage,
-    RewritingStage,
-    Sparse,
-    UnitsStage,
-    VerdictStage,
-)
+from ...core.recipe import Recipe, load_recipe, recipe_names
 from .published import row_command, row_recipe, tables_of
-
-_STAGES: dict[str, type[BaseModel]] = {
-    "[retrievers.bm25]": Bm25,
-    "[retrievers.bm25.analysis]": Analysis,
-    "[retrievers.dense]": Dense,
-    "[retrievers.sparse]": Sparse,
-    "[fusion]": Fusion,
-    "[rewriting]": RewritingStage,
-    "[ingest.additional]": AdditionalStage,
-    "[rerankers.NAME]": ModelStage,
-    "[rerankers.late]": LateStage,
-    "[rerankers.ensemble]": EnsembleStage,
-    "[rerankers.listwise]": ListwiseStage,
-    "[questions]": QuestionsStage,
-    "[language_model]": LanguageModelStage,
-    "[ingest.units.NAME]": UnitsStage,
-    "[figures]": FiguresStage,
-    "[figures.runs.NAME], element-guided": ElementRun,
-    "[figures.runs.NAME], chunk-guided": ChunkRun,
-    "[figures.runs.NAME], image": ImageRun,
-    "[passages]": PassagesStage,
-    "[evidence]": EvidenceStage,
-    "[verdict]": VerdictStage,
-}
 
 
 def page(measured: Iterable[Mapping[str, Any]] = ()) -> str:
@@ -75,7 +32,7 @@ def page(measured: Iterable[Mapping[str, Any]] = ()) -> str:
         recipes=[load_recipe(name) for name in recipe_names()],
         measured=[*read_measured(), *measured],
         pieces=pieces(),
-        stages=_STAGES,
+        stages=dict(stages(Recipe)),
         keys=_keys,
         tables_of=tables_of,
         row_recipe=row_recipe,
@@ -102,6 +59,36 @@ def pieces() -> Iterator[Piece]:
     for source in tomllib.loads(_file("prompts.toml"))["source"]:
         for piece, words in source["pieces"]:
             yield Piece(source["name"], piece, source["prompt"], words)
+
+
+_ABOUT = ("source", "ablations", "fine_tuned")
+"""Tables of a recipe that are no stages."""
+
+
+def stages(
+    table: type[BaseModel], path: str = "", seen: set[type] | None = None
+) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Every kind of table in another one, with its place in a recipe: `[retrievers.bm25]`."""
+    seen = set() if seen is None else seen
+    for name, field in table.model_fields.items():
+        for kind in _tables_in(field.annotation):
+            if kind in seen or name in _ABOUT:
+                continue
+            seen.add(kind)
+            own = kind.model_fields["kind"].default if "kind" in kind.model_fields else None
+            named_so = own not in (None, "model") and name != "runs"
+            place = f"{path}{name}" + (
+                f".{own if named_so else 'NAME'}" if get_origin(field.annotation) is dict else ""
+            )
+            yield f"[{place}]" + (f", {own}" if name == "runs" else ""), kind
+            yield from stages(kind, f"{place}.", seen)
+
+
+def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _tables_in(one)
 
 
 def _file(name: str) -> str:
