@@ -20,7 +20,6 @@ from ...core.analysis import clean, sentence_spans, terms
 from ...core.errors import InvalidData
 from ...core.models import find_model, loading_quietly
 from ...core.runtime import Runtime
-from ...core.text import first_line
 from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
@@ -28,7 +27,7 @@ from ..measure.rows import StanceRow, judge_rows
 from .card import counted, model_card
 from .figures import Report, measure_rows, stance_figures, stance_value
 from .folders import Output, finish, work_folder
-from .loop import Phase, Training, checkpointing, require_training
+from .loop import Phase, Training, checkpointing, opening, require_training
 from .options import StanceOptions
 from .stance_data import StanceData
 
@@ -146,32 +145,29 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
         head = {}
     temporary = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    with loading_quietly():
+    with opening(found.path, "a stance model"):
         import torch
         import transformers
 
         torch.manual_seed(options.seed)
-        try:
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                found.path,
-                trust_remote_code=False,
-                local_files_only=True,
-                use_safetensors=True,
-                dtype=torch.float32,
-                **head,
-            )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                found.path, trust_remote_code=False, local_files_only=True
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            raise InvalidData(f"{options.base} can't be trained as a stance model: {first_line(error)}") from error
-        own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
-        # What uses the folder reads windows of the length that was trained on.
-        tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-            model.config.pad_token_id = tokenizer.pad_token_id
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            found.path,
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype=torch.float32,
+            **head,
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            found.path, trust_remote_code=False, local_files_only=True
+        )
+    own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
+    # What uses the folder reads windows of the length that was trained on.
+    tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
+    with loading_quietly():
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
     temporary.rename(folder)
