@@ -58,7 +58,7 @@ def work(store: str, name: str, threads: int) -> None:
                 sys.stdout.write(f"{made.id} {made.created} {digest(made)} {json.dumps(claim)}\n")
                 sys.stdout.flush()
 
-        service.key()  # what loads once is no part of the time until a kill
+        service.checker.plan()  # what loads once is no part of the time until a kill
         print("ready", flush=True)
         with ThreadPoolExecutor(threads) as pool:
             for first in range(threads):
