@@ -64,11 +64,6 @@ def test_what_the_system_refuses_is_no_bug(papers):
     assert ran.code in (4, 7) and "a bug" not in ran.err
 
 
-def test_nothing_is_printed_with_blanks_at_the_end(papers):
-    for arguments in (["config"], ["recipes", "list"], ["index", "info", "--store", papers], ["doctor"]):
-        assert [line for line in ccheck(*arguments).out.split("\n") if line != line.rstrip()] == [], arguments
-
-
 # -- demo
 
 
@@ -201,12 +196,6 @@ def test_a_recipe_that_is_none(tmp_path, papers, text, message):
     for arguments in (["recipes", "check", file], ["query", "x", "--store", papers, "--recipe", file]):
         ran = ccheck(*arguments)
         assert ran.code == 5 and message in ran.err and "a bug" not in ran.err
-
-
-def test_recipes_missing():
-    for command in ("show", "check"):
-        ran = ccheck("recipes", command, "bm52")
-        assert ran.code == 4 and "did you mean 'bm25'?" in ran.err
 
 
 # -- config and doctor

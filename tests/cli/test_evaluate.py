@@ -85,26 +85,6 @@ def test_several_recipes_in_a_table(embedded, files, recipe, tmp_path):
     assert [word for word in ("bm25", "dense", "rrf") if f"\n {word} " in alone.out] == ["bm25", "dense", "rrf"]
 
 
-def test_nothing_is_computed_twice(papers, files, monkeypatch):
-    asked: list[int] = []
-    rank = LocalStore.rank
-
-    def counted(self, search):
-        asked.append(len(search.queries))
-        return rank(self, search)
-
-    monkeypatch.setattr(LocalStore, "rank", counted)
-    arguments = ("evaluate", "bm25", *files.options, "--store", papers)
-    first = ccheck(*arguments, "--json")
-    assert asked == [12]
-    again = ccheck(*arguments, "--json")
-    assert asked == [12] and again.objects[0]["metrics"] == first.objects[0]["metrics"]
-    assert first.objects[0]["remembered"] == {} and again.objects[0]["remembered"] == {"ranking": 12}
-    files.claims.write_text("".join(files.claims.read_text().splitlines(keepends=True)[:3]))
-    fewer = ccheck(*arguments, "--json")
-    assert asked == [12] and fewer.objects[0]["claims"] == 3
-
-
 def test_a_grid_measures_every_combination_and_nothing_twice(papers, files, tmp_path, monkeypatch):
     asked: list[tuple[str, int, int]] = []
     rank = LocalStore.rank
@@ -224,18 +204,6 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
         ran = ccheck(*arguments, "--llm", "other", "--json")
     assert ran.code == 7 and "stances and verdicts failed" in ran.err
     assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
-
-
-def test_stand_ins_are_named_everywhere(papers, files, tmp_path, no_server):
-    file = tmp_path / "named.toml"
-    file.write_text('extends = "bm25"\n[rerankers.rerank]\nmodel = "big/model"\nrequired = false\n', encoding="utf-8")
-    stand_in = tmp_path / "nothing-there"
-    arguments = ("evaluate", file, *files.options, "--store", papers, "--replace", f"big/model={stand_in}")
-    ran = ccheck(*arguments)
-    assert ran.code == 0 and f"{stand_in} stands in for big/model" in ran.out
-    said = ccheck(*arguments, "--json").objects[0]
-    assert said["replaced"] == {"big/model": str(stand_in)}
-    assert any("not reranked" in warning for warning in said["warnings"])
 
 
 def test_an_interrupt_shows_what_is_done(papers, files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -109,14 +108,6 @@ def test_a_check_that_is_not_there_and_one_that_failed(store):
     assert "failed" in line
     ran = ccheck("show", line.split()[0], "--store", store)
     assert ran.code == 7 and "could not be checked: the claim has no word" in ran.err
-
-
-def test_a_file_of_claims_is_one_run(store, tmp_path):
-    (tmp_path / "claims.jsonl").write_text("".join(json.dumps({"_id": i, "text": f"Tea {i}."}) + "\n" for i in "abc"))
-    ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *BM25)
-    found = ccheck("history", "--store", store, "--json", "--limit", "2").objects
-    assert [one["claim"]["id"] for one in found] == ["c", "b"]
-    assert found[0]["check"]["run"] == found[1]["check"]["run"]
 
 
 def test_where_a_record_cannot_be_kept_the_answer_is_there_all_the_same(store):

@@ -160,14 +160,14 @@ def test_a_link_of_another_user_on_the_way_is_refused(tmp_path, monkeypatch):
 def test_a_file_keeps_the_mode_of_the_one_before_and_else_the_umask(tmp_path):
     old = tmp_path / "old"
     old.write_text("old")
-    old.chmod(0o640)
+    old.chmod(0o604)
     mask = os.umask(0o027)
     try:
         write_text(old, "new\n")
         write_text(tmp_path / "new", "new\n")
     finally:
         os.umask(mask)
-    assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("new\n", 0o640)
+    assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("new\n", 0o604)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new", "old"]
 

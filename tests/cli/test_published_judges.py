@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
@@ -38,22 +37,17 @@ def server(tmp_path, monkeypatch):
         yield server
 
 
-def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, server):
-    with (tmp_path / "test.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, ["claim_id", "claim", "abstract_id", "abstract", "annotation"])
-        writer.writeheader()
-        for number, (word, label) in enumerate(LABELS.items()):
-            writer.writerow(
-                {
-                    "claim_id": number,
-                    "claim": f"{word} rises",
-                    "abstract_id": number,
-                    "abstract": word,
-                    "annotation": label,
-                }
-            )
+@pytest.fixture
+def pairs(tmp_path):
+    """The task's own file."""
+    rows = [f"{number},{word} rises,{number},{word},{label}" for number, (word, label) in enumerate(LABELS.items())]
+    (tmp_path / "pairs.csv").write_text("\n".join(["claim_id,claim,abstract_id,abstract,annotation", *rows]))
+    return tmp_path / "pairs.csv"
+
+
+def test_each_way_of_asking_is_measured_on_the_task_s_own_file(pairs, server):
     ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
-    ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", tmp_path / "test.csv", "--json")
+    ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", pairs, "--json")
     assert ran.code == 0, ran.err
     names = ["climatecheck-hybrid", *(f"climatecheck-hybrid:{way}" for way in ways.split(","))]
     assert [one["recipe"] for one in ran.objects] == names
@@ -78,11 +72,8 @@ def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, server)
     assert len(examples) == 6 and all(len(one["abstracts"]) == 3 for one in examples)
 
 
-def test_a_person_sees_cost_published_figures_and_differences(tmp_path, server):
+def test_a_person_sees_cost_published_figures_and_differences(pairs, server):
     """A model of the table can have a stand-in: here the packaged stance model."""
-    pairs = tmp_path / "pairs.csv"
-    rows = [f"{number},{word} rises,{number},{word},{label}" for number, (word, label) in enumerate(LABELS.items())]
-    pairs.write_text("\n".join(["claim_id,claim,abstract_id,abstract,annotation", *rows]))
     arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
     ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
     told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]

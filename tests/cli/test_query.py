@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
-import math
 import re
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from cli_runs import BM25, Ran, ccheck, jsonl
 from ccheck.core.install import install_command
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.encode import dense
+from ccheck.lab.measure.runs import read_run
 
 SEA = "sea level has risen 20 cm since 1900"
 DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
@@ -70,11 +69,6 @@ def test_json_is_what_the_page_promises(query):
             assert document[sentence["field"]][sentence["start"] : sentence["end"]] == sentence["text"]
 
 
-def test_verdict_none_leaves_it_out(query):
-    assert query(SEA, "--json", "--verdict", "none").objects[0]["verdict"] is None
-    assert "Verdict" not in query(SEA, "--verdict", "none").out
-
-
 @pytest.mark.usefixtures("minilm")
 def test_explain_adds_up(embedded):
     shown = ccheck("query", SEA, "-k", "1", "--store", embedded, "--explain").out
@@ -108,25 +102,11 @@ def test_a_filter_that_nothing_passes_is_shown(query):
     assert query(SEA, "--filter", "year>=3000", "--json").objects[0]["warnings"] == [reason]
 
 
-@pytest.mark.parametrize(
-    ("condition", "said"),
-    [
-        ("yaer>=2000", "has a field 'yaer'; did you mean 'year'? The fields are doi, first_author, journal"),
-        ("year>=abc", "year holds numbers, and 'abc' is not a number"),
-        ("journal>=2010", "journal holds text"),
-    ],
-)
-def test_a_filter_that_is_a_mistake_is_no_answer(query, tmp_path, condition, said):
+def test_a_filter_that_is_a_mistake_is_no_answer(query, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"text": SEA}, {"text": "ice"})
     for asked in ([SEA], ["--claims", claims]):
-        ran = query(*asked, "--filter", condition)
-        assert (ran.code, ran.out) == (2, "") and said in ran.err
-
-
-def test_a_day_where_no_document_has_a_date(tmp_path):
-    ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}), "--store", tmp_path / "s", "--no-dense")
-    ran = ccheck("query", "sea", "--store", tmp_path / "s", *BM25, "--filter", "published<2015-01-31")
-    assert (ran.code, ran.out) == (2, "") and "has a date, so conditions on" in ran.err
+        ran = query(*asked, "--filter", "yaer>=2000")
+        assert (ran.code, ran.out) == (2, "") and "did you mean 'year'?" in ran.err
 
 
 def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_path, no_server, monkeypatch):
@@ -201,12 +181,6 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
     assert ccheck("query", SEA, "--store", papers, "-q").err == ""
     assert ccheck("query", SEA, "--store", papers, "--recipe", "dense").code == 4
-
-
-@pytest.mark.usefixtures("minilm")
-def test_hybrid(embedded):
-    (answer,) = ccheck("query", SEA, "--store", embedded, "--json", "--rerank", "none").objects
-    assert set(answer["evidence"][0]["scores"]) == {"bm25", "dense", "rrf"} and not answer["warnings"]
 
 
 @pytest.mark.usefixtures("no_models")
@@ -287,48 +261,14 @@ def test_lone_surrogates_are_answered_as_the_rest(embedded, tmp_path):
     assert ran.objects[0]["claim"] == {"id": "s\ud800", "text": "sea \ud83d level\0"}
 
 
-def test_a_claim_beyond_all_measure_is_an_error_in_its_place(query, tmp_path):
-    ran = query("--claims", jsonl(tmp_path / "c.jsonl", {"text": "a" * 200_000}, {"text": SEA}), "-k", "1")
-    assert ran.code == 7 and "200,000 characters" in ran.objects[0]["error"] and ran.objects[1]["evidence"]
-
-
 # -- runs
 
 
-def read_run(file: Path) -> dict[str, list[tuple[str, int, float]]]:
-    run: dict[str, list[tuple[str, int, float]]] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        claim, q0, document, rank, score, tag = line.split(" ")
-        assert (q0, tag) == ("Q0", "bm25")
-        run.setdefault(claim, []).append((document, int(rank), float(score)))
-    return run
-
-
-def test_a_run_is_valid_and_keeps_the_order(query, tmp_path):
-    twins = [{"_id": f"twin {i}", "text": "sea level twins"} for i in range(30)]  # equal scores
-    ccheck("ingest", jsonl(tmp_path / "twins.jsonl", *twins), "--store", tmp_path / "twins", "--no-dense")
-    one = jsonl(tmp_path / "one.jsonl", {"text": "sea level"})
-    for store, claims in (((), CLAIMS), (("--store", tmp_path / "twins"), one)):
-        ran = query("--claims", claims, "--run", tmp_path / "my.run", "--verdict", "none", *store)
-        run = read_run(tmp_path / "my.run")
-        assert len(run) == len(ran.objects)
-        for one in ran.objects:
-            ranking = run[one["claim"]["id"]]
-            ids = [piece["doc_id"].replace(" ", "%20") for piece in one["evidence"]]
-            assert [document for document, _, _ in ranking] == ids and len(set(ids)) == len(ids)
-            assert [rank for _, rank, _ in ranking] == list(range(1, len(ids) + 1))
-            scores = [score for _, _, score in ranking]
-            assert all(higher > lower for higher, lower in itertools.pairwise(scores))
-            assert all(math.isfinite(score) for score in scores)
-
-
-def test_a_run_is_read_by_the_usual_tools(query, tmp_path):
-    ir_measures = pytest.importorskip("ir_measures")
-    query("--claims", CLAIMS, "--run", tmp_path / "my.run", "--verdict", "none")
-    run = list(ir_measures.read_trec_run(str(tmp_path / "my.run")))
-    claims = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    qrels = [ir_measures.Qrel(c["_id"], piece["doc_id"], 1) for c in claims for piece in c["evidence"]]
-    assert ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10] > 0.7
+def test_a_run_keeps_the_order_of_the_answers(query, tmp_path):
+    ran = query("--claims", CLAIMS, "--run", tmp_path / "my.run", "--verdict", "none")
+    answered = {one["claim"]["id"]: [piece["doc_id"] for piece in one["evidence"]] for one in ran.objects}
+    assert {claim: list(scores) for claim, scores in read_run(tmp_path / "my.run").items()} == answered
+    assert {line.split()[-1] for line in (tmp_path / "my.run").read_text().splitlines()} == {"bm25"}
 
 
 def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
@@ -343,15 +283,7 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
             and "line 2: the claim on line 1 already has the id 'a'" in again["error"]
         )
         assert (again["evidence"], again["verdict"]) == ([], None)
-    assert read_run(run).keys() <= {"a", "3"} and read_run(run)["a"][0][1] == 1
+    assert (
+        read_run(run).keys() <= {"a", "3"} and next(iter(read_run(run)["a"])) == ran.objects[0]["evidence"][0]["doc_id"]
+    )
     assert "the claim on line 1 already has the id" in report.read_text()
-
-
-def test_an_old_run_survives_what_cannot_be_done(query, tmp_path):
-    old, claims = tmp_path / "old.run", jsonl(tmp_path / "c.jsonl", {"text": "sea"})
-    old.write_text("old")
-    assert query("--claims", tmp_path / "nothing.jsonl", "--run", old).code == 4
-    assert ccheck("query", "--claims", claims, "--run", old, "--store", tmp_path / "nothing").code == 4
-    assert old.read_text() == "old"
-    ran = query("--claims", claims, "--run", claims)
-    assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()

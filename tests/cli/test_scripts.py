@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
-from pathlib import Path
 
 import pytest
-from cli_runs import BM25, ccheck, jsonl
+from cli_runs import BM25, ccheck
 
-from ccheck import Checker
-from ccheck.core.adjust import Changes, resolved
 from ccheck.core.errors import NotFound
-from ccheck.core.settings import Settings, resolve
+from ccheck.core.settings import resolve
 from ccheck.core.stages import ModelStage
-from ccheck.pipeline.batch import check_batch, settings_key
-from ccheck.pipeline.claims import iter_claims, read_claims
 from ccheck.search import open_local_store, open_store
 from ccheck.search.open import local_stores
-
-
-def settings(store: Path, **more: object) -> Settings:
-    return resolve({"store": str(store), **more}).settings
-
-
-def test_query_of_a_file(papers, tmp_path):
-    file = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "tea"}, "nonsense", {"_id": "3", "text": "sea level"})
-    arguments = ("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none", "-k", "2")
-    ran, resumed = ccheck(*arguments), ccheck(*arguments, "--resume")
-    assert (ran.code, resumed.code) == (7, 7), resumed.err
-    recipe = resolved(settings(papers, recipe="bm25"), Changes(verdict="none"))
-    with Checker(settings(papers, recipe="bm25"), recipe=recipe) as checker:
-        key = settings_key(checker.settings, recipe, checker.store.name, 2, (), strict=False)
-        made = [one.answer for one in check_batch(partial(checker.check_many, k=2), iter_claims(file), key=key)]
-    for told in (ran.objects, resumed.objects):
-        assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]
 
 
 def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):
@@ -70,28 +47,6 @@ def test_serve_has_the_defaults_of_the_function(monkeypatch):
     monkeypatch.setattr(app, "load_app", load_app)
     assert ccheck("serve", "rerank", "--model", "some-model", "--port", "0", "--device", "cpu").code == 4
     assert given == [ModelStage(model="some-model"), app.Limits(), app.Access(None, ("127.0.0.1",)), "order"]
-
-
-# -- claims have one reader
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"_id": "1", "text": "tea is healthy"},
-        {"id": 1, "claim": "tea is healthy"},
-        {"claim_id": "1", "claim": "tea is healthy"},
-        {"qid": "1", "query": "tea is healthy"},
-        {"topic": 1, "tweet_text": " tea is healthy "},
-    ],
-)
-def test_claims_have_the_same_fields_everywhere(papers, tmp_path, record):
-    file = jsonl(tmp_path / "claims.jsonl", record)
-    (claim,) = read_claims(file)
-    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
-    assert ran.code == 0, ran.err
-    (answer,) = ran.objects
-    assert answer["claim"] == {"id": claim.id, "text": claim.text} == {"id": "1", "text": "tea is healthy"}
 
 
 # -- exit codes

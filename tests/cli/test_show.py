@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 
 import pytest
 from cli_runs import ESCAPE
@@ -19,7 +18,6 @@ ROSE, RATE = "Sea level rose by 21 cm from 1900 to 2009.", "The rate was 1.7 mm 
 AFTER = "Satellites have measured the height of the sea since 1993, over all of the oceans, day after day after day."
 TEXT = f"The first sentence. {BEFORE} {ROSE} {RATE} {AFTER} The last sentence."
 DOCUMENT = Document("d1", "Sea level", TEXT, {"year": 2011, "doi": "10.1000/182"})
-DIM = re.compile(r"\x1b\[2m(.*?)\x1b\[0m")
 RECIPE = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(), "listwise": ListwiseStage()}})
 
 
@@ -83,13 +81,6 @@ def test_each_sentence_has_a_line_of_its_own_with_the_words_of_the_claim_in_bold
     seen = shown(evidence(ROSE), terminal=True)[1]
     assert ESCAPE.sub("", seen) == f"     {ROSE}"
     assert "\x1b[1mSea\x1b[0m \x1b[1mlevel\x1b[0m \x1b[1mrose\x1b[0m by 21 cm" in seen
-
-
-@pytest.mark.parametrize("width", [30, 60, 100])
-def test_lines_on_a_terminal_fit_and_stand_under_their_document(width):
-    lines = [ESCAPE.sub("", line) for line in shown(evidence(ROSE, RATE), terminal=True, width=width)]
-    assert max(map(len, lines)) <= width and not [line for line in lines if line != line.rstrip()]
-    assert all(line.startswith("     ") for line in lines[1:])
 
 
 # -- the way through the ranking

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
@@ -54,12 +53,6 @@ def on_terminal(*arguments: object, columns: int = 80, stdout: int | None = None
         seen += piece
     os.close(ours)
     return process.wait(), seen.decode().replace("\r\n", "\n")
-
-
-def test_a_pipe_gets_neither_colours_nor_blanks_nor_progress(papers):
-    ran = program("query", SEA, "--store", papers, *BM25, "--explain")
-    assert (ran.code, ran.err) == (0, "")
-    assert "\x1b" not in ran.out and "\r" not in ran.out and not re.search(r"[ \t]+$", ran.out, re.MULTILINE)
 
 
 def test_a_terminal_gets_colours_and_lines_that_fit(papers):

@@ -65,27 +65,6 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
     assert "rerank" in used.objects[0]["evidence"][0]["scores"]
 
 
-def test_an_embedder_is_trained(files, tmp_path):
-    how = ("--set", "epochs=1", "--set", "seed=3", "--json", "--quiet")
-    ran = ccheck(
-        *("train", "embedder", *data(files), "--base", files / "base", "-o", tmp_path / "embedder", *how),
-        *("--set", "loss=triplet", "--set", "margin=0.2", "--set", "batch=16"),
-        *("--set", "lora={r=2, modules=['query']}"),
-    )
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.objects[0]["kind"] == "embedder" and (tmp_path / "embedder" / "modules.json").is_file()
-
-
-def test_notes_are_notices(files, tmp_path, monkeypatch):
-    from ccheck.lab.train.figures import Report
-
-    made = Report("embedder", tmp_path / "out", "base", (), (), ("no epoch improved it",))
-    monkeypatch.setattr("ccheck.lab.train.embedder.train_embedder", lambda *given: made)
-    arguments = ("train", "embedder", *data(files), "-o", tmp_path / "out")
-    assert "no epoch improved it" in ccheck(*arguments).err
-    assert ccheck(*arguments, "--quiet").err == ""
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -103,11 +82,3 @@ def test_what_can_not_be_done_is_said(files, tmp_path, monkeypatch, arguments, c
     output = ("--output", "out") if arguments[0] == "--device" else ()
     ran = ccheck("train", "embedder", *given, *output, *arguments)
     assert ran.code == code and message in ran.err, ran.err
-
-
-def test_a_corpus_of_other_ids_is_said(files, tmp_path):
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nc0-1\tnothing\t1\n")
-    ran = ccheck(
-        "train", "embedder", *data(files, "corpus", "claims"), "--qrels", tmp_path / "qrels.tsv", "-o", tmp_path / "out"
-    )
-    assert ran.code == 5 and "Check that the ids of corpus, claims and judgements match" in ran.err

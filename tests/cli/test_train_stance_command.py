@@ -94,10 +94,3 @@ def test_what_can_not_be_trained_is_said(tmp_path, monkeypatch, lines, options, 
     ran = ccheck("train", "stance", "--train", "pairs.jsonl", "-o", "out", *options)
     assert (ran.code, ran.out) == (code, "") and message in ran.err, ran.err
     assert not (tmp_path / "out").exists()
-
-
-def test_files_that_are_missing_are_named():
-    ran = ccheck("train", "stance", "-o", "out")
-    assert ran.code == 2 and "--train is missing" in ran.err
-    ran = ccheck("train", "stance", "--train", "pairs.jsonl")
-    assert ran.code == 2 and "--output is missing" in ran.err
