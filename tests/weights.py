@@ -1,7 +1,8 @@
-"""Saved weights, read as any version of transformers names them."""
+"""Saved weights: read as any version of transformers names them, and those of another model."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +15,16 @@ def saved_weights(file: Path) -> dict[str, Any]:
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): weights
         for name, weights in load_file(file).items()
     }
+
+
+def other_minilm(folder: Path) -> Path:
+    """A copy of the packaged embedding model in which one weight is another, so that it is another model."""
+    from ccheck.core.models import find_model
+
+    shutil.copytree(find_model("all-MiniLM-L6-v2").path, folder)
+    with (folder / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        last = weights.read(1)[0]
+        weights.seek(-1, 2)
+        weights.write(bytes([last ^ 1]))
+    return folder

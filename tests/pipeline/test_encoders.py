@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tiny_sparse import make_splade
+from weights import other_minilm
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
@@ -43,14 +44,7 @@ def splade(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """MiniLM with other weights."""
-    folder = tmp_path_factory.mktemp("models") / "other"
-    shutil.copytree(find_model(MINILM).path, folder)
-    weights = folder / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(data)
-    return str(folder)
+    return str(other_minilm(tmp_path_factory.mktemp("models") / "other"))
 
 
 def recipe(tmp_path: Path, text: str, **replace: str) -> Recipe:
@@ -212,31 +206,16 @@ def test_without_the_models_extra(loaded: Runtime, monkeypatch: pytest.MonkeyPat
     """numpy runs the default model; one of another kind is left out, or named with what installs what it needs."""
     layout = layout_of(open_encoders(loaded, None))
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    bare = Runtime(loaded.settings)
-    for encoders in (
-        open_encoders(bare, None),
-        open_encoders(bare, store(layout)),
-        open_encoders(bare, None, dense=True),
-    ):
-        assert layout_of(encoders) == layout and not encoders.notices
-    bare.close()
+    with Runtime(loaded.settings) as bare:
+        assert layout_of(open_encoders(bare, None)) == layout
     monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
-    bare = Runtime(loaded.settings)
-    encoders = open_encoders(bare, None)
-    assert encoders.dense == ()
-    assert encoders.notices[0].startswith("without the embeddings of sentence-transformers/all-MiniLM-L6-v2: ")
-    assert install_command("models") in encoders.notices[0]
-    assert open_encoders(bare, None, load_recipe("default")).dense == ()
-    for asked in (
-        lambda: open_encoders(bare, store(layout)),
-        lambda: open_encoders(bare, None, load_recipe("dense")),
-        lambda: open_encoders(bare, None, dense=True),
-    ):
-        with pytest.raises(
-            MissingExtra, match="the embedding model sentence-transformers/all-MiniLM-L6-v2 on cpu needs"
-        ):
-            asked()
-    bare.close()
+    with Runtime(loaded.settings) as bare:
+        encoders = open_encoders(bare, None)
+        assert encoders.dense == () and install_command("models") in encoders.notices[0]
+        assert open_encoders(bare, None, load_recipe("default")).dense == ()
+        for given in ((store(layout),), (None, load_recipe("dense")), (None, None, True)):
+            with pytest.raises(MissingExtra, match=f"{MINILM} on cpu needs"):
+                open_encoders(bare, *given)
 
 
 def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Runtime) -> None:

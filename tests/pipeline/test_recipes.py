@@ -12,6 +12,7 @@ import pytest
 from memories import Kept
 from runtimes import on_cpu
 from scripted_llm import KEY, say, scripted, user_text
+from weights import other_minilm
 
 from ccheck import Checker, Claim
 from ccheck.core.errors import InvalidData, NotFound
@@ -25,7 +26,6 @@ from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.search import Search
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
-MINI = "all-MiniLM-L6-v2"
 CLAIMS = [
     Claim("sea level has risen 20 cm since 1900", "sea"),
     Claim("coffee causes cancer", "coffee"),
@@ -66,18 +66,7 @@ method = "none"
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MiniLM with other weights, so that it is another model."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-
-    from ccheck.core.models import find_model
-
-    folder = tmp_path_factory.mktemp("models") / "second"
-    model = SentenceTransformer(str(find_model(MINI).path), device="cpu", local_files_only=True)
-    with torch.no_grad():
-        next(model.parameters()).mul_(1.5)
-    model.save_pretrained(str(folder))
-    return folder
+    return other_minilm(tmp_path_factory.mktemp("models") / "second")
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +87,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Settin
     return made
 
 
-def test_a_store_gets_what_the_recipe_searches_in(settings: Settings, recipe: Recipe) -> None:
-    with Checker(settings, recipe=recipe) as checker:
-        info = checker.store.info()
-        assert len(info.layout.dense) == 2 and info.layout.sparse is not None
-        assert info.layout.analyses == (recipe.retrievers["words"].analysis,)
-        plan = checker.plan()
-    assert plan.retrievers["dense"].field is None
-    assert plan.retrievers["whole"].field == list(info.layout.dense)[1]
-
-
 def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Recipe) -> None:
     with Checker(settings, recipe=recipe) as checker:
         results = list(checker.check_many(CLAIMS, k=5, trace=True))
@@ -124,14 +103,6 @@ def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Rec
             for name, rank in piece.hit.ranks.items():
                 assert result.stages[name][rank - 1] == piece.document.id
         assert usual.stages == {}
-
-
-def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, recipe: Recipe) -> None:
-    with Checker(settings, recipe=recipe) as checker:
-        (traced,) = checker.check_many(CLAIMS[:1], k=50, trace=True)
-        (usual,) = checker.check_many(CLAIMS[:1], k=50)
-    assert len(traced.stages["whole"]) == 10
-    assert sum("whole" in piece.hit.ranks for piece in usual.evidence) > 10
 
 
 def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:

@@ -75,22 +75,6 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
     ]
 
 
-@pytest.mark.parametrize(
-    ("flag", "setting", "method"), [("--stance", "stance_model", "stance"), ("--llm", "llm_model", "llm")]
-)
-def test_a_judge_that_is_named(seen, papers, measured, tmp_path, flag, setting, method):
-    """By a flag or an argument, over a recipe that has another."""
-    (tmp_path / "other.toml").write_text('extends = "bm25"\n[verdict]\nmethod = "none"\nmodel = "other"\n')
-    with pytest.raises(Stopped):
-        package.open(str(papers), recipe="other.toml", **{setting: "mine"}).check(CLAIM)
-    ccheck("query", CLAIM, "--store", papers, "--recipe", "other.toml", flag, "mine")
-    verdicts = jsonl(tmp_path / "v.jsonl", {"claim_id": "1", "doc_id": "vaccines-autism", "label": "REFUTES"})
-    ran = ccheck("evaluate", "other.toml", *measured, "--verdicts", verdicts, flag, "mine")
-    assert len(seen) == 3, ran
-    for recipe in seen:
-        assert (recipe.verdict.method, recipe.verdict.model) == (method, "mine")
-
-
 def test_evaluations_say_which_setting_takes_the_rerankers_place(seen, measured, monkeypatch):
     monkeypatch.setenv("CCHECK_RERANK", "http://me:of-the-reranker@127.0.0.1:1/rerank")
     ran = ccheck("evaluate", "default", *measured)
