@@ -105,14 +105,6 @@ def test_what_is_scored_beside_it_changes_no_score(gemma: Path) -> None:
     unchanged_by_others(scorer, ("sea level", "statins", "sea", "A", ""), PASSAGES)
 
 
-def test_nothing_is_scored_of_nothing_and_equal_passages_are_scored_equally(gemma: Path) -> None:
-    scorer = load_scorer(str(gemma), device="cpu")
-    assert scorer.encode("sea", []) == []
-    assert scorer.score([]) == []
-    first, second, third = score(scorer, "sea", [TEXTS[0], TEXTS[1], TEXTS[0]])
-    assert first == third != second
-
-
 def test_bfloat16_keeps_the_order_of_what_differs(gemma: Path) -> None:
     exact = score(load_scorer(str(gemma), device="cpu"), "sea level", list(TEXTS))
     half = score(load_scorer(str(gemma), device="cpu", dtype="bfloat16"), "sea level", list(TEXTS))

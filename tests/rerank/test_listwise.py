@@ -78,10 +78,8 @@ def test_documents_that_the_answer_leaves_out_keep_their_order_at_the_end(open_m
     [
         ([1, 2, 2], "2 more than once"),
         ([0, 1, 2], "0, and the passages are numbered 1 to 3"),
-        ([1, 2, 4], "4, and the passages"),
         ([], "order is empty"),
         (["1", "2"], "order.0: Input should be a valid integer"),
-        ([1.5], "valid integer"),
         ([True], "valid integer"),
     ],
 )
@@ -95,11 +93,6 @@ def test_what_is_no_permutation_is_asked_for_once_more_and_then_an_error(open_mo
     with scripted([say({"order": order}), say({"order": [3, 2, 1]})]) as server:
         scores = listwise(open_model(server.url))("claim", passages(1, 2, 3))
     assert scores.values == (0.0, 0.5, 1.0) and scores.usage.llm_calls == 2
-
-
-def test_text_like_that_of_rankgpt_is_no_permutation(open_model):
-    with scripted([Said("[2] > [1] > [3]")]) as server, pytest.raises(InvalidReply, match="no JSON object"):
-        listwise(open_model(server.url))("claim", passages(1, 2, 3))
 
 
 def test_a_window_that_fails_fails_the_whole_order(open_model):

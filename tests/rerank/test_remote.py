@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import gc
 import json
-import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from pathlib import Path
 from typing import Any
 
 import pytest
 from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
-from rerank_servers import Sidecar, WordScorer, running, wait_until
-from tiny_rerankers import TEXTS, make_encoder
+from rerank_servers import WordScorer, running, wait_until
+from tiny_rerankers import TEXTS
 
 from ccheck.core import http
 from ccheck.core.errors import InvalidData, ServerError, UsageError
@@ -300,44 +296,6 @@ def test_the_sidecar(words, ask):
         ask(url, passages)
     with pytest.raises(ServerError, match="no model 'x' here"):
         ask(f"{url}?model=x", passages, api_key="k3y")
-
-
-def test_a_server_that_is_killed_and_comes_back(tmp_path: Path):
-    """Who asks meanwhile gets the true scores, late."""
-    pytest.importorskip("fastapi", reason="the server extra is not installed")
-    pytest.importorskip("transformers", reason="the models extra is not installed")
-    from tiny_rerankers import load_scorer
-
-    folder = make_encoder(tmp_path / "model")
-    scorer = load_scorer(str(folder), device="cpu")
-    expected = scorer.score(scorer.encode(QUERY, TEXTS))
-    serve = ("--model", folder, "--canary", "repeat", "--device", "cpu")
-    sidecars = [Sidecar(tmp_path / "first.log", *serve)]
-    answered, restarted = threading.Event(), threading.Event()
-    reranker = RemoteReranker(sidecars[0].url, retry_seconds=300)
-
-    def call() -> list[tuple[float, ...]]:
-        found = []
-        while not restarted.is_set():
-            found.append(reranker(QUERY, TEXTS).values)
-            answered.set()
-        return [*found, reranker(QUERY, TEXTS).values]
-
-    try:
-        with ThreadPoolExecutor(1) as caller:
-            looping = caller.submit(call)
-            try:
-                assert answered.wait(60)
-                sidecars[0].stop(signal.SIGKILL)
-                sidecars.append(Sidecar(tmp_path / "second.log", *serve, port=sidecars[0].port))
-                assert sidecars[1].port == sidecars[0].port
-            finally:
-                restarted.set()
-            assert all(values == pytest.approx(expected, abs=1e-5) for values in looping.result(300))
-    finally:
-        reranker.close()
-        for sidecar in sidecars:
-            sidecar.stop(signal.SIGKILL)
 
 
 def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):

@@ -153,12 +153,6 @@ def test_a_body_that_is_too_large_is_told_so(serve, chunked):
     assert served.post("/rerank", TEI_BODY).status_code == 200  # also on the same connection
 
 
-def test_a_small_body_that_is_too_large_is_told_so(serve):
-    """Its last part, with which it has arrived, is the one that is too much."""
-    answer = serve(body=20).post("/rerank", TEI_BODY)
-    assert answer.status_code == 413 and "20 bytes" in answer.json()["error"] and "connection" not in answer.headers
-
-
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -23,7 +23,6 @@ from ccheck.core.install import install_command
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.cli.serve import named_model
-from ccheck.core.serving import public
 from ccheck.rerank.server.canary import check_scorer
 
 # -- load
@@ -204,14 +203,6 @@ def test_names_of_models(tmp_path):
         assert named_model(str(tmp_path / name)) == (name, str(tmp_path / name))
     with pytest.raises(UsageError, match="--model"):
         named_model("a=")
-
-
-@pytest.mark.parametrize(
-    ("host", "is_public"),
-    [("127.0.0.1", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True), ("box", True)],
-)
-def test_who_can_reach_it(host, is_public):
-    assert public(host) is is_public
 
 
 # -- the program

@@ -14,7 +14,6 @@ from ccheck.rerank.tokens import (
     Template,
     template,
     tokeniser,
-    well_formed,
 )
 
 
@@ -40,64 +39,14 @@ def read(pairs: Any, query: str, passage: str) -> tuple[str, bool, int]:
     return text(encoded.ids), encoded.cut, encoded.prefix
 
 
-@pytest.mark.parametrize(
-    ("length", "query", "passage", "expected"),
-    [
-        (8, "q", "pppp", ("^Aq|Bpppp|?", False, 4)),
-        # Beside the start token, the query and a line break there is room for as much as the length and the prompt.
-        (8, "q", "pppppppp", ("^Aq|Bppppp|?", True, 4)),
-        (8, "q", "ppppp", ("^Aq|Bppppp|?", False, 4)),
-        (8, "qqqqq", "p", ("^Aqqqqq|Bp|?", False, 8)),
-        (8, "qqqqqq", "p", ("^Aqqqqq|Bp|?", True, 8)),
-        (8, "qqqqqq", "ppp", ("^Aqqqqq|Bp|?", True, 8)),
-        (8, "q", "", ("^Aq|B|?", False, 4)),
-    ],
-)
-def test_pairs_of_a_prompt(length: int, query: str, passage: str, expected: Any) -> None:
-    assert read(prompted(length), query, passage) == expected
-
-
-def test_pairs_of_a_prompt_without_a_start_are_not_longer_than_the_length_allows() -> None:
-    # A passage alone has the length, even where the prompt would leave room for more.
-    assert read(prompted(8, start=()), "", "p" * 20) == ("A|Bppppppp|?", True, 2)
-    assert prompted(8).longest == 8 + 2 * 2 + 1
-    assert prompted(8)("q", []) == []
-
-
 def test_pairs_of_a_prompt_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
     assert read(prompted(8, keep_end=True), "123456789", "abcdefghij") == ("^456789|ij|?", True, 8)
-
-
-@pytest.mark.parametrize(
-    ("shorten", "query", "passage", "expected"),
-    [
-        ("passage", "q", "pppp", ("<q//pppp>", False, 4)),
-        ("passage", "q", "ppppppp", ("<q//ppppppp>", False, 4)),
-        ("passage", "q", "pppppppp", ("<q//ppppppp>", True, 4)),
-        ("passage", "q" * 10, "pp", ("<qqqqqqqqq//>", True, 12)),
-        ("longer", "q" * 10, "pp", ("<qqqqqq//pp>", True, 9)),
-        ("longer", "qq", "p" * 10, ("<qq//pppppp>", True, 5)),
-        ("longer", "q" * 10, "p" * 10, ("<qqqq//pppp>", True, 7)),
-        ("longer", "qqqq", "pppp", ("<qqqq//pppp>", False, 7)),
-    ],
-)
-def test_pairs_of_special_tokens(shorten: Any, query: str, passage: str, expected: Any) -> None:
-    if shorten == "passage" and len(query) == 10:  # three quarters of the length are more than there is room for
-        assert read(special(13, shorten=shorten), query, passage) == expected
-    else:
-        assert read(special(12, shorten=shorten), query, passage) == expected
 
 
 def test_pairs_of_special_tokens_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
     assert read(special(12, keep_end=True), "q", "abcdefghij") == ("<q//defghij>", True, 4)
     assert read(special(12, keep_end=True), "1234567890", "") == ("<234567890//>", True, 12)
     assert special(12)("q", []) == []
-
-
-def test_surrogates_without_their_half_are_replaced() -> None:
-    assert well_formed("a\ud800b") == "a\ufffdb"
-    assert well_formed("a\ud83d\ude00b") == "a😀b"
-    assert well_formed("aéb") == "aéb"
 
 
 def test_a_tokenizer_without_a_backend_is_refused() -> None:
