@@ -17,7 +17,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LanguageModelStage
 from ccheck.core.types import Usage
-from ccheck.llm import Failure, InvalidReply, Reply, open_llm
+from ccheck.llm import InvalidReply, Reply, open_llm
 from ccheck.llm.reply import find_object, json_schema
 
 # -- an answer
@@ -89,29 +89,13 @@ def test_white_space_a_code_fence_and_finished_thoughts_may_stand_around_a_reply
     ("text", "why"),
     [
         ("seven", "no JSON object"),
-        ("", "no JSON object"),
-        ("[7]", "no JSON object"),
         ('{"number": 7, "sha', "not complete"),
-        ('{"a": {"number": 7, "share": 0.5}', "not complete"),
-        ('{"number": 7, "share": 0.5} {"number": 8, "share": 0.5}', "text after the JSON object"),
         (json.dumps(GOOD) + "\n" + json.dumps(GOOD), "text after the JSON object"),
         ("Sure! Here it is:\n```json\n" + json.dumps(GOOD) + "\n```", "text before the JSON object"),
-        ("```json\n" + json.dumps(GOOD) + "\n```\nAnything else?", "text before the JSON object"),
-        ("```\n```json\n" + json.dumps(GOOD) + "\n```\n```", "text before the JSON object"),
-        ("I can't judge this. A reply would look like " + json.dumps(GOOD), "text before the JSON object"),
-        (json.dumps(GOOD) + " would be a reply, but I can't judge this.", "text after the JSON object"),
         ("<think>perhaps " + json.dumps(GOOD), "thoughts only"),
-        ("<think>perhaps</think> or <think>" + json.dumps(GOOD) + "</think>", "text before"),
-        (json.dumps(GOOD) + "<think>or not", "text after the JSON object"),
-        ("[" + json.dumps(GOOD) + "]", "text before the JSON object"),
         ('{"number": 7, "number": 8, "share": 0.5}', "twice"),
         ('{"number": 7, "share": NaN}', "NaN"),
-        ('{"number": 7, "share": 1.5}', "share: Input should be less than or equal to 1"),
         ('{"number": "7", "share": 0.5}', "number: Input should be a valid integer"),
-        ('{"number": 7}', "share: Field required"),
-        ('{"number": 7, "share": 0.5, "note": "x"}', "note: Extra inputs"),
-        ('{"a":' * 100_000, "nested too deeply|not complete|200,000"),
-        ('{"number": ' + "9" * 5000 + ', "share": 0}', "not complete|integer"),
     ],
 )
 def test_an_invalid_reply_is_asked_for_once_more_and_then_an_error(open_model, text, why):
@@ -154,12 +138,6 @@ def test_half_a_reply_is_told_as_such(open_model):
     with scripted([half]) as server, pytest.raises(InvalidReply, match=r"cut off after 20 .*CCHECK_LLM_MAX_TOKENS"):
         open_model(server.url).ask(words(), Number)
     assert len(server.requests) == 1
-
-
-def test_a_refusal_is_an_error(open_model):
-    body = {"choices": [{"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"}]}
-    with scripted([Said(body=body)]) as server, pytest.raises(InvalidReply, match="refused to answer"):
-        open_model(server.url).ask(words(), Number)
 
 
 @pytest.mark.parametrize(
@@ -293,16 +271,6 @@ def test_an_answer_is_given_before_the_last_question_is_asked(open_model):
         assert next(stream).value.number == 0
         stream.close()
     assert len(server.requests) < 20
-
-
-def test_one_failing_question_is_alone(open_model):
-    def answer(request: dict[str, Any]) -> Said:
-        return Said("no idea") if "question 3" in user_text(request) else numbered(request)
-
-    with scripted(answer) as server:
-        outcomes = list(open_model(server.url).ask_many(many(8)))
-    assert [isinstance(outcome, Failure) for outcome in outcomes] == [number == 3 for number in range(8)]
-    assert outcomes[3].usage == Usage(2, 200, 40)
 
 
 # -- opening

@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import random
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -120,19 +119,6 @@ def test_the_rule(stances, label, confidence):
     assert confidence is None or verdict.confidence == pytest.approx(confidence, abs=1e-6)
 
 
-def test_guesses_make_a_verdict_less_sure():
-    for one in (Stance(S, 0.9), Stance(N, 0.9)):
-        alone, among = (conclude(evidence(one, *[Stance(R, 0.4)] * n), "test") for n in (0, 2))
-        assert among.label == alone.label and among.confidence < alone.confidence
-
-
-def test_a_verdict_that_is_as_likely_to_stay_as_not_is_kept(monkeypatch):
-    monkeypatch.setattr(sys.modules[conclude.__module__], "UNREAD", 1.0)
-    edge = [Stance(S, 1.0), *[Stance(N, 1.0)] * (HALF_LIFE - 1), FAILED]
-    assert conclude(evidence(*edge), "test").label == S
-    assert conclude(evidence(*edge[:1], *edge[2:]), "test").label is None
-
-
 @settings(deadline=None)  # on a busy machine, an example can take as long as it likes
 @given(
     st.lists(st.builds(Stance, st.sampled_from(STANCES), st.floats(0, 1)), min_size=1, max_size=6),
@@ -212,16 +198,6 @@ def test_the_reason_is_one_sentence(stances, rationale):
 
 
 # -- what could not be judged
-
-
-def test_one_judged_of_ten_is_no_verdict():
-    for stance in (Stance(N, 0.9), Stance(N, 1.0)):
-        verdict = conclude(evidence(*[FAILED] * 9, stance), "test")
-        assert (verdict.label, verdict.confidence, verdict.rationale) == (None, None, None)
-        assert verdict.error == (
-            "too few documents were judged for a verdict: 9 of 10 papers could not be judged: the server answered 500"
-        )
-        assert (verdict.judged, verdict.failed) == (1, 9)
 
 
 @pytest.mark.parametrize("failed", [1, 2, 3, 5])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scripted_llm import Said, error, say, scripted, user_text
+from scripted_llm import Said, error, say, user_text
 from verdict_questions import OPEN, RISE, case, data_of, document, reply, shown
 
-from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Stance, Usage
-from ccheck.verdict.llm import LlmStances
 
 # -- one-step
 
@@ -30,16 +28,9 @@ def test_a_stance_has_its_label_confidence_reason_and_quote_with_exact_offsets(j
     ("said", "why"),
     [
         (reply(quote="sea level fell by 20 cm"), "quote is not in the paper"),
-        (reply(quote=""), "quote is empty"),
-        (reply(quote="cm"), "quote is too short"),
         (OPEN | {"quote": "nothing of the kind was seen"}, "quote is not in the paper"),
         (reply("SUPPORTED"), "label: Input should be 'SUPPORTS'"),
-        (reply("CONFLICTING"), "label: Input should be"),
-        (reply("supports"), "label: Input should be"),
         (reply(confidence=90), "confidence: Input should be less than or equal to 1"),
-        (reply(confidence=-0.1), "confidence: Input should be greater"),
-        (reply(confidence="high"), "confidence: Input should be a valid number"),
-        (reply(rationale=" "), "rationale is empty"),
         ({"label": "SUPPORTS"}, "Field required"),
     ],
 )
@@ -52,15 +43,6 @@ def test_a_reply_that_makes_no_sense_is_asked_for_again_and_is_then_an_error(jud
     assert second.label == "SUPPORTS" and judged.quotes[0] == ()
     assert why in judge.requests[1]["messages"][-1]["content"]
     assert judged.usage == Usage(3, 300, 60)
-
-
-def test_each_case_is_given_as_soon_as_it_is_there(open_model):
-    with scripted([say(reply())]) as server:
-        method = LlmStances(open_model(server.url, llm_concurrency=1), VerdictStage())
-        judged = method([case(document(1), claim=Claim(f"Claim {number}.")) for number in range(500)])
-        assert next(judged).stances[0].label == "SUPPORTS"
-        judged.close()
-    assert len(server.requests) < 20
 
 
 def test_a_document_without_text_is_not_asked_about(judge):

@@ -55,12 +55,6 @@ def test_stances_have_calibrated_probabilities_and_an_empty_document_an_error():
         assert stance.confidence == stance.probabilities[stance.label]
 
 
-def test_claims_that_are_judged_together_share_the_time():
-    cases = [Case(Claim(text), (Evidence(Hit(1, SEA, 1.0)),)) for text in ("Sea level rose by 20 cm.", "Cod eat fish.")]
-    first, second = PackagedStances(Runtime())(cases)
-    assert first.seconds == second.seconds and first.seconds > 0
-
-
 def test_below_the_threshold_it_does_not_guess():
     assert likeliest((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
     assert likeliest((0.38, 0.35, 0.27), 0.4).confidence == 0.27

@@ -72,17 +72,6 @@ def test_hybrid_thinks_silently_and_shows_the_six_examples_to_every_claim(ask):
     assert bare[0].label == "SUPPORTS" and "Examples" not in system(request)
 
 
-def test_two_steps_have_the_paper_s_two_labels_each(ask):
-    def answer(request):
-        first = "UNKNOWN" in system(request)
-        open_ = "abstract 0-1" in user_text(request)
-        return say({"label": ("UNKNOWN" if open_ else "EVIDENCE") if first else "SUPPORTS"})
-
-    found, requests = stances(ask, VerdictStage(strategy="two-step", prompts="paper"), cases(1), answer)
-    assert [one.label for one in found] == ["SUPPORTS", "NOT_ENOUGH_INFO"]
-    assert len(requests) == 3, "what is unknown is not asked about again"
-
-
 def test_a_batch_has_pairs_of_several_claims_and_one_digit_each(ask):
     stage = VerdictStage(strategy="batch", prompts="paper", batch=6, open_share=0.3)
 
@@ -134,14 +123,6 @@ def test_expand_searches_for_the_corrected_post_and_its_abstract(ask):
     )
     assert made.texts == {"expand": ("Ice melts. The loss of ice was observed.",)}
     assert "corrected" in system(request)
-
-
-def test_the_recipes_ask_as_their_papers_do():
-    hybrid, ensemble = load_recipe("climatecheck-hybrid"), load_recipe("climatecheck-ensemble")
-    assert hybrid.rerankers["listwise"].prompts == hybrid.verdict.prompts == ensemble.verdict.prompts == "paper"
-    assert load_recipe("checkthat-4b:expand").rewriting.prompts == "paper"
-    few = load_recipe("climatecheck-hybrid:few-shots-hybrid").verdict
-    assert (few.shots, few.examples) == (18, EXAMPLES), "the same examples as the reranker's"
 
 
 def test_the_table_of_pieces_has_words_that_the_prompts_have():

@@ -73,14 +73,6 @@ def test_probabilities_are_the_models_own(deberta):
     assert judged.quotes == ()
 
 
-def test_half_the_precision_changes_little(deberta):
-    one = case("The sea rises.", *DOCUMENTS)
-    (exact,), (half,) = (list(StanceClassifier(str(deberta), on_cpu(), half=half)([one])) for half in (False, True))
-    for stance, other in zip(exact.stances, half.stances, strict=True):
-        assert other.probabilities == pytest.approx(stance.probabilities, abs=0.02)
-    assert [s.probabilities for s in exact.stances] != [s.probabilities for s in half.stances]
-
-
 @pytest.mark.parametrize("architecture", ["xlm-roberta", "bert", "modernbert"])
 def test_other_architectures_and_the_names_in_any_order(tmp_path, architecture):
     names = {0: "REFUTED", 1: "Not Enough Info", 2: "Supported"}
@@ -132,22 +124,6 @@ def test_a_stance_does_not_depend_on_what_is_read_beside_it(deberta):
         for evidence, stance in zip(one.evidence, judged.stances, strict=True):
             ((alone,),) = [judged.stances for judged in method([Case(one.claim, (evidence,))])]
             assert alone.probabilities == pytest.approx(stance.probabilities, abs=1e-4)
-
-
-def test_claims_are_answered_before_all_are_read(deberta):
-    asked = []
-
-    class Watched(list):
-        def __iter__(self):
-            for item in super().__iter__():
-                asked.append(item)
-                yield item
-
-    cases = Watched(case("The sea rises.", *DOCUMENTS * 6) for _ in range(6))
-    answers = StanceClassifier(str(deberta), on_cpu(), half=False)(cases)
-    next(answers)
-    assert len(asked) == 3
-    assert len(list(answers)) == 5
 
 
 def test_what_cant_be_read_is_an_error_of_that_pair(deberta):
