@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from averitec_rows import CLAIMS, PREDICTIONS, ROWS
+from averitec_rows import PREDICTIONS, ROWS
 from cli_runs import ccheck
 from needs import absent
-from question_llm import QUESTIONS, RECIPE, kind_of, questioned
 from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck import Checker
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.recipe import load_recipe
-from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Citation, Claim, Document, Evidence, Hit, QuestionAnswer, Result, Verdict
 from ccheck.lab.measure.averitec import (
@@ -30,7 +27,6 @@ from ccheck.lab.measure.averitec import (
     score,
     write_predictions,
 )
-from ccheck.lab.measure.ev2r import ev2r
 from ccheck.lab.measure.meteor import open_meteor
 from ccheck.pipeline.claims import read_claims
 
@@ -147,41 +143,6 @@ def test_claims_of_averitec_have_their_date_and_are_numbered_from_0(tmp_path: Pa
     ]
     (tmp_path / "dev.json").write_text(json.dumps(rows))
     assert read_claims(tmp_path / "dev.json") == [Claim("a", "0", "2020-08-05"), Claim("b", "1", "2020-08-06")]
-
-
-@pytest.fixture
-def checker(tmp_path: Path) -> Iterator[Any]:
-    (tmp_path / "pages.jsonl").write_text(json.dumps({"_id": "p", "text": "Is the sea a bridge? The sea level rose."}))
-    (tmp_path / "r.toml").write_text(RECIPE.format(more=""))
-
-    def answer(request: dict[str, Any]) -> Said:
-        if kind_of(request) == "Covered":
-            counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
-            return say({"reasoning": "Half of it."} | counts)
-        raise AssertionError(kind_of(request))
-
-    with questioned() as llm, scripted(answer) as judge:
-        values = {"store": str(tmp_path / "store"), "cache_dir": tmp_path / "cache", "llm_model": "m"}
-        with Checker(
-            resolve(values | {"llm_base_url": llm.url}).settings, recipe=load_recipe(str(tmp_path / "r.toml"))
-        ) as checker:
-            checker.ingest(str(tmp_path / "pages.jsonl"))
-            yield checker, resolve(values | {"llm_base_url": judge.url}).settings
-
-
-def test_a_recipe_is_measured(checker: Any, files: tuple[Path, Path]) -> None:
-    asked, judge_settings = checker
-    made = predict(asked, [Claim(text, str(number)) for number, text in enumerate(CLAIMS)])
-    assert [one.id for one in made.predictions] == [str(number) for number in range(10)] and not made.errors
-    assert {pair.question for one in made.predictions for pair in one.evidence} == set(QUESTIONS)
-    assert made.usage_by_stage["answers"].llm_calls == 40 or made.usage_by_stage["answers"].cached
-    scores = score(read_gold(files[0]), made.predictions, words_shared)
-    assert scores.accuracy == 0.3 and 0 < scores.questions_and_answers < 1
-    from ccheck.llm import open_llm
-
-    with open_llm(Runtime(judge_settings)) as llm:
-        recall = ev2r(read_gold(files[0]), made.predictions, llm)
-    assert (recall.questions, recall.questions_and_answers, recall.score) == (0.5, 0.5, 0.3)
 
 
 @pytest.mark.parametrize("failing", [0, 1, 10])

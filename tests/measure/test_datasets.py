@@ -68,10 +68,6 @@ def test_a_byte_order_mark_and_windows_lines():
     assert read_qrels("qrels.csv") == {"q1": {"d1": 1}}
 
 
-def test_the_number_of_a_record_where_there_is_no_id():
-    assert read_claims(jsonl(Path("a.jsonl"), {"claim": "a"}, {"claim": "b"})) == [Claim("a", "1"), Claim("b", "2")]
-
-
 # -- data sets
 
 
@@ -200,19 +196,6 @@ def test_scifacts_own_claims():
         ("2", "33"): "NOT_ENOUGH_INFO",
     }
     assert gold.sentences == {("1", "31"): (2, 4)} and gold.verdicts == {}
-
-
-def test_scifact(scifact):
-    claims, qrels, gold = (
-        read_claims(scifact / "queries.jsonl"),
-        read_qrels(scifact / "qrels.tsv"),
-        read_gold(scifact / "verdicts.jsonl"),
-    )
-    assert len(claims) == 809 and claims[0].id == "0" and {claim.id for claim in claims} == set(qrels)
-    assert sum(map(len, qrels.values())) == 919 and {g for grades in qrels.values() for g in grades.values()} == {1}
-    assert read_claims(scifact / "verdicts.jsonl") == claims
-    assert set(gold.stances) == {(claim, document) for claim in qrels for document in qrels[claim]}
-    assert gold.stances["2", "13734012"] == "REFUTES" and gold.sentences["2", "13734012"] == (4,)
 
 
 def test_climate_fever_and_averitec(climate_fever):

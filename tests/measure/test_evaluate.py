@@ -12,7 +12,7 @@ from ir_measures import RR, R, nDCG
 from ccheck.core.errors import InvalidData, ServerError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
-from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate, retrieval_only
+from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]
@@ -138,10 +138,3 @@ def test_warnings_are_said_once_with_how_many_claims_had_them():
     many = {"a": tuple(f"warning {n}" for n in range(MAX_LISTED + 5))}
     made = evaluate(ScriptedChecker(FINAL, warnings=many), EvaluationData(CLAIMS, QRELS))
     assert len(made.warnings) == MAX_LISTED + 1 and made.warnings[-1] == "and 5 other warnings"
-
-
-def test_rankings_need_neither_sentences_nor_verdicts():
-    recipe = load_recipe("default")
-    bare = retrieval_only(recipe)
-    assert bare.evidence.sentences == 0 and bare.verdict.method == "none"
-    assert (bare.retrievers, bare.fusion, bare.rerankers) == (recipe.retrievers, recipe.fusion, recipe.rerankers)

@@ -28,7 +28,6 @@ def test_values_are_written_as_in_toml():
     ("grid", "said"),
     [
         (["fusion.k"], "is not KEY=VALUE"),
-        (["=3"], "is not KEY=VALUE"),
         (["fusion..k=3"], "is not KEY=VALUE"),
         (["fusion.k="], "is not KEY=VALUE"),
         (["fusion.k=1,1"], "a value twice"),
@@ -64,9 +63,7 @@ def test_a_stage_can_be_left_out():
     ("settings", "said"),
     [
         ({"fusion.kk": 3}, "default with fusion.kk = 3: fusion: unknown key kk: did you mean 'k'"),
-        ({"fuson.k": 3}, "did you mean 'fusion'"),
         ({"retrievers.bm52.depth": 3}, "did you mean 'bm25'"),
-        ({"retrievers.bm25.depht": 3}, "did you mean 'depth'"),
         ({"retrievers.sparse": False}, "to leave out"),
         ({"fusion.k": "many"}, "fusion.k"),
         ({"retrievers.bm25.depth": 0}, "depth"),

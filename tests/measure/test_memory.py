@@ -6,14 +6,11 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 
 from ccheck.core.cache import Cache, memory_key, recall
-from ccheck.core.settings import resolve
-from ccheck.lab.measure.session import DiskMemory, open_memory
+from ccheck.lab.measure.session import DiskMemory
 
 MIB = 1 << 20
 
@@ -86,26 +83,6 @@ def test_a_file_that_breaks_on_the_way_is_said(tmp_path):
     cache.close()
 
 
-def test_threads_share_it(tmp_path):
-    cache = Cache(tmp_path / "x.sqlite", 10 * MIB, "the cache")
-    wrong: list[object] = []
-
-    def work(number: int) -> None:
-        for i in range(30):
-            key = bytes([number, i])
-            cache.put({key: key * 10})
-            if cache.get([key]) != {key: key * 10}:
-                wrong.append(key)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == [] and cache.notice is None
-    cache.close()
-
-
 def test_the_memory_recalls_by_kind_and_key(tmp_path):
     asked: list[list[int]] = []
 
@@ -124,11 +101,3 @@ def test_the_memory_recalls_by_kind_and_key(tmp_path):
     with DiskMemory(tmp_path / "m.sqlite", MIB) as memory:
         memory.put("ranking", {keys[0]: b"new"})
         assert memory.get("ranking", keys[:2]) == {keys[0]: b"new", keys[1]: b"value 1"}
-
-
-def test_the_memory_lies_in_the_cache_folder(tmp_path):
-    settings = resolve({"cache_dir": tmp_path / "c"}).settings
-    with open_memory(settings) as memory:
-        memory.put("ranking", {b"k": b"v"})
-    assert (tmp_path / "c" / "evaluation" / "memory.sqlite").is_file()
-    assert Path.cwd() == tmp_path and memory.notice is None

@@ -13,7 +13,7 @@ from needs import does_not_apply
 
 from ccheck.core.errors import InvalidData, MissingExtra, UsageError
 from ccheck.core.types import Claim
-from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure, only
+from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure
 from ccheck.lab.measure.runs import read_run, write_run
 
 METRICS = [
@@ -217,15 +217,3 @@ def test_what_claims_run_and_judgements_do_not_share_is_said():
         "1 of 3 judged documents not in the store (1 relevant), so they can't be found: gone",
     ]
     assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
-
-
-def test_documents_of_another_collection_are_said():
-    (said,) = coverage(None, {"a": {"7": 1.0, "8": 0.5}}, {"a": {"doc-7": 1}})
-    assert said == (
-        "none of the 2 retrieved documents is judged for any claim: the ids may be from another collection "
-        "(retrieved 7, 8; judged doc-7)"
-    )
-
-
-def test_only_some_claims():
-    assert only({"a": {"d": 1}, "b": {"d": 1}}, ["b", "c"]) == {"b": {"d": 1}}

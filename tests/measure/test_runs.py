@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli_runs import jsonl
 
-from ccheck.core.errors import Incomplete, InvalidData, UsageError
+from ccheck.core.errors import InvalidData
 from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
 from ccheck.lab.measure.runs import ranked, read_run, write_run
@@ -76,24 +76,6 @@ def test_scores_that_no_run_can_hold(score):
     assert Path("a.run").read_text() == "as it was\n" and [path.name for path in Path.cwd().iterdir()] == ["a.run"]
 
 
-def test_the_file_is_replaced_whole(monkeypatch):
-    Path("a.run").write_text("as it was\n")
-    Path("a.run").chmod(0o640)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
-        with pytest.raises(Incomplete, match=r"could not be written to .*No space left"):
-            write_run("a.run", {"q": {"a": 1.0}}, "x")
-    assert Path("a.run").read_text() == "as it was\n" and [path.name for path in Path.cwd().iterdir()] == ["a.run"]
-    write_run("a.run", {"q": {"a": 1.0}}, "x")
-    assert len(lines()) == 1 and Path("a.run").stat().st_mode & 0o777 == 0o640
-    with pytest.raises(UsageError, match=r"the run can't be written to no/a\.run: there is no folder no"):
-        write_run("no/a.run", {"q": {"a": 1.0}}, "x")
-
-
 def test_equal_scores_are_read_in_trec_evals_order():
     Path("a.run").write_text("q Q0 a 1 0.5 x\nq Q0 c 2 0.5 x\nq Q0 b 3 0.7 x\n")
     assert list(read_run("a.run")["q"]) == ["b", "c", "a"]
@@ -124,12 +106,6 @@ def result(claim: str | None, *hits: tuple[str, float]) -> Result:
         Evidence(Hit(rank, Document(document, "", ""), score)) for rank, (document, score) in enumerate(hits, 1)
     ]
     return Result(Claim("text", claim), tuple(evidence), None, "default", "local:x")
-
-
-def test_results_make_a_run():
-    results = [result("1", ("a", 0.5), ("b", 0.5)), result("2")]
-    run = read_run(jsonl(Path("answers.jsonl"), *[one.to_dict() for one in results]))
-    assert list(run) == ["1", "2"] and list(run["1"]) == ["a", "b"] and run["1"]["a"] > run["1"]["b"] and run["2"] == {}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from ccheck.core.errors import InvalidData, MissingExtra
 from ccheck.core.types import Label, Stance, Verdict
 from ccheck.lab.measure.verdicts import classify, label_figures, reliability
-from ccheck.verdict.labels import LABELS, STANCES
+from ccheck.verdict.labels import STANCES
 
 metrics = pytest.importorskip("sklearn.metrics")
 
@@ -82,24 +82,6 @@ def test_pairs_of_one_claim_go_together_in_a_resample():
     )
 
 
-def test_verdicts_of_claims():
-    truth: dict[str, Label] = {"1": "SUPPORTS", "2": "CONFLICTING", "3": "REFUTES", "4": "REFUTES"}
-    predicted = {
-        "1": Verdict("SUPPORTS", 0.9),
-        "2": Verdict("REFUTES", 0.6),
-        "3": Verdict(None, error="the budget is spent"),
-    }
-    made = classify(predicted, truth)
-    assert made.labels == ("SUPPORTS", "REFUTES", "CONFLICTING") and (made.count, made.failed, made.missing) == (
-        2,
-        1,
-        1,
-    )
-    assert made.confusion == ((1, 0, 0), (0, 0, 0), (0, 1, 0)) and made.accuracy == 0.5
-    assert made.calibration_error == pytest.approx((abs(0.9 - 1) + abs(0.6 - 0)) / 2)
-    assert set(made.labels) <= set(LABELS)
-
-
 def test_verdicts_without_some_of_their_documents_are_counted():
     truth: dict[str, Label] = {"1": "SUPPORTS", "2": "NOT_ENOUGH_INFO", "3": "REFUTES", "4": "REFUTES"}
     predicted = {
@@ -111,12 +93,6 @@ def test_verdicts_without_some_of_their_documents_are_counted():
     made = classify(predicted, truth)
     assert (made.count, made.partial, made.failed, made.missing) == (3, 1, 1, 0)
     assert made.accuracy == 1.0 and classify({("1", "d"): Stance("SUPPORTS")}, {("1", "d"): "SUPPORTS"}).partial == 0
-
-
-def test_without_confidences_there_is_no_calibration_error():
-    made = classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
-    assert made.calibration_error is None and made.intervals == {} and made.weighted.f1 == 1
-    assert made.labels == ("SUPPORTS",) and made.confusion == ((1,),)
 
 
 def test_what_can_not_be_measured_is_an_error():
