@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
 import tiny_training as tiny
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
-from ccheck.lab.measure.rows import StanceRow
 from ccheck.lab.train.embedder import embedder_rows
-from ccheck.lab.train.negatives import Drawing, describe, draw_negatives, once_per_claim
+from ccheck.lab.train.negatives import Drawing, draw_negatives, once_per_claim
 from ccheck.lab.train.options import (
     EmbedderOptions,
     RerankerOptions,
-    StanceOptions,
     TrainingOptions,
     load_options,
     preset_names,
 )
 from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, read_retrieval_data, retrieval_data
-from ccheck.lab.train.stance_data import stratified
 
 IDS = [document.id for document in tiny.corpus()]
 
@@ -42,37 +38,6 @@ def data():
 DATA = data()
 NOT_RELEVANT = {"d1-1", "d1-2", "d10-2", "d11-2", "d12-2", "d13-2"}
 CLAIM = next(claim for claim in DATA.train if claim.id == "c0-1")
-
-
-def mined_file(folder):
-    rows = [
-        {
-            "claim_id": "c0-1",
-            "positive_id": positive,
-            "negatives": [
-                *({"id": id_, "score": 9 - n, "kind": "hard"} for n, id_ in enumerate(hard)),
-                *({"id": id_, "score": None, "kind": "random"} for id_ in others),
-            ],
-        }
-        for positive, hard, others in (
-            ("d0-1", IDS[4:9], IDS[20:30]),
-            ("d0-2", IDS[9:14], IDS[30:40]),
-        )
-    ]
-    file = folder / "mined.jsonl"
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return file
-
-
-def test_mined_negatives_keep_their_kind_and_their_document(tmp_path):
-    """As the ensemble's presets draw them: 5 hard and 10 random, of its own for each relevant document."""
-    mined = read_negatives(mined_file(tmp_path), DATA.documents)
-    chosen = load_options(RerankerOptions, "climatecheck-ensemble-1", {}, {})
-    how = Drawing(chosen.hard, chosen.random, chosen.hard_choice, seed=chosen.seed)
-    first, second = draw_negatives(DATA, [CLAIM], how, mined=mined)
-    assert (set(first.hard), set(first.random)) == (set(IDS[4:9]), set(IDS[20:30]))
-    assert (set(second.hard), set(second.random)) == (set(IDS[9:14]), set(IDS[30:40]))
-    assert describe(DATA, [first, second]).startswith("10 hard and 20 random negatives; 0 of them were judged")
 
 
 def test_a_kind_that_is_none_is_refused(tmp_path):
@@ -154,13 +119,3 @@ def test_a_model_learns_from_the_texts_that_its_recipe_reads(tmp_path, kind, pre
     assert read == ("Title 1\nAbstract 1" if titles else "Abstract 1")
     if isinstance(chosen, RerankerOptions):
         assert load_recipe(str(chosen.recipe)).ingest.titles is chosen.titles
-
-
-def test_a_tenth_of_each_label_chooses_the_epoch():
-    labels = ["SUPPORTS"] * 40 + ["REFUTES"] * 20 + ["NOT_ENOUGH_INFO"] * 10
-    rows = [StanceRow(f"claim {n}", "text", label, f"c{n}", f"d{n}") for n, label in enumerate(labels)]
-    chosen = load_options(StanceOptions, "climatecheck-hybrid-scifact", {}, {})
-    left, held = stratified(rows, chosen.dev_share, chosen.seed)
-    assert Counter(row.label for row in held) == {"SUPPORTS": 4, "REFUTES": 2, "NOT_ENOUGH_INFO": 1}
-    assert sorted(row.claim_id for row in [*left, *held]) == sorted(row.claim_id for row in rows)
-    assert chosen.split == "pair"

@@ -17,7 +17,8 @@ from ccheck.lab.train.retrieval_data import UNSEEN
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from killed import kill_training  # noqa: E402
+from plain_steps import refuse_another_step  # noqa: E402
+from saved_folders import tokenizer_of  # noqa: E402
 
 from ccheck.core.models import find_model, fingerprint  # noqa: E402
 from ccheck.encode.dense import load_embedder  # noqa: E402
@@ -84,7 +85,6 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     learner.trainer_on(rows, Phase("embedder", 1, 1e-3)).train()
     reference = AutoModel.from_pretrained(plain, add_pooling_layer=False).train()
     tokenizer = AutoTokenizer.from_pretrained(plain)
-    optimizer = torch.optim.AdamW(reference.parameters(), lr=1e-3, weight_decay=0)
 
     def embed(texts):
         given = tokenizer(texts, padding=True, return_tensors="pt")
@@ -99,34 +99,10 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
         value = torch.relu((claims * far).sum(1) - (claims * near).sum(1) + 0.3).mean()
     else:
         value = torch.nn.functional.cross_entropy(20 * claims @ near.T, torch.arange(len(rows)))
-    value.backward()
-    optimizer.step()
-    found = learner.model.transformers_model.state_dict()
-    # Adam's first step is the sign of the gradient, so what is nearly no gradient says nothing.
-    for name, parameter in reference.named_parameters():
-        sure = parameter.grad.abs() > 1e-5
-        assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=1e-5), name
+    refuse_another_step(learner.model.transformers_model.state_dict(), reference, value)
 
 
 # -- whole trainings
-
-TRAIN = """
-from ccheck.lab.train.embedder import train_embedder
-from ccheck.lab.train.options import EmbedderOptions
-from tiny_training import DATA
-train_embedder(EmbedderOptions.model_validate_json(options), DATA, output, runtime)
-"""
-
-
-def test_a_training_that_was_killed_goes_on(tmp_path, base):
-    lora = Lora(modules=("query",))
-    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, lora=lora, gradient_checkpointing=True)
-    whole = train(tmp_path / "whole", chosen)
-    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "embedder", 8)
-    report = train(tmp_path / "killed", chosen, resume=True)
-    assert [phase.phase for phase in report.phases] == ["embedder"]
-    for one, other in zip(report.phases, whole.phases, strict=True):
-        assert one.steps == other.steps and [row[:2] for row in one.history] == [row[:2] for row in other.history]
 
 
 def test_the_packaged_model_is_trained_and_used(tmp_path):
@@ -145,6 +121,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     figure = next(one for one in report.figures if (one.group, one.metric) == (UNSEEN, "nDCG@10"))
     value = development_value(ranking, DATA.qrels, claims, "nDCG@10")
     assert value == pytest.approx(figure.after, abs=0.02)
+    assert tokenizer_of(out) == tokenizer_of(find_model(MINILM).path)
     # LoRA is merged: names and shapes are the base's, and what was not adapted is as it was.
     old = saved_weights(find_model(MINILM).path / "model.safetensors")
     new = saved_weights(out / "model.safetensors")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import random
 
 import pytest
 import tiny_training as tiny
@@ -14,14 +12,16 @@ from tiny_rerankers import make_decoder, make_encoder
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.types import Claim
 from ccheck.lab.train.folders import Output
-from ccheck.lab.train.negatives import Drawing, Drawn, draw_negatives
-from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions, load_options, preset_names
-from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data
+from ccheck.lab.train.negatives import Drawing, draw_negatives
+from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, load_options, preset_names
+from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, retrieval_data
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from killed import deadly, kill_training  # noqa: E402
+from plain_steps import refuse_another_step  # noqa: E402
+from saved_folders import tokenizer_of  # noqa: E402
 from tiny_rerankers import load_scorer  # noqa: E402
 
 from ccheck.lab.train import reranker  # noqa: E402
@@ -70,7 +70,7 @@ def rows_of(chosen, count):
     return reranker.reranker_rows(drawn, passages, chosen)[:count]
 
 
-def stepped(base, folder, chosen, rows):
+def stepped(folder, chosen, rows):
     """The weights after one epoch by ccheck."""
     learner = reranker.Reranker(chosen, DATA, Training(folder, chosen, on_cpu()), tiny.candidates)
     learner.trainer_on(rows, learner.phases[0]).train()
@@ -80,37 +80,25 @@ def stepped(base, folder, chosen, rows):
 def test_a_step_is_that_of_plain_torch(tmp_path, base):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    chosen = options(
-        base=str(base), batch=8, learning_rate=1e-3, schedule="constant", weight_decay=0.1, clip=0.5, loss="bce"
-    )
-    tiny.without_dropout(base, tmp_path / "plain")
-    chosen = chosen.model_copy(update={"base": str(tmp_path / "plain")})
+    plain = tiny.without_dropout(base, tmp_path / "plain")
+    how = {"schedule": "constant", "weight_decay": 0.1, "clip": 0.5, "learning_rate": 1e-3}
+    chosen = options(base=str(plain), batch=8, loss="bce", **how)
     rows = rows_of(chosen, 8)
-    found = stepped(base, tmp_path / "run", chosen, rows)
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "plain").train()
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "plain")
-    decayed = [p for name, p in model.named_parameters() if not name.endswith("bias") and "LayerNorm" not in name]
-    others = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}], lr=1e-3
-    )
+    found = stepped(tmp_path / "run", chosen, rows)
+    model = AutoModelForSequenceClassification.from_pretrained(plain).train()
+    tokenizer = AutoTokenizer.from_pretrained(plain)
     texts = tokenizer([row.claim for row in rows], [row.passages[0] for row in rows], padding=True, return_tensors="pt")
-    logits = model(**texts).logits[:, 0]
-    torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor([row.label for row in rows])).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    optimizer.step()
-    # Adam's first step is the sign of the gradient, so what is nearly no gradient says nothing.
-    for name, parameter in model.named_parameters():
-        sure = parameter.grad.abs() > 1e-6
-        assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=2e-5), name
+    labels = torch.tensor([row.label for row in rows])
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(model(**texts).logits[:, 0], labels)
+    refuse_another_step(found, model, loss, weight_decay=0.1, clip=0.5)
 
 
 def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
     plain = tiny.without_dropout(base, tmp_path / "plain")
     chosen = options(base=str(plain), batch=8, learning_rate=1e-3, schedule="constant")
     rows = rows_of(chosen, 8)
-    whole = stepped(base, tmp_path / "one", chosen, rows)
-    halves = stepped(base, tmp_path / "two", chosen.model_copy(update={"batch": 4, "accumulate": 2}), rows)
+    whole = stepped(tmp_path / "one", chosen, rows)
+    halves = stepped(tmp_path / "two", chosen.model_copy(update={"batch": 4, "accumulate": 2}), rows)
     assert tiny.share_apart(halves, whole) < 1e-3
 
 
@@ -167,6 +155,7 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
         trained = kept[0].scores(kept[0].model.eval(), encoded)
     assert scorer.score(encoded) == pytest.approx(trained.tolist(), abs=1e-4)
     assert {one.group for one in report.figures} == {UNSEEN, SEEN}
+    assert tokenizer_of(tmp_path / "out") == tokenizer_of(start)
     assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| by document (8) | nDCG@10 |" in card and 'loss = "softmax"' in card
@@ -263,32 +252,6 @@ def test_claims_given_to_measure_on_are_in_two_groups():
         retrieval_data(tiny.corpus(), claims, {"other": {"d0-1": 1}})
 
 
-def test_judged_negatives_come_first():
-    qrels = {**tiny.qrels(), "c0-1": {"d0-1": 1, "d5-1": 0}}
-    data = retrieval_data(tiny.corpus(), tiny.claims(), qrels, TrainingOptions(split="claim", dev_share=0.05))
-    claim = next(claim for claim in tiny.claims() if claim.id == "c0-1")
-    (row,) = draw_negatives(data, [claim], Drawing(2, 0), {"c0-1": ["d0-1", "d7-1", "d8-1"]})
-    assert row == Drawn(claim, "d0-1", ("d5-1", "d7-1"), ())
-
-
-def test_mined_negatives_are_read(tmp_path):
-    file = tmp_path / "mined.jsonl"
-    rows = [
-        {"claim_id": "c0-1", "negatives": [{"id": "d1-1", "score": 0.2}, {"id": "d2-1", "score": 0.9}]},
-        {"claim_id": "c0-1", "negatives": [{"id": "d3-1", "score": None}]},
-    ]
-    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d2-1", "d1-1", "d3-1"))}}
-    file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "nothing", "score": 1}]}\n')
-    with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
-        read_negatives(file, DATA.documents)
-    file.write_text('{"claim_id": "c0-1"}\n')
-    with pytest.raises(InvalidData, match=r"line 1: not a row of ccheck mine \(negatives: Field required\)"):
-        read_negatives(file, DATA.documents)
-    with pytest.raises(NotFound):
-        read_negatives(tmp_path / "none", DATA.documents)
-
-
 def test_presets_are_settings():
     assert preset_names(RerankerOptions) == [
         *(f"climatecheck-ensemble-{number}" for number in range(1, 6)),
@@ -305,10 +268,3 @@ def test_presets_are_settings():
         load_options(RerankerOptions, None, {"learning_rat": 1}, {})
     with pytest.raises(UsageError, match="the setting epochs"):
         load_options(RerankerOptions, None, {"epochs": -1}, {})
-
-
-def test_drawing_is_the_same_whatever_other_rows_there_are():
-    ranked = {str(claim.id): random.Random(1).sample(list(DATA.documents), 20) for claim in DATA.train}
-    how = Drawing(3, 3, hard_choice="random", seed=7)
-    all_rows = draw_negatives(DATA, DATA.train, how, ranked)
-    assert draw_negatives(DATA, DATA.train[3:5], how, ranked) == all_rows[3:5]

@@ -112,17 +112,3 @@ def test_claims_that_all_share_a_document_leave_nothing_to_train_on():
     claims = [Claim(f"claim {n}", str(n)) for n in range(10)]
     with pytest.raises(InvalidData, match="no claims are left to train on"):
         split_by_document(claims, {str(n): {"the one": 1} for n in range(10)})
-
-
-def test_scifact(scifact):
-    folder = scifact
-    qrels: dict[str, dict[str, int]] = {}
-    for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
-        claim, document, grade = line.split("\t")
-        qrels.setdefault(claim, {})[document] = int(grade)
-    claims = [Claim(f"claim {key}", key) for key in qrels]
-    split = split_by_document(claims, qrels, 0.3, 0)
-    assert documents_of(split.train_claims, qrels).isdisjoint(documents_of(split.dev_claims, qrels))
-    assert len(split.dev_claims) == round(0.3 * len(claims)) and len(split.dropped) < 0.1 * len(claims)
-    plain = split_by_claim(claims, qrels, 0.3, 0)
-    assert len(seen_in_training(plain, qrels)) > 0.5 * len(plain.dev_claims)

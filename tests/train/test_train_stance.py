@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from plain_steps import refuse_another_step
 from runtimes import on_cpu
+from saved_folders import tokenizer_of
 from tiny_rerankers import make_encoder
 from tiny_stances import options_for, rows_of
+from tiny_training import without_dropout
 from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -25,6 +28,7 @@ from ccheck.lab.train.stance import class_weights, focal_loss, row_weights
 from ccheck.lab.train.stance import train_stance as train
 from ccheck.lab.train.stance_data import StanceData, join_files, split_rows, stance_data, without_leaks
 from ccheck.verdict.classifier import StanceClassifier
+from ccheck.verdict.labels import STANCES
 from ccheck.verdict.open import open_method
 
 
@@ -143,6 +147,29 @@ def test_the_preset_has_the_papers_values():
 # -- training
 
 
+def test_a_step_is_that_of_plain_torch(tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    rows = tuple(rows_of(8))
+    texts = [f"{row.claim} {row.title} {row.text}" for row in rows]
+    names = {"id2label": dict(enumerate(STANCES)), "label2id": {label: n for n, label in enumerate(STANCES)}}
+    made = make_encoder(tmp_path / "made", architecture="bert", texts=texts, num_hidden_layers=2, labels=3, **names)
+    base = without_dropout(made, tmp_path / "base")
+    how = {"schedule": "constant", "warmup": 0, "weight_decay": 0.1, "clip": 0.05, "balanced": False, "epochs": 1}
+    options = options_for(base, batch=8, learning_rate=1e-3, class_weights=True, gamma=2.0, **how)
+    train_stance(StanceData(rows, rows, {"rows": rows}), options, tmp_path / "model")
+    model = AutoModelForSequenceClassification.from_pretrained(base).train()
+    inputs = AutoTokenizer.from_pretrained(base)(
+        [f"{row.title}. {row.text}" for row in rows], [row.claim for row in rows], padding=True, return_tensors="pt"
+    )
+    # 3, 3 and 2 pairs: inverses 1/3, 1/3, 1/2, which sum to 7/6.
+    y = torch.tensor([STANCES.index(row.label) for row in rows])
+    alpha = torch.tensor([6 / 7, 6 / 7, 9 / 7])[y]
+    p = model(**inputs).logits.softmax(-1)[torch.arange(8), y]
+    loss = (-alpha * (1 - p) ** 2 * p.log()).mean()
+    refuse_another_step(saved_weights(tmp_path / "model" / "model.safetensors"), model, loss, 0.1, 0.05)
+
+
 def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     rows = rows_of(240)
     output = tmp_path / "model"
@@ -152,7 +179,7 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert (figure.group, figure.metric) == ("by document", "weighted F1")
     assert figure.after > figure.before + 0.1 and figure.after_interval is not None
     assert {file.suffix for file in output.iterdir()} <= {".safetensors", ".json", ".jsonl", ".md", ".txt"}
-    assert not output.with_name("model.training").exists()
+    assert not output.with_name("model.training").exists() and tokenizer_of(output) == tokenizer_of(base)
     assert "## Figures" in (output / "README.md").read_text() and "by document" in (output / "README.md").read_text()
     assert '"eval_value"' in (output / "log.jsonl").read_text()
     method = open_method(VerdictStage(method="stance", model=str(output)), on_cpu())
