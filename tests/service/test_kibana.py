@@ -16,12 +16,11 @@ from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry
 from filling import fill
 
-from ccheck import es_mappings
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.settings import Settings
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.service import Check
-from ccheck.service.kibana import Kibana, fields, lacking, objects, put, remove, state
+from ccheck.service.kibana import Kibana, lacking, objects, put, remove, state
 from ccheck.service.record_elastic import ElasticRecord
 
 STAGES = ("embed", "retrieve", "rerank", "evidence")
@@ -118,15 +117,6 @@ def test_every_field_of_every_panel_is_in_the_record(store: ElasticStore) -> Non
     assert lacking(store.client, store.index) == {"latency": [f"timings_ms.{name}" for name in sorted(STAGES)]}
     record.put(check(1))
     assert lacking(store.client, store.index) == {}
-
-
-def test_the_fields_of_a_panel_are_read_from_its_query() -> None:
-    found = {panel["id"]: fields(panel) for panel in es_mappings.read("kibana-dashboard")["panels"]}
-    assert found["checks"] == {"@timestamp"} and found["cited"] == {"@timestamp", "documents"}
-    expected = {"@timestamp", "verdict", "status", "confidence", "claim.keyword", "permalink"}
-    assert found["open"] == expected
-    wrong = {"config": {"data_source": {"query": "FROM x | STATS `A` = SUM(nothing.there) BY verdict"}}}
-    assert fields(wrong) == {"nothing.there", "verdict"}
 
 
 def test_the_record_counts_what_the_panels_ask_for(store: ElasticStore) -> None:

@@ -113,18 +113,6 @@ def test_a_correction_that_does_not_fit_is_refused(service: Service, correction,
     assert service.find(check.id).corrections == ()
 
 
-def test_the_history_is_searched(service: Service) -> None:
-    ids = {
-        text: service.check(text, k=1).id for text in ("Tea is healthy.", "Sea level rose.", "ÉTÉ: the sea is warm.")
-    }
-    assert [one.id for one in service.checks()] == list(ids.values())[::-1]
-    assert [one.id for one in service.checks(Wanted(search="sea LEVEL"))] == [ids["Sea level rose."]]
-    assert [one.id for one in service.checks(Wanted(search="été"))] == [ids["ÉTÉ: the sea is warm."]]
-    assert service.checks(Wanted(search="100%")) == service.checks(Wanted(label="REFUTES")) == []
-    newest = service.checks(Wanted(limit=1))[0]
-    assert [one.id for one in service.checks(Wanted(before=newest.created))] == [*ids.values()][1::-1]
-
-
 def test_search_documents_and_what_there_is(service: Service) -> None:
     found = service.search("sea level", k=2, filters=["year>=2010"])
     assert [one.document.id for one in found] == ["sea", "ice"]
@@ -156,16 +144,6 @@ def test_async_methods_do_the_same(service: Service) -> None:
     asyncio.run(ask())
 
 
-def test_without_a_record(tmp_path: Path) -> None:
-    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", record=False) as service:
-        service.checker.ingest(PAPERS, dense=False)
-        check = service.check(CLAIM)
-        assert check.status == "done" and not check.kept
-        with pytest.raises(UsageError, match="keeps no record"):
-            service.checks()
-    assert list(tmp_path.glob("*.checks*")) == []
-
-
 def test_what_happens_is_told_as_it_happens(service: Service) -> None:
     seen = []
     check = service.check(CLAIM, lambda event: seen.append(event), k=2, recipe="default")
@@ -181,19 +159,6 @@ def test_what_happens_is_told_as_it_happens(service: Service) -> None:
     seen.clear()
     assert service.check(CLAIM, lambda event: seen.append(event), k=2, recipe="default") == check
     assert [event.kind for event in seen] == ["done"], "what is recorded is not done again"
-
-
-def test_a_listener_can_stop_a_check(service: Service) -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(event):
-        raise Stop
-
-    with pytest.raises(Stop):
-        service.check(CLAIM, stop)
-    assert service.checks() == []
-    assert service.check(CLAIM).status == "done"
 
 
 def test_an_answer_of_a_function_without_a_name_is_not_found_again(tmp_path: Path) -> None:

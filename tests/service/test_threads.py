@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cachetools import LRUCache, cached
 from scripted_llm import KEY, Said, say, scripted
 
 import ccheck
-from ccheck.core import analysis
 from ccheck.core.runtime import Runtime
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.service import Service, open_service
@@ -94,26 +89,6 @@ def test_what_is_loaded_is_loaded_once() -> None:
 
     with Runtime() as runtime, ThreadPoolExecutor(AT_ONCE) as threads:
         assert set(threads.map(load, range(AT_ONCE))) == {made[0]} and len(made) == 1
-
-
-def test_the_model_of_languages_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading it takes a second of a thread, and 32 threads half a minute."""
-    made = []
-
-    class Slow:
-        @staticmethod
-        def from_model_file(file: str) -> Any:
-            made.append(file)
-            time.sleep(0.2)
-            return SimpleNamespace(set_languages=lambda names: None, rank=lambda text: [("en", 1.0)])
-
-    monkeypatch.setattr(
-        analysis, "_rank", cached(LRUCache(1), condition=threading.Condition())(inspect.unwrap(analysis._rank))
-    )
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        monkeypatch.setattr("py3langid.langid.LanguageIdentifier", Slow)
-        assert len(set(threads.map(lambda place: analysis._rank(), range(AT_ONCE)))) == 1
-    assert len(made) == 1
 
 
 def test_checks_go_on_while_papers_are_read_in(folder: Path, tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 import pytest
-from web_servers import CLAIM, PAPERS, Web
+from web_servers import CLAIM, Web
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
@@ -74,18 +73,6 @@ def test_what_happens_is_told_as_it_happens(look, serve_web):
     page.wait_for_selector("#verdict")
 
 
-def test_a_check_is_stopped(look, serve_web):
-    web = serve_web()
-    web.judge.go.clear()
-    page = look(web.url)
-    ask(page)
-    page.wait_for_selector("[data-events]")
-    page.click("text=Stop")
-    web.judge.go.set()
-    page.wait_for_selector("#verdict")
-    assert "stopped" in page.inner_text("#verdict")
-
-
 def test_a_file_of_claims_fills_its_table(look, serve_web, tmp_path):
     web = serve_web()
     web.judge.go.clear()
@@ -98,20 +85,6 @@ def test_a_file_of_claims_fills_its_table(look, serve_web, tmp_path):
     web.judge.go.set()
     page.wait_for_selector("text=2 of 2 claims done, 1 failed")
     assert "Conflicting evidence" in page.inner_text("tbody") and "only marks" in page.inner_text("tbody")
-
-
-def test_papers_are_dropped_into_an_empty_store(look, serve_web, tmp_path):
-    web = serve_web(papers=None)
-    file = tmp_path / "papers.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in PAPERS) + "no json\n", encoding="utf-8")
-    page = look(web.url)
-    assert "Nothing can be checked yet" in page.inner_text("main")
-    page.click("text=Papers")
-    page.wait_for_selector("input[type=file]")
-    page.set_input_files("input[type=file]", file)
-    page.click("button.main")
-    page.wait_for_selector("text=3 papers added")
-    assert "1 rejected" in page.inner_text("#live") and "papers.jsonl" in page.inner_text("tbody")
 
 
 def test_all_of_it_works_by_keyboard(look, web: Web):

@@ -14,7 +14,7 @@ from rerank_servers import wait_until
 from web_servers import CLAIM, KEYS, PAPERS, Web
 
 from ccheck.core.errors import ServerError
-from ccheck.web.access import Access, Counted, Key, foreign
+from ccheck.web.access import Access, Counted, Key
 from ccheck.web.problems import Problem
 
 
@@ -241,21 +241,6 @@ def test_what_is_spent_comes_back(monkeypatch):
     assert 30 <= int(refused.value.headers["Retry-After"]) <= 31
     now = 31.0
     counted.spend("a")
-
-
-@pytest.mark.parametrize(
-    ("headers", "is_foreign"),
-    [
-        ({"host": "a:1", "origin": "http://a:1"}, False),
-        ({"host": "a:1", "origin": "http://a:2"}, True),
-        ({"host": "a"}, False),
-        ({"host": "a", "sec-fetch-site": "same-site"}, True),
-    ],
-)
-def test_where_a_request_comes_from(headers, is_foreign):
-    from starlette.datastructures import Headers
-
-    assert foreign(Headers(headers)) is is_foreign
 
 
 def test_nothing_from_a_paper_or_a_claim_is_markup(serve_web):

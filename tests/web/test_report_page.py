@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from cli_runs import BM25, ccheck, jsonl
 from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
@@ -22,7 +21,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import ModelStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 from ccheck.web.report import about_run, placeless, write_report, writing_report
-from ccheck.web.views import MAX_TEXT, Piece, evidence_spans, pieces
+from ccheck.web.views import MAX_TEXT
 
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
 
@@ -177,18 +176,6 @@ def test_a_whole_book_does_not_fill_the_page(tmp_path):
     assert "Cut here" in html.words and (tmp_path / "page.html").stat().st_size < 3 * MAX_TEXT
     one_word = page(tmp_path, result(piece("yyy", text="x" * 300_000 + "yyy" + "x" * 300_000)))
     assert one_word.one("p", class_="excerpt").one("mark").text == "yyy" and len(one_word.words) < 2 * MAX_TEXT
-
-
-def test_pieces_are_the_whole_text_in_order():
-    made = document()
-    for chosen in ([], [ROSE], [TEXT], [RATE, ROSE], ["Gauges stand on land"]):
-        spans = evidence_spans(made, [sentence(made, one) for one in chosen], "text")
-        for room in (0, 10, 1_000):
-            found = pieces(TEXT, spans, room)
-            assert "".join(TEXT[one.start : one.end] for one in found) == TEXT
-            assert [(one.start, one.end) for one in found if one.kind == "evidence"] == spans
-    assert pieces("", [], 10) == []
-    assert pieces(" \n", [], 10) == [Piece(0, 2, "near")]
 
 
 # -- DOIs
@@ -354,26 +341,3 @@ def test_no_path_of_this_machine_is_shown(tmp_path):
     words = page(tmp_path, result(store="/home/me/papers"), about=about).one("body").words
     assert "/home" not in words and "model rr" in words and "stance_model = nli" in words
     assert placeless("https://h:9200/a/b") == "https://h:9200/a/b" and placeless("local:papers") == "local:papers"
-
-
-# -- from the command line
-
-
-def test_query_writes_the_page_beside_its_answer(papers, tmp_path):
-    arguments = ("--store", papers, *BM25, "--verdict", "none", "--report", tmp_path / "page.html")
-    claims = jsonl(
-        tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": f"sea level {i}"} for i in range(3)), "no JSON"
-    )
-    for query, code in ((["sea level has risen"], 0), (["--claims", claims], 7)):
-        ran = ccheck("query", *query, "--json", *arguments)
-        assert ran.code == code
-        html = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
-        for answer, section in zip(ran.objects, html.all("section"), strict=True):
-            ids = [one.words.rpartition(" · ")[2] for one in section.all(class_="facts")]
-            assert ids == [piece["doc_id"] for piece in answer["evidence"]]
-            marks = {mark.text for mark in section.all("mark")}
-            assert marks == {one["text"] for piece in answer["evidence"] for one in piece["sentences"]}
-            assert ("Error:" in section.words) == ("error" in answer)
-        assert "Recipe bm25" in html.one("footer").words
-    ran = ccheck("query", "sea", *arguments[:-1], tmp_path / "no" / "page.html")
-    assert ran.code == 2 and "there is no folder" in ran.err

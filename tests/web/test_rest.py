@@ -103,11 +103,6 @@ def test_a_check_can_be_stopped(serve_web):
     assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
 
 
-def test_a_judge_that_fails_is_no_label(web):
-    check = web.check("Sea level boom.")
-    assert check["result"]["verdict"]["label"] is None and "judge broke" in check["result"]["verdict"]["error"]
-
-
 def test_many_claims_come_back_in_order_with_their_errors(web):
     body = f"{json.dumps({'claim': CLAIM})}\n...\n\nThe sea is a lake.\n"
     answer = web.client.post("/v1/checks/many", params={"k": 1}, content=body)
