@@ -8,27 +8,16 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 from tiny_rerankers import make_encoder
+from tiny_stances import rows_of
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-THINGS = "the sea|the ice|carbon|coral|the forest|the wind|rain|the soil|the glacier|snow|the river|the crop".split("|")
-SAID = {
-    "SUPPORTS": "We found that {thing} rises in year {n}.",
-    "REFUTES": "We found that {thing} never rises in year {n}.",
-    "NOT_ENOUGH_INFO": "Little is known of {other} in year {n}.",
-}
 SPELLED = {"SUPPORTS": "entailment", "REFUTES": "Contradict", "NOT_ENOUGH_INFO": "NEI"}
 
 
 def records(count: int = 72) -> list[dict[str, str]]:
-    made = []
-    for n in range(count):
-        label = list(SAID)[n % 3]
-        thing, other = THINGS[n // 3 % 12], THINGS[(n // 3 + 5) % 12]  # each thing has each label
-        said = SAID[label].format(thing=thing, other=other, n=n)
-        made.append({"claim": f"{thing} rises, case {n}", "evidence": said, "label": SPELLED[label]})
-    return made
+    return [{"claim": row.claim, "evidence": row.text, "label": SPELLED[row.label]} for row in rows_of(count)]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +59,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     assert [phase["phase"] for phase in report["phases"]] == ["stance"] and report["phases"][0]["steps"] > 0
     assert "stance, epoch 2: weighted F1" in ran.err
     assert "epochs = 2" in (output / "README.md").read_text()
-    assert set(asked(files, output)) <= set(SAID)
+    assert set(asked(files, output)) <= set(SPELLED)
 
 
 @pytest.mark.parametrize(

