@@ -13,7 +13,7 @@ from needs import absent
 from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck import Checker
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.types import Citation, Claim, Document, Evidence, Hit, QuestionAnswer, Result, Verdict
@@ -170,12 +170,6 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
         return
     assert ran.code == 7 and f"m could not judge {min(failing, 9)} of 10 claims" in ran.err
     assert said == ([None] * 3 if failing == 10 else pytest.approx([4 / 9, 4 / 9, 6 / 9]))
-
-
-def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra):
-        score([], [], words_shared)
 
 
 def test_a_recipe_without_questions_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from needs import does_not_apply
 
-from ccheck.core.errors import InvalidData, MissingExtra, UsageError
+from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Claim
 from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure
 from ccheck.lab.measure.runs import read_run, write_run
@@ -133,18 +133,6 @@ def test_equal_scores_stay_in_the_order_given():
     assert measure({"q": {"x": 0.5, "a": 0.5}}, qrels, ["RR"]).mean["RR"] == 1.0
     # Apart in float64 only.
     assert measure({"q": {"a": 0.5, "x": 0.5 + 1e-12}}, qrels, ["RR"]).mean["RR"] == 1.0
-
-
-def test_without_the_extra(monkeypatch):
-    from ccheck.lab.measure import metrics
-
-    monkeypatch.setitem(sys.modules, "ir_measures", None)
-    metrics._ir_measures.cache_clear()
-    try:
-        with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
-            measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"])
-    finally:
-        metrics._ir_measures.cache_clear()
 
 
 # -- ClimateCheck

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
-from rerank_servers import WordScorer, running, wait_until
+from rerank_servers import WordScorer, running
 from tiny_rerankers import TEXTS
 
 from ccheck.core import http
@@ -159,18 +158,6 @@ def test_texts_are_split_to_the_limit_that_the_server_names(stub, ask):
     assert [len(body["texts"]) for body in stub.bodies("/rerank")] == [32, 32, 32, 4]
 
 
-def test_a_text_that_is_refused_is_an_error_and_the_next_are_scored(stub):
-    def picky(body: Any) -> Answer:
-        return (422, {"error": "no tea"}) if any("tea" in text for text in body["texts"]) else tei(body)
-
-    stub.answers = {("GET", "/info"): [(200, {"model_id": "x"})], ("POST", "/rerank"): [picky]}
-    reranker = RemoteReranker(stub.url)
-    with pytest.raises(ServerError, match=r"refused \(422\): no tea"):
-        reranker(QUERY, PASSAGES)
-    assert len(reranker(QUERY, PASSAGES[1:]).values) == 3
-    reranker.close()
-
-
 # -- servers that are busy, gone, or wrong
 
 
@@ -249,16 +236,6 @@ def test_a_server_that_hangs(ask):
         pytest.raises(ServerError, match=r"did not answer within 0\.3 s"),
     ):
         ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
-
-
-def test_nobody_has_to_close_it(stub):
-    stub.answers = {("POST", "/v1/rerank"): [cohere]}
-    reranker = RemoteReranker(f"{stub.url}/v1")
-    reranker(QUERY, PASSAGES)
-    client = reranker._client
-    del reranker
-    gc.collect()
-    wait_until(lambda: client.is_closed)
 
 
 def test_hostile_text_is_sent(stub, ask):

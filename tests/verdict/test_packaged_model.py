@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -217,20 +215,3 @@ def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
         opening.open_method(VerdictStage(method="auto"), Runtime(settings))
     with pytest.raises(MissingExtra, match="of another kind"):
         opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
-
-
-def test_it_needs_no_torch():
-    code = (
-        "import sys\n"
-        "from ccheck.verdict.packaged_model import PackagedStances\n"
-        "from ccheck.core.runtime import Runtime\n"
-        "from ccheck.verdict.judge import Case, likeliest\n"
-        "from ccheck.core.types import Claim, Document, Evidence, Hit\n"
-        "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
-        "print(next(PackagedStances(Runtime())([case])).stances[0].label)\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() in STANCES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -284,23 +283,6 @@ def test_the_page_is_one_that_a_screen_reader_can_use(tmp_path):
 
 
 # -- the file
-
-
-def failing(error: BaseException) -> Iterator[Result]:
-    yield from MANY
-    raise error
-
-
-@pytest.mark.parametrize("error", [InvalidData("half way"), KeyboardInterrupt(), OSError(28, "No space left")])
-def test_a_run_that_fails_leaves_no_half_page(tmp_path, error):
-    for before in (None, "what was there"):
-        target = tmp_path / "page.html"
-        if before is not None:
-            target.write_text(before, encoding="utf-8")
-        with pytest.raises(type(error)):
-            write_report(target, failing(error), ABOUT)
-        assert [file.name for file in tmp_path.iterdir()] == (["page.html"] if before else [])
-        assert before is None or target.read_text(encoding="utf-8") == before
 
 
 def test_results_are_put_down_as_they_come(tmp_path):
