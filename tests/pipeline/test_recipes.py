@@ -105,6 +105,14 @@ def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Rec
         assert usual.stages == {}
 
 
+def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, recipe: Recipe) -> None:
+    with Checker(settings, recipe=recipe) as checker:
+        (traced,) = checker.check_many(CLAIMS[:1], k=50, trace=True)
+        (usual,) = checker.check_many(CLAIMS[:1], k=50)
+    assert len(traced.stages["whole"]) == 10
+    assert sum("whole" in piece.hit.ranks for piece in usual.evidence) > 10
+
+
 def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:
     memory = Kept()
     loaded = Runtime(settings, memory=memory)

@@ -87,6 +87,15 @@ def test_parents_are_hits_without_units(tmp_path: Path, checker: Checker) -> Non
     assert all(piece.hit.unit is None and "unit" not in piece.to_dict() for piece in result.evidence)
 
 
+def test_traced_and_remembered_searches_find_the_same(checker: Checker) -> None:
+    plain = checker.check(CLAIM).evidence
+    (traced,) = checker.check_many([Claim(CLAIM)], trace=True)
+    assert [(piece.hit.unit, piece.hit.score) for piece in traced.evidence] == [
+        (piece.hit.unit, piece.hit.score) for piece in plain
+    ]
+    assert traced.stages == {"words": ("sea", "tea")}
+
+
 def test_rerankers_and_judges_read_the_unit(tmp_path: Path, checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 

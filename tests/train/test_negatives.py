@@ -45,6 +45,9 @@ def test_a_kind_that_is_none_is_refused(tmp_path):
     file.write_text('{"claim_id": "c0-1", "positive_id": "d0-1", "negatives": [{"id": "d4-1", "kind": "easy"}]}\n')
     with pytest.raises(InvalidData, match=r"line 1: .*negatives.0.kind: Input should be 'hard' or 'random'"):
         read_negatives(file, DATA.documents)
+    file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "nothing", "score": 1}]}\n')
+    with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
+        read_negatives(file, DATA.documents)
     for positive in ("", '"positive_id": null, '):
         file.write_text(f'{{"claim_id": "c0-1", {positive}"negatives": [{{"id": "d4-1"}}]}}\n')
         assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d4-1",))}}, "for all documents"

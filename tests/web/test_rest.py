@@ -231,6 +231,8 @@ def test_checks_at_once_are_limited_and_others_go_on(serve_web):
         ({"Host": "evil.example"}, 421),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
     ],
