@@ -21,6 +21,7 @@ from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.search import Search, answer
 from ccheck.search.elastic import ElasticStore
+from ccheck.search.elastic.queries import FUSINGS
 
 INDEX = "ccheck-benchmark-search"
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
@@ -42,7 +43,7 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: 
         asked = queries(claims, dimensions)
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
         for name, native in (("each retriever's ranking, fused by ccheck", False), ("fused by the server's rrf", True)):
-            store._native = native
+            store.client.unfused = set() if native else set(FUSINGS)
             print(f"{name}: {compare(store, client, asked, rounds)}")
 
 
@@ -54,7 +55,8 @@ def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, asked: lis
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
     bodies = [recorded(store, lambda query=query: ours(query)) for query in asked]
-    assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is store._native
+    fused = any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests)
+    assert fused is not bool(store.client.unfused)
     ratios, wall, cpu = [], [], []
     for turn in range(rounds + 1):
         found = [

@@ -24,6 +24,7 @@ from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.search import Search, answer
 from ccheck.search.elastic import ElasticStore
+from ccheck.search.elastic.queries import FUSINGS
 
 INDEX = "ccheck-benchmark-traffic"
 BOTH: Mapping[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
@@ -72,7 +73,8 @@ def recorded(store: ElasticStore, query: Query, window: int) -> dict[str, Sent]:
             sent.append((path, change(data), dict(params or {})))
             return original(method, path, body, params)
 
-        store._native, store.client.send = native, record  # type: ignore[method-assign]
+        store.client.unfused = set() if native else set(FUSINGS)
+        store.client.send = record  # type: ignore[method-assign]
         try:
             (ranking,) = answer(store, Search([query], BOTH, k=window))
         finally:

@@ -18,6 +18,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, ov
 
 import click
 
+from ..core.telemetry import span
+
 LOG = "ccheck"
 """The logger above those of all modules."""
 QUIET = "ccheck.quiet"
@@ -123,7 +125,13 @@ def command(function: Function | None = None, /, *, name: str | None = None, env
 
 
 class Command(click.Command):
-    """A command whose help has a list for each heading."""
+    """A command whose help has a list for each heading, and which is a trace for whoever traces."""
+
+    def invoke(self, context: click.Context) -> Any:
+        if "serve" in context.command_path:  # each check is a trace
+            return super().invoke(context)
+        with span(context.command_path):
+            return super().invoke(context)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         lists: dict[str, list[tuple[str, str]]] = {}

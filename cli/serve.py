@@ -10,6 +10,7 @@ from typing import Literal
 import click
 
 from ..core.errors import UsageError, require
+from ..core.events import write_events
 from ..core.redaction import keep_secret
 from . import opt
 from .common import notice, settings_from
@@ -65,6 +66,7 @@ class Served:
     batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 4096, or 16384 on a GPU.", least=32)
     max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
+    events: bool = opt.option("Write a line of JSON to standard error for each request.")
     canary: Literal["order", "repeat"] = opt.option(
         "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
         "scores twice, for untrained models).",
@@ -140,6 +142,8 @@ def rerank(asked: Served) -> None:
             if public(asked.host) and key is None:
                 say(f"anyone who can reach {url} can use it. Set a key with {KEY}")
 
+        if asked.events:
+            write_events()
         run_server(app, listening, limits, started)
 
 
@@ -157,6 +161,7 @@ class ServedWeb:
     allow_host: tuple[str, ...] = opt.option(
         "Host name that browsers may use for this server, such as ccheck.example.org. Repeatable.", "NAME"
     )
+    events: bool = opt.option("Write a line of JSON to standard error for each request and each check.")
     https: bool = opt.option("A proxy before this server speaks HTTPS: send cookies over HTTPS alone.")
     requests: int = opt.option("Requests of one caller in a minute.", least=1, default=600, heading="Limits")
     checks: int = opt.option("Checks of one caller in a minute.", least=1, default=60)
@@ -216,6 +221,8 @@ def web(asked: ServedWeb) -> None:
         def started(url: str) -> None:
             say(f"{checked.store.name} is at {url}. Stop with Ctrl-C")
 
+        if asked.events:
+            write_events()
         run_server(app, listening, limits, started, app.state.web.stopping)
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .errors import ServerError
 from .redaction import redact
+from .telemetry import trace_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -88,7 +89,8 @@ async def fetch(
     Raises TooLarge, TimeoutError or what httpx raises.
     """
     method = "GET" if body is None else "POST"
-    async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
+    asked = client.stream(method, url, json=body, timeout=timeout, headers=trace_headers())
+    async with asyncio.timeout(timeout), asked as response:
         refuse_compressed(server, response.headers)
         counted, content = Counted(server, response.status_code, most), bytearray()
         async for part in response.aiter_raw():

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .errors import ServerError
+from .events import AccessLog
 
 MOST_OF_A_HEAD = 32 << 10
 """Bytes of a request's line and headers."""
@@ -94,7 +95,7 @@ def run_server(
 def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     """How uvicorn serves the application."""
     return uvicorn.Config(
-        app,
+        AccessLog(app),
         http=protocol(limits),
         ws="none",
         h11_max_incomplete_event_size=MOST_OF_A_HEAD,

@@ -15,6 +15,7 @@ from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
 from ..core.stages import ListwiseStage, QueryText, Retriever
+from ..core.telemetry import span
 from ..core.text import name_of
 from ..core.types import (
     Evidence,
@@ -72,6 +73,7 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
 # -- queries
 
 
+@span("rewrite")
 def _rewrite(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
     """The texts of each claim. A claim that could not be rewritten has a warning, or an error if required."""
     texts: list[Texts] = [{"claim": (state.text,)} for state in states]
@@ -89,6 +91,7 @@ def _rewrite(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
     return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
 
 
+@span("embed")
 def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]) -> None:
     """Fill in the queries of claims with these texts, which are encoded together, equal ones once."""
     own: list[dict[str, str | Vector | SparseVector]] = [{} for _ in states]
@@ -158,6 +161,7 @@ def _each_once(
 # -- search
 
 
+@span("retrieve")
 def search(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in the hits of claims that have a query, or their error; with a trace, each stage's ranking too."""
     asked = [(state, state.query) for state in states if state.query is not None]
@@ -257,6 +261,7 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
         state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint), 4)
 
 
+@span("rerank")
 def rerank(run: Run, states: Sequence[ClaimState]) -> None:
     """Put the hits into the order of the rerankers, one after the other, and keep the first `run.k`.
 
@@ -296,6 +301,7 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
         run.told(states, "reranked", lambda state: [{"documents": documents_told(state.hits)}])
 
 
+@span("evidence")
 def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | None) -> None:
     """Make the hits evidence, with sentences for the first `documents` of each claim; None: for all."""
     asked = going(states)
@@ -410,7 +416,8 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
                 state.verdict = Verdict(None, error=run.plan.no_method)
             else:
                 started = time.perf_counter()
-                one, case = next(answers)
+                with span("verdict"):
+                    one, case = next(answers)
                 quotes = zip((piece.hit for piece in case.evidence), one.quotes, strict=False)
                 one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
                 state.evidence = with_stances(state.text, state.evidence, one, run.recipe.evidence.sentences)
@@ -421,6 +428,7 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
         yield state
 
 
+@span("verdict")
 def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
     """The claim with what a user's own judge says; whatever it raises is that verdict's error, never a label."""
     if state.error is not None:

@@ -20,7 +20,9 @@ from ..core.analysis import clean
 from ..core.answers import Saved, result_of
 from ..core.closing import Closing
 from ..core.errors import CcheckError, NotFound, UsageError
+from ..core.events import event
 from ..core.recipe import Recipe, load_recipe, recipe_names
+from ..core.telemetry import span
 from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
@@ -130,7 +132,8 @@ class Service(Closing):
         `on_event` is told what happens, in the thread of the caller. A claim that can't be checked is a check that
         failed, with its error. What would stop every claim is raised.
         """
-        return next(self.check_many([claim], on_event, **how))
+        with span("check"):
+            return next(self.check_many([claim], on_event, **how))
 
     def id_of(self, claim: str | Claim, **how: Unpack[How]) -> str:
         """The id that a check of this claim has, before it is made."""
@@ -235,6 +238,10 @@ class Service(Closing):
         }
 
     def _keep(self, check: Check) -> Check:
+        result = check.result or {}
+        verdict, timings = (result.get("verdict") or {}).get("label"), result.get("timings_ms", {})
+        about = {"recipe": check.settings.get("recipe"), "verdict": verdict, "ms": round(sum(timings.values()), 1)}
+        event("check", id=check.id, status=check.status, user=check.user, run=check.run, **about)
         if self.record is None or not check.claim.strip():
             return check
         self._forget_old(self.record)

@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """A server's own registry: several servers in one process don't mix."""
 
-    def __init__(self, waiting: Callable[[], tuple[int, int]]) -> None:
-        """`waiting`: how many requests and tokens wait for the model now."""
+    def __init__(self, waiting: Callable[[], tuple[int, int]], seconds: Callable[[], int]) -> None:
+        """`waiting`: how many requests and tokens wait for the model now; `seconds`: how long that will take."""
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, said: str, *labels: str) -> Counter:
@@ -43,6 +43,7 @@ class Metrics:
 
         self.requests = counter("requests", "Requests answered.", "path", "status")
         self.seconds = histogram("request_seconds", "Seconds from a request's arrival to its answer.", SECONDS, "path")
+        self.queued = histogram("queue_seconds", "Seconds that a request waited for the model.", SECONDS)
         self.gone = counter("gone", "Callers that hung up before the answer.")
         self.texts = counter("texts", "Texts accepted.")
         self.cut = counter("texts_cut", "Texts cut to the model's length.")
@@ -53,11 +54,15 @@ class Metrics:
         requests.set_function(lambda: waiting()[0])
         tokens = Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=registry)
         tokens.set_function(lambda: waiting()[1])
+        wait = Gauge("ccheck_waiting_seconds", "How long what waits will take.", registry=registry)
+        wait.set_function(lambda: seconds() if waiting()[0] else 0)
 
-    def batch(self, tokens: int, seconds: float) -> None:
+    def batch(self, tokens: int, seconds: float, waited: float | None) -> None:
         self.model_tokens.inc(tokens)
         self.model_seconds.inc(seconds)
         self.batch_tokens.observe(tokens)
+        if waited is not None:
+            self.queued.observe(waited)
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
@@ -66,8 +71,9 @@ class Metrics:
 class Model:
     """The one thread that runs a model. Requests take turns: each has one batch at a time in its queue."""
 
-    def __init__(self, scorer: Scorer, batch_tokens: int, observe: Callable[[int, float], None]) -> None:
-        """`observe` is told the tokens and the seconds of each batch, in the model's thread."""
+    def __init__(self, scorer: Scorer, batch_tokens: int, observe: Callable[[int, float, float | None], None]) -> None:
+        """`observe` is told the tokens and the seconds of each batch, in the model's thread; and of a request's first
+        one the seconds for which it waited."""
         self._scorer, self._batch_tokens, self._observe = scorer, batch_tokens, observe
         self._thread = ThreadPoolExecutor(1, "ccheck-rerank")
         self._failures = 0
@@ -90,12 +96,14 @@ class Model:
         loop = asyncio.get_running_loop()
         left = sum(len(one.ids) for one in encoded)
         values: list[float] = []
+        came: float | None = time.perf_counter()
         self.requests, self.tokens = self.requests + 1, self.tokens + left
         try:
             for batch in constrained_batches(
                 encoded, self._batch_tokens, get_len=lambda one: len(one.ids), strict=False
             ):
-                values += await loop.run_in_executor(self._thread, self._score, batch)
+                values += await loop.run_in_executor(self._thread, self._score, batch, came)
+                came = None
                 done = sum(len(one.ids) for one in batch)
                 left, self.tokens = left - done, self.tokens - done
         finally:
@@ -106,7 +114,7 @@ class Model:
         """Finish what was accepted."""
         self._thread.shutdown()
 
-    def _score(self, batch: Sequence[Encoded]) -> list[float]:
+    def _score(self, batch: Sequence[Encoded], came: float | None) -> list[float]:
         started = time.perf_counter()
         try:
             values = self._scorer.score(batch)
@@ -121,7 +129,7 @@ class Model:
         tokens, seconds = sum(len(one.ids) for one in batch), time.perf_counter() - started
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
-        self._observe(tokens, seconds)
+        self._observe(tokens, seconds, None if came is None else started - came)
         return values
 
 
@@ -130,7 +138,7 @@ class Service:
 
     def __init__(self, name: str, scorer: Scorer, limits: Limits, access: Access) -> None:
         self.name, self.scorer, self.limits, self.access = name, scorer, limits, access
-        self.metrics = Metrics(lambda: (self.model.requests, self.model.tokens))
+        self.metrics = Metrics(lambda: (self.model.requests, self.model.tokens), lambda: self.model.seconds_to_wait)
         self.model = Model(scorer, limits.batch_tokens, self.metrics.batch)
         self.requests = Held(limits.requests, "requests", lambda: self.model.seconds_to_wait)
         self.bytes = Held(limits.held_bytes, "bytes", lambda: self.model.seconds_to_wait)
@@ -150,17 +158,16 @@ class Service:
         most = self.limits.characters
         if len(texts) > self.limits.texts:
             raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
-        if len(query) > most:
-            raise Refusal(413, f"the query has {len(query):,} characters; at most {most:,} are allowed")
         read = [text[:most] for text in texts]
         loop = asyncio.get_running_loop()
         encoded = []
         for piece in chunked(read, PIECE):
             try:
-                encoded += await loop.run_in_executor(self._tokenising, self.scorer.encode, query, piece)
+                encoded += await loop.run_in_executor(self._tokenising, self.scorer.encode, query[:most], piece)
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
-        cut = [i for i, (one, text) in enumerate(zip(encoded, texts, strict=True)) if one.cut or len(text) > most]
+        pairs = enumerate(zip(encoded, texts, strict=True))
+        cut = [i for i, (one, text) in pairs if one.cut or max(len(text), len(query)) > most]
         self.metrics.texts.inc(len(texts))
         self.metrics.cut.inc(len(cut))
         values = await self._run(encoded, dialect)

@@ -30,6 +30,7 @@ from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
 from ...core.http import Counted, is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
+from ...core.telemetry import trace_headers
 from .connection import Connection
 from .errors import (
     CERTIFICATES,
@@ -73,6 +74,8 @@ class Client:
         """Connects to nothing yet. Raises UsageError or NotFound if the connection makes no sense."""
         self.connection = connection
         self._speaks_8 = False
+        self.unfused: set[str] = set()
+        """In which ways the server does not fuse, as it said once."""
         self._answered = self._said = False
         self._silent_since: float | None = None
         self._busy_path: str | None = None
@@ -287,6 +290,7 @@ class Client:
                 "content-type": _COMPATIBLE_WITH_8.format(kind),
             }
         headers["x-opaque-id"] = "ccheck"  # the server's slow logs and task lists show it
+        headers |= trace_headers()
         if body is None:
             del headers["content-type"]
         try:

@@ -35,6 +35,7 @@ CERTIFICATES = "ELASTICSEARCH_CA_CERTS"
 """The setting for the certificates that a server's own must be signed with."""
 WHOLE = {"allow_partial_search_results": False}
 """Makes a search fail unless all shards answer."""
+_UNKNOWN_RETRIEVER = re.compile(r"unknown (retriever|field \[(retriever|weight)\])")
 _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
 """The status of errors that come without one in a part of an answer; all others are the server's fault."""
 _FIELDS_LIMIT = "index.mapping.total_fields.limit"
@@ -192,6 +193,11 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
 def is_licence(body: Any) -> bool:
     """Whether an answer says that the server's licence does not allow what was asked."""
     return any("license.expired.feature" in error for error in _errors(body))
+
+
+def unknown_retriever(body: Any) -> bool:
+    """Whether an answer says that the server's version does not know a retriever, or a key of one."""
+    return any(_UNKNOWN_RETRIEVER.search(str(error.get("reason"))) for error in _errors(body))
 
 
 def too_many_clauses(body: Any) -> bool:

@@ -24,7 +24,7 @@ from ..store import Search
 from .client import Client
 from .errors import translate
 from .fields import Index
-from .queries import Body
+from .queries import Body, fusing
 from .search import NATIVE, Searcher
 from .store import ElasticStore
 
@@ -151,13 +151,16 @@ def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
     dense = [one for one in search.retrievers.values() if isinstance(one, Dense)]
     unfit = [name for name, one in search.retrievers.items() if not isinstance(one, Bm25 | Dense) or _made_up(one)]
     query = Query(_CLAIM, _vector(index.dimensions or 0) if dense else None)
-    asked = replace(search, queries=[query], k=1, filters=(), details=True, whole=False)
-    searcher = Searcher(store.client, store.index, index, asked, _FILTERS, native=True)
-    found = None if unfit else searcher.bodies(query).get(NATIVE)
+    details = search.fusion.method == "rrf"  # `linear` does not say ranks
+    asked = replace(search, queries=[query], k=1, filters=(), details=details, whole=False)
+    store.rank(asked)  # after which it is known how the server fuses
+    found = None
+    if not unfit and (way := fusing(index, asked)) is not None and way not in store.client.unfused:
+        found = Searcher(store.client, store.index, index, asked, _FILTERS, native=True).bodies(query).get(NATIVE)
     if found is None:
         raise UsageError(
-            "a search template can hold BM25 and dense retrieval with reciprocal rank fusion, equal weights and depths"
-            + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
+            "a search template can hold BM25 and dense retrieval with equal depths, fused as the server's version can "
+            "(weights with rrf: 9.2 or later)" + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
         )
     return {**found, "size": _SIZE}
 

@@ -1,11 +1,11 @@
-"""Ranking for queries: many in one `_msearch`, fused by the server where its licence allows."""
+"""Ranking for queries: many in one `_msearch`, fused by the server where its licence and version allow."""
 
 from __future__ import annotations
 
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,19 +26,22 @@ from .errors import (
     part_error,
     refuse_parts,
     translate,
+    unknown_retriever,
 )
 from .fields import Index, document
 from .found import by_paper
 from .mappings import ID
 from .queries import (
     CLAUSES,
+    FUSINGS,
     FUZZY_CLAUSES,
     MAX_CANDIDATES,
     Body,
     filter_bodies,
-    fits_rrf,
+    fused,
+    fusing,
     initial_ranks,
-    rrf,
+    scaled,
     score_reader,
     search_part,
 )
@@ -70,7 +73,15 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse, because its licence does not allow it, or it does not say how it did."""
+    """The server does not fuse in these ways: its licence or version has them not, or it does not say how it did."""
+
+    def __init__(self, ways: Collection[str]) -> None:
+        super().__init__(*ways)
+        self.ways = ways
+
+
+class Unscaled(CcheckError):
+    """The server's `linear` left scores as they are, which ccheck's fusion would not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,7 @@ class Searcher:
 
     def console(self) -> str:
         """The searches as Kibana's console takes them, an empty line between two."""
-        params = "?include_named_queries_score=true" if self.native and self.search.details else ""
+        params = "?include_named_queries_score=true" if self._explains else ""
         asked = f"GET {path_of(self.name, '_search')[1:]}{params}"
         bodies = [body for query in self.search.queries for body in self.bodies(query).values()]
         written = (json.dumps(body, indent=2, ensure_ascii=False) for body in bodies)
@@ -157,14 +168,11 @@ class Searcher:
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
-        k, whole_index = self.search.k, not (self.index.semantic or self.index.group)
-        # Where whole rankings are wanted, they are fused by ccheck, so that nothing is searched twice.
-        fits = k and not self.search.whole and fits_rrf(self.search) and whole_index
-        native = self.native and len(bodies) == len(self.search.retrievers) and fits
+        k = self.search.k
         source = (self.index.source or True) if k * len(self.search.queries) <= ALONG else False
-        if native:
-            joined = rrf({name: body["retriever"] for name, body in bodies.items()}, self.search)
-            explain = {"explain": True} if self.search.details else {}
+        if self.native and len(bodies) == len(self.search.retrievers):
+            joined = fused({name: body["retriever"] for name, body in bodies.items()}, self.search)
+            explain = {"explain": True} if self._explains else {}
             searches[NATIVE] = {"retriever": joined, "size": k, "_source": source} | explain
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
@@ -191,14 +199,23 @@ class Searcher:
         )
 
     @property
+    def _explains(self) -> bool:
+        """Whether the server must say how it fused."""
+        return self.native and (self.search.details or self.search.fusion.method == "minmax")
+
+    @property
     def _wanted(self) -> str:
         """The parts of an answer that are read (`filter_path`): a small share of 10,000 hits, or of explanations."""
         parts = ["_id", "_score", "fields", "_index", "_source"]
-        if self.native and self.search.details:
+        if self._explains:
             parts += ["matched_queries", "_explanation.description", "_explanation.details.description"]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
         whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
+
+    @property
+    def _ways(self) -> set[str]:
+        return {fusing(self.index, self.search) or ""}
 
     @property
     def _of_units(self) -> set[str]:
@@ -223,7 +240,11 @@ class Searcher:
         return [self._with_fewer(plan, one) for plan, one in zip(plans, answers, strict=True)]
 
     def _with_fewer(self, plan: Searches, answer: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or if its fuzzy words became too many, that to a search in which they become fewer."""
+        """The answer, or if its fuzzy words became too many, that to a search in which they become fewer; or if the
+        server did not scale scores, that of ccheck's fusion."""
+        if isinstance(answer, Unscaled):
+            own = replace(self, native=False)
+            return own._answer([own._plan(plan.query)])[0]
         fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in self.search.retrievers.values())
         if not isinstance(answer, TooManyClauses) or not fuzzy or self.clauses == CLAUSES:
             return answer
@@ -235,7 +256,7 @@ class Searcher:
         path = path_of(self.name, "_msearch")
         params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
         params |= {"filter_path": self._wanted}
-        if any(NATIVE in plan.bodies for plan in plans) and self.search.details:
+        if self._explains:
             params["include_named_queries_score"] = "true"
         found: dict[int, Found | CcheckError] = {}
         left = dict(enumerate(plans))
@@ -266,7 +287,9 @@ class Searcher:
             found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         except (ApiError, TransportError) as error:
             if self.native and isinstance(error, ApiError) and is_licence(error.body):
-                raise NotNative from error
+                raise NotNative(FUSINGS) from error
+            if self.native and isinstance(error, ApiError) and unknown_retriever(error.body):
+                raise NotNative(self._ways) from error
             if not found:
                 raise translate(error, self.client.connection, self.name) from error
             found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
@@ -278,7 +301,7 @@ class Searcher:
         for response in responses.values():
             if "error" in response:
                 if NATIVE in responses and is_licence(response):
-                    raise NotNative
+                    raise NotNative(FUSINGS)
                 return part_error(response, self.client.connection, self.name)
             try:
                 refuse_parts(response, self.client.connection, self.name)
@@ -286,8 +309,10 @@ class Searcher:
                 return error
             if self.index.made_here and any(hit.get("_index", there) != there for hit in _hits(response)[:1]):
                 raise Moved
-        found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
-        found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        try:
+            found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        except Unscaled as error:
+            return error
         for hit in (hit for response in responses.values() for hit in _hits(response)):
             if "_source" in hit:
                 key = key_of(hit)
@@ -307,8 +332,14 @@ class Searcher:
         """The server's own fusion. With details, it is what `core.fusion.fuse` would make of the same ranks: scores of
         more digits, and equal ones in the order in which the retrievers found the documents.
 
-        Raises NotNative if the details are not there.
+        Raises NotNative if the details are not there, Unscaled for scores that `minmax` would scale.
         """
+        if self.search.fusion.method == "minmax":
+            said = [scaled(hit, self.search.retrievers) for hit in _hits(response)]
+            if None in said:
+                raise NotNative(self._ways)
+            if False in said:
+                raise Unscaled("scores are not scaled")
         if not self.search.details:
             return Found({}, self._ranked(NATIVE, response))
         places: dict[str, dict[Key, tuple[int, float]]] = {name: {} for name in self.search.retrievers}
@@ -318,10 +349,11 @@ class Searcher:
             key, scores, ranks = _key(hit), hit.get("matched_queries", {}), initial_ranks(hit) or []
             found = [(name, place, rank) for place, (name, rank) in enumerate(zip(places, ranks, strict=False)) if rank]
             if len(ranks) != len(places) or any(name not in scores for name, _, _ in found):
-                raise NotNative
+                raise NotNative(self._ways)
             # With a routing of their own two documents of an index can have the same id.
             if key not in order:
-                total = sum(1.0 / (self.search.fusion.k + rank) for _, _, rank in found)
+                weights = self.search.retrievers
+                total = sum(weights[name].weight / (self.search.fusion.k + rank) for name, _, rank in found)
                 order[key] = (-total, *found[0][1:])
                 for name, _, rank in found:
                     places[name][key] = rank, readers[name](scores[name])

@@ -30,7 +30,7 @@ from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
 from .found import read_index, sampler, with_papers
-from .queries import Body, check, filter_bodies
+from .queries import Body, check, filter_bodies, fusing
 from .search import Moved, NotNative, Searcher
 
 T = TypeVar("T")
@@ -78,7 +78,6 @@ class ElasticStore(Closing):
         """For requests that only Elasticsearch can serve, too."""
         self._known: Known | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
-        self._native = True
         self._told: Layout | None = None
         """The layout of the store when it was last asked. Queries are made for this layout."""
         self._writer = Writer(self)
@@ -282,11 +281,11 @@ class ElasticStore(Closing):
         index = self.searched(search.retrievers)
         searcher = Searcher(self.client, self.index, index, search, within)
         try:
-            if self._native:
+            if self._fuses(index, search):
                 try:
                     return dataclasses.replace(searcher, native=True).run()
-                except NotNative:
-                    self._native = False
+                except NotNative as refused:
+                    self.client.unfused.update(refused.ways)
             return searcher.run()
         except CcheckError:
             self._known = None  # the index may have been made again
@@ -295,9 +294,12 @@ class ElasticStore(Closing):
     def console(self, search: Search) -> str:
         """What `rank` sends, as Kibana's console takes it. Raises as `rank` does."""
         self.rank(search)  # after which it is known whether the server fuses
-        return Searcher(
-            self.client, self.index, self.searched(search.retrievers), search, native=self._native
-        ).console()
+        index = self.searched(search.retrievers)
+        return Searcher(self.client, self.index, index, search, native=self._fuses(index, search)).console()
+
+    def _fuses(self, index: Index, search: Search) -> bool:
+        """Whether the server fuses this search, as far as is known."""
+        return (way := fusing(index, search)) is not None and way not in self.client.unfused
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()

@@ -50,6 +50,28 @@ def test_what_elasticsearch_sends_and_reads(words, return_text):
     assert [type(item["score"]) for item in items] == [float] * 3
 
 
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/v1/rerank", {"return_documents": True, "top_n": 3}),
+        ("/v2/rerank", {"return_documents": False, "max_chunks_per_doc": 5}),
+        ("/v1/rerank", {}),
+    ],
+)
+def test_what_elasticsearchs_services_cohere_and_jinaai_send_and_read(words, path, more):
+    """As its source says: CohereV2RerankRequest, JinaAIRerankRequestEntity, CohereRankedResponseEntity (it fails on a
+    result's key that it does not know, and on a document that is no object). No Elasticsearch asks: it is our reading.
+    """
+    asked = {"model": "words", "query": QUERY, "documents": TEI_BODY["texts"], **more}
+    answer = words.client.post(path, json=asked, headers={"Authorization": "Bearer k", "Request-Source": "unspecified"})
+    results = answer.raise_for_status().json()["results"]
+    assert sorted(one["index"] for one in results) == [0, 1, 2]
+    for one in results:
+        assert type(one["index"]) is int and type(one["relevance_score"]) is float
+        text = {"document": {"text": TEI_BODY["texts"][one["index"]]}} if more.get("return_documents") else {}
+        assert {name: value for name, value in one.items() if name not in ("index", "relevance_score")} == text
+
+
 @pytest.mark.parametrize(("path", "version"), [("/v1/rerank", "1"), ("/v2/rerank", "2"), ("/rerank", "1")])
 def test_cohere_and_jina(words, path, version):
     served = words
@@ -153,16 +175,13 @@ def test_a_body_that_is_too_large_is_told_so(serve, chunked):
     assert served.post("/rerank", TEI_BODY).status_code == 200  # also on the same connection
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"query": "a", "texts": ["b"] * 6}, "at most 5"),
-        ({"query": "a" * 51, "texts": ["b"]}, "the query has 51"),
-    ],
-)
-def test_too_many_and_too_long_texts_are_refused_with_the_limit(serve, body, said):
-    answer = serve(texts=5, characters=50).post("/rerank", body)
-    assert answer.status_code == 413 and said in answer.json()["error"]
+def test_too_many_texts_are_refused_and_a_long_query_is_cut(serve):
+    served = serve(texts=5, characters=50)
+    answer = served.post("/rerank", {"query": "a", "texts": ["b"] * 6})
+    assert answer.status_code == 413 and "at most 5" in answer.json()["error"]
+    answer = served.post("/rerank", {"query": "sea " + "a" * 60, "texts": ["the sea", "tea"]})
+    assert answer.status_code == 200 and answer.headers[CUT] == "0,1"
+    assert [item["index"] for item in answer.json()] == [0, 1]
 
 
 def test_a_text_beyond_the_limit_is_cut_and_refuses_no_other(serve):

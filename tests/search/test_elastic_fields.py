@@ -45,11 +45,12 @@ from ccheck.core.layout import (
 )
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
+from ccheck.core.types import Document, Entry, Filter, Passage, Query, Ranking, SparseVector
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search import Search, answer
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.elastic.queries import fits_rrf
+from ccheck.search.elastic.fields import Field, Index
+from ccheck.search.elastic.queries import FUSINGS, fusing
 from ccheck.search.local import LocalStore
 
 VOCABULARY = 30_522
@@ -152,16 +153,16 @@ def fused_by(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.client, "send", record)
-        patched.setattr(store, "_native", native)
+        patched.setattr(store.client, "unfused", set() if native else set(FUSINGS))
         rankings = answer_all(store, *asked, **options)
-        assert store._native is native and all(isinstance(one, Ranking) for one in rankings)
-    return rankings, any(b'"rrf"' in body for body in sent)  # type: ignore[return-value]
+        assert all(isinstance(one, Ranking) for one in rankings)
+    return rankings, any(b'"rrf": {' in body or b'"linear": {' in body for body in sent[-1:])  # type: ignore[return-value]
 
 
 THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidates=300), "sparse": Sparse()}
 
 
-@pytest.mark.parametrize("what", ["recipe", "three", "minmax"])
+@pytest.mark.parametrize("what", ["recipe", "three", "weighted", "minmax"])
 def test_native_and_own_fusion_rank_alike(
     scifact_store: ElasticStore, claims: list[Query], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,32 +171,54 @@ def test_native_and_own_fusion_rank_alike(
     retrievers, fusion = {"recipe": recipe.retrievers, "minmax": recipe.retrievers}.get(what, THREE), recipe.fusion
     if what == "minmax":
         fusion = Fusion(method="minmax")
+    if what == "weighted":
+        retrievers = {**THREE, "bm25": Bm25(weight=1.5)}
     (own, asked), (native, natively) = (
         fused_by(scifact_store, monkeypatch, one, claims, retrievers, fusion, k=30, details=False)
         for one in (False, True)
     )
-    assert natively == (what != "minmax") and not asked
+    assert natively == (what != "weighted" or not scifact_store.client._speaks_8)  # weights came with 9.2
+    assert not asked
     for mine, theirs in zip(own, native, strict=True):
         assert len(mine.hits) == 30
         assert_equal_but_for_ties(mine, theirs)
 
 
 @pytest.mark.parametrize(
-    ("retrievers", "k", "fits"),
+    ("retrievers", "k", "way"),
     [
-        ({"a": Bm25(depth=100), "b": Dense(depth=50, candidates=200)}, 100, True),
-        ({"a": Bm25(depth=100), "b": Dense(depth=50)}, 101, False),
-        ({"a": Bm25(depth=30), "b": Dense(depth=100)}, 10, False),  # the window would give BM25 100, too
-        ({"a": Bm25(depth=30), "b": Sparse(depth=100)}, 10, False),
-        ({"a": Bm25(), "b": Dense(depth=10), "c": Sparse()}, 10, True),
-        ({"a": Dense(depth=10), "b": Dense(depth=50)}, 50, True),
-        ({"a": Bm25()}, 10, False),
-        ({"a": Bm25(weight=2.0), "b": Sparse()}, 10, False),
+        ({"a": Bm25(depth=100), "b": Dense(depth=50, candidates=200)}, 100, "rrf"),
+        ({"a": Bm25(depth=100), "b": Dense(depth=50)}, 101, None),
+        ({"a": Bm25(depth=30), "b": Dense(depth=100)}, 10, None),  # the window would give BM25 100, too
+        ({"a": Bm25(depth=30), "b": Sparse(depth=100)}, 10, None),
+        ({"a": Bm25(), "b": Dense(depth=10), "c": Sparse()}, 10, "rrf"),
+        ({"a": Dense(depth=10), "b": Dense(depth=50)}, 50, "rrf"),
+        ({"a": Bm25()}, 10, None),
+        ({"a": Bm25(weight=2.0), "b": Sparse()}, 10, "weighted rrf"),
     ],
 )
-def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, fits: bool) -> None:
-    assert fits_rrf(Search([], retrievers, k=k)) == fits
-    assert not fits_rrf(Search([], retrievers, Fusion(method="minmax"), k))
+def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, way: str | None) -> None:
+    """`linear` does not say ranks, and scales the server's scores, which for some vectors are no multiples of ours."""
+    index = Index("a", {"v": Field("dense_vector")}, None, (), {}, "v", None)
+    assert fusing(index, Search([], retrievers, k=k)) == way
+    assert fusing(index, Search([], retrievers, k=k, whole=True)) is None
+    scaled = Search([], retrievers, Fusion(method="minmax"), k, details=False)
+    assert fusing(index, scaled) == (way and "linear") and fusing(index, replace(scaled, details=True)) is None
+    others = replace(index, fields={"v": Field("dense_vector", similarity="l2_norm")})
+    dense = any(isinstance(one, Dense) for one in retrievers.values())
+    assert fusing(others, scaled) == (None if dense else way and "linear")
+
+
+def test_scores_that_the_server_leaves_as_they_are_are_fused_here(
+    scifact_store: ElasticStore, claims: list[Query]
+) -> None:
+    """Its `minmax` makes no 1 of equal scores, such as those of the only document that passes a filter."""
+    (first,) = answer_all(scifact_store, claims[:1], THREE, k=1)
+    assert isinstance(first, Ranking)
+    only = [Filter("_id", "=", first.hits[0].document.id)]
+    (found,) = answer_all(scifact_store, claims[:1], THREE, Fusion(method="minmax"), k=5, filters=only, details=False)
+    assert isinstance(found, Ranking)
+    assert [(hit.document.id, hit.score) for hit in found.hits] == [(only[0].value, 3.0)]
 
 
 def test_both_kinds_of_store_rank_alike(
@@ -382,15 +405,15 @@ def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
         return json.loads(json.dumps(send(*request)).replace("initial ranks", "ranks"))  # type: ignore[no-any-return]
 
     monkeypatch.setattr(sample.client, "send", in_other_words)
-    monkeypatch.setattr(sample, "_native", True)
+    monkeypatch.setattr(sample.client, "unfused", set())
     text = "sea level has risen"
     ranking = answer_one(sample, Query(text, vector_of(text)), {"bm25": Bm25(), "dense": Dense()}, k=5)
     assert ranking.fused_by == "ccheck" and len(ranking.hits) == 5
-    assert sample._native is False
+    assert sample.client.unfused == {"rrf"}
 
 
 def test_the_request_for_kibanas_console_finds_the_same(sample: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "_native", True)
+    monkeypatch.setattr(sample.client, "unfused", set())
     text = "sea level has risen"
     search = Search([Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
     (ranking,) = answer(sample, search)

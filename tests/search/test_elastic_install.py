@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
-import pystache
 import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry, vector_of
@@ -17,8 +17,9 @@ from rerank_servers import starting
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.stages import Bm25, Dense, Fusion
-from ccheck.core.types import Filter, Query
+from ccheck.core.types import Filter, Query, Ranking
 from ccheck.search import Search
+from ccheck.search import answer as answer_search
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.install import (
     MARK,
@@ -47,66 +48,81 @@ def own_url() -> Iterator[str]:
 @pytest.fixture
 def store(own_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
     with ElasticStore(Connection(own_url), elasticsearch_index) as store:
-        fill(store, LAYOUT, [entry("a", "Seas", "Seas rise.", year=2011), entry("b", "Tea", "Tea grows.", year=1999)])
+        texts = {"a": "Seas rise.", "b": "Tea grows.", "c": "Ice melts where seas are warm."}
+        fill(store, LAYOUT, [entry(id_, "", text, year=2011) for id_, text in texts.items()])
         yield store
         for piece in leftovers(store):
             httpx.delete(f"{own_url}{piece.path}", timeout=60)
 
 
-def rendered(source: str, **params: Any) -> dict[str, Any]:
-    """As Elasticsearch renders: values are escaped for JSON, and `toJson` writes lists and objects."""
-
-    def escaped(text: str) -> str:
-        return json.dumps(text)[1:-1]
-
-    def to_json(name: str) -> str:
-        return json.dumps(params[name])
-
-    rendering = pystache.Renderer(escape=escaped, missing_tags="ignore")
-    found: dict[str, Any] = json.loads(rendering.render(source, {**params, "toJson": to_json}))
+def rendered(store: ElasticStore, source: str, **params: Any) -> dict[str, Any]:
+    """As the server renders it. (Its module lang-mustache is a stand-in, with the library that the module uses.)"""
+    asked = {"source": source, "params": params}
+    answer = httpx.post(f"{store.client.connection.name}/_render/template", json=asked, timeout=60).raise_for_status()
+    found: dict[str, Any] = answer.json()["template_output"]
     return found
 
 
 def everything(url: str) -> dict[str, Any]:
-    """All that `install` could change in the cluster."""
-    paths = ("/_component_template", "/_index_template", "/_cluster/state/metadata")
-    found = {path: httpx.get(url + path, timeout=60).raise_for_status().json() for path in paths}
-    kept = found["/_cluster/state/metadata"]["metadata"]
-    return {
-        "components": found["/_component_template"],
-        "templates": found["/_index_template"],
-        "scripts": kept.get("stored_scripts", {}),
-        "indices": {name: one["mappings"] for name, one in kept["indices"].items()},
-    }
+    """All of the cluster's state but what changes by itself: versions of the state and of its parts."""
+    found = httpx.get(f"{url}/_cluster/state", timeout=60).raise_for_status().json()
+    components = httpx.get(f"{url}/_component_template", timeout=60).raise_for_status().json()
+    own = {"version", "state_uuid", "cluster_uuid", "cluster_uuid_committed", "cluster_coordination", "primary_terms"}
+
+    def lasting(part: Any) -> Any:
+        if isinstance(part, dict):
+            kept = {name for name in part if name not in own and not name.endswith("version")}
+            # Where the last of something was taken out, the server keeps an empty list of it.
+            return {name: found for name in kept if (found := lasting(part[name])) not in ({}, [])}
+        return [lasting(one) for one in part] if isinstance(part, list) else part
+
+    return {"state": lasting(found), "components": components}
 
 
 CLAIM = 'The "sea" rose\\fell\nby 20 cm {{claim}}'
+FUSED = [
+    SEARCH,
+    Search([], {"bm25": Bm25(weight=2), "dense": Dense()}),
+    Search([], SEARCH.retrievers, Fusion(method="minmax"), details=False),
+]
 
 
 @pytest.mark.parametrize("filters", [(), ("year>=2000", "year!=2015")])
-def test_a_rendered_template_is_what_ccheck_sends(store: ElasticStore, filters: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
+def test_a_rendered_template_is_what_ccheck_sends(
+    store: ElasticStore, search: Search, filters: tuple[str, ...]
+) -> None:
     from ccheck.search import parse_filter
 
     query = Query(CLAIM, vector_of(CLAIM))
     passing: list[Filter] = [parse_filter(one) for one in filters]
-    bodies = filter_bodies(store.searched(SEARCH.retrievers), passing)
-    (source,) = search_templates(store, SEARCH, None).values()
+    index = store.searched(search.retrievers)
+    bodies = filter_bodies(index, passing)
+    (source,) = search_templates(store, search, None).values()
     assert query.vector is not None
-    found = rendered(source, claim=CLAIM, vector=query.vector.tolist(), filters=bodies, size=7)
-    asked = Search([query], SEARCH.retrievers, SEARCH.fusion, 7, passing)
-    sent = Searcher(store.client, store.index, store.searched(SEARCH.retrievers), asked, native=True).bodies(query)
+    found = rendered(store, source, claim=CLAIM, vector=query.vector.tolist(), filters=bodies, size=7)
+    asked = replace(search, queries=[query], k=7, filters=passing)
+    sent = Searcher(store.client, store.index, index, asked, native=True).bodies(query)
     if not filters:  # ccheck leaves out an empty list
-        for one in found["retriever"]["rrf"]["retrievers"]:
-            assert next(iter(one.values())).pop("filter") == []
+        (joined,) = found["retriever"].values()
+        for one in joined["retrievers"]:
+            assert next(iter(one.get("retriever", one).values())).pop("filter") == []
     assert found == json.loads(json.dumps(sent[NATIVE]))
 
 
-def test_a_rendered_template_searches(store: ElasticStore) -> None:
-    (source,) = search_templates(store, SEARCH, None).values()
-    body = rendered(source, claim="seas rise", vector=vector_of("x").tolist(), filters=[])
-    answer = httpx.post(f"{store.name}/_search", json=body, timeout=60).raise_for_status().json()
-    assert body["size"] == 10
-    assert [hit["_id"] for hit in answer["hits"]["hits"]] == ["a", "b"]
+@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
+def test_the_stored_template_finds_what_ccheck_finds(store: ElasticStore, search: Search) -> None:
+    (piece,) = (one for one in pieces(store, search, None) if "/_scripts/" in one.path)
+    put(store.client, piece)
+    query = Query("seas rise", vector_of("x"))
+    params = {"claim": query.text, "vector": vector_of("x").tolist(), "filters": []}
+    asked = {"id": piece.path.rpartition("/")[2], "params": params}
+    answer = httpx.post(f"{store.name}/_search/template", json=asked, timeout=60).raise_for_status().json()
+    (ranking,) = answer_search(store, replace(search, queries=[query], k=10))
+    assert isinstance(ranking, Ranking) and ranking.fused_by == "server"
+    found = [(hit.document.id, pytest.approx(hit.score)) for hit in ranking.hits]
+    assert [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]] == found
+    assert {id_ for id_, _ in found} == {"a", "b", "c"}
 
 
 def test_everything_is_put_once_and_taken_out_again(store: ElasticStore, own_url: str) -> None:
@@ -117,8 +133,9 @@ def test_everything_is_put_once_and_taken_out_again(store: ElasticStore, own_url
         put(store.client, piece)
     installed = everything(own_url)
     assert [state(store.client, piece) for piece in pieces(store, SEARCH, None)] == ["same"] * len(found)
-    assert installed["scripts"][f"ccheck-{store.index}-search"]["source"].startswith(MARK)
-    assert f"ccheck-{store.index}" in {one["name"] for one in installed["templates"]["index_templates"]}
+    kept = installed["state"]["metadata"]
+    assert kept["stored_scripts"][f"ccheck-{store.index}-search"]["source"].startswith(MARK)
+    assert set(kept["index_template"]["index_template"]) >= {f"ccheck-{store.index}"}
     deeper = Search([], {"bm25": Bm25(depth=50), "dense": Dense(depth=50)})
     assert [state(store.client, piece) for piece in pieces(store, deeper, None)][-1] == "changed"
     there = [piece for piece in leftovers(store) if "_inference" not in piece.path]
@@ -149,7 +166,7 @@ def test_a_component_that_another_store_uses_stays(store: ElasticStore, own_url:
             httpx.delete(f"{own_url}{piece.path}", timeout=60)
 
 
-@pytest.mark.parametrize("search", [Search([], {"a": Bm25()}), Search([], {"a": Bm25(weight=2), "b": Dense()})])
+@pytest.mark.parametrize("search", [Search([], {"a": Bm25()}), Search([], {"a": Bm25(depth=20), "b": Dense()})])
 def test_a_search_that_no_template_can_hold_is_an_error(store: ElasticStore, search: Search) -> None:
     with pytest.raises(UsageError, match="a search template can hold"):
         search_templates(store, search, None)
@@ -158,7 +175,10 @@ def test_a_search_that_no_template_can_hold_is_an_error(store: ElasticStore, sea
 def test_the_reranked_template_wraps_the_same_retrievers(store: ElasticStore) -> None:
     plain, reranked = search_templates(store, SEARCH, "ccheck-papers").values()
     params = {"claim": CLAIM, "vector": [0.5] * 16, "filters": [], "size": 5}
-    inner, outer = rendered(plain, **params), rendered(reranked, **params)["retriever"]["text_similarity_reranker"]
+    inner, outer = (
+        rendered(store, plain, **params),
+        rendered(store, reranked, **params)["retriever"]["text_similarity_reranker"],
+    )
     assert outer["retriever"] == inner["retriever"]
     assert (outer["inference_id"], outer["inference_text"], outer["field"]) == ("ccheck-papers", CLAIM, "text")
 

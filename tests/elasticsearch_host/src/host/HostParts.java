@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.lucene.analysis.Analyzer;
-import org.elasticsearch.cluster.service.ClusterService;
 import org.elasticsearch.common.io.stream.NamedWriteableRegistry;
 import org.elasticsearch.common.settings.Setting;
 import org.elasticsearch.common.settings.Settings;
@@ -32,7 +31,7 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
     final String license;
     final boolean licences;
     private final Settings settings;
-    private ClusterService cluster;
+    private PluginServices services;
 
     HostParts(Settings settings) {
         this.settings = settings;
@@ -42,13 +41,13 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     @Override
     public Collection<?> createComponents(PluginServices services) {
-        cluster = services.clusterService();
+        this.services = services;
         return super.createComponents(services);
     }
 
     List<RestHandler> restHandlers() {
         return Stream.concat(
-            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(cluster, settings))).toList();
+            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(services.clusterService(), settings), new TemplateActions(services))).toList();
     }
 
     @Override
@@ -63,12 +62,16 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     @Override
     public List<RetrieverSpec<?>> getRetrievers() {
-        return List.of(new RetrieverSpec<>("rrf", (parser, context) -> RrfRetriever.parse(parser, context, license)));
+        return List.of(
+            new RetrieverSpec<>("rrf", (parser, context) -> RrfRetriever.parse(parser, context, license)),
+            new RetrieverSpec<>("linear", (parser, context) -> LinearRetriever.parse(parser, context, license)));
     }
 
     @Override
     public List<NamedWriteableRegistry.Entry> getNamedWriteables() {
-        return List.of(new NamedWriteableRegistry.Entry(RankDoc.class, RrfDoc.NAME, RrfDoc::new));
+        return List.of(
+            new NamedWriteableRegistry.Entry(RankDoc.class, RrfDoc.NAME, RrfDoc::new),
+            new NamedWriteableRegistry.Entry(RankDoc.class, LinearRetriever.Doc.NAME, LinearRetriever.Doc::new));
     }
 
     @Override

@@ -83,7 +83,7 @@ final class RrfRetriever extends CompoundRetrieverBuilder<RrfRetriever> {
         weights.add(weight);
     }
 
-    private static RetrieverSource child(XContentParser parser, RetrieverParserContext context) throws IOException {
+    static RetrieverSource child(XContentParser parser, RetrieverParserContext context) throws IOException {
         String name = parser.currentName();
         parser.nextToken();
         return child(parser, context, name);

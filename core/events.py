@@ -1,0 +1,59 @@
+"""Lines of JSON on standard error, for who runs a server: one for each request, and one for each check."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .redaction import without_secrets
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_streams: list[TextIO] = []
+_writing = threading.Lock()
+
+
+def write_events(stream: TextIO | None = None) -> None:
+    """From now on, this process writes them to a stream, by default standard error; to none but the last one."""
+    _streams[:] = [stream or sys.stderr]
+
+
+def event(kind: str, **facts: Any) -> None:
+    """Write a line, if this process writes any. It holds no claim and no text, and no secret."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for stream in _streams:
+        line = without_secrets(json.dumps({"@timestamp": at, "event": kind, **facts}))
+        with _writing:
+            print(line, file=stream, flush=True)
+
+
+class AccessLog:
+    """An event for each request, without what follows the ? of its address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status, size = time.perf_counter(), 500, 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status, size
+            status = message.get("status", status)
+            size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, counted)
+        finally:
+            client = (scope.get("client") or [None])[0]
+            spent = round((time.perf_counter() - started) * 1000, 1)
+            asked = {"method": scope["method"], "path": scope["path"], "client": client}
+            event("request", **asked, status=status, bytes=size, ms=spent)

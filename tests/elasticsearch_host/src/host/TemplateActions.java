@@ -1,0 +1,69 @@
+package host;
+
+import static org.elasticsearch.rest.RestRequest.Method.GET;
+import static org.elasticsearch.rest.RestRequest.Method.POST;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import org.elasticsearch.action.search.SearchRequest;
+import org.elasticsearch.client.internal.node.NodeClient;
+import org.elasticsearch.common.Strings;
+import org.elasticsearch.common.bytes.BytesArray;
+import org.elasticsearch.common.xcontent.XContentHelper;
+import org.elasticsearch.plugins.Plugin.PluginServices;
+import org.elasticsearch.rest.BaseRestHandler;
+import org.elasticsearch.rest.RestRequest;
+import org.elasticsearch.rest.RestResponse;
+import org.elasticsearch.rest.RestStatus;
+import org.elasticsearch.rest.action.RestRefCountedChunkedToXContentListener;
+import org.elasticsearch.script.Script;
+import org.elasticsearch.script.ScriptType;
+import org.elasticsearch.script.TemplateScript;
+import org.elasticsearch.search.builder.SearchSourceBuilder;
+import org.elasticsearch.xcontent.XContentParserConfiguration;
+import org.elasticsearch.xcontent.XContentType;
+
+/** {@code _render/template} and {@code INDEX/_search/template}: the server's own script service and search do the work. */
+final class TemplateActions extends BaseRestHandler {
+    private final PluginServices services;
+
+    TemplateActions(PluginServices services) {
+        this.services = services;
+    }
+
+    @Override
+    public String getName() {
+        return "host_templates";
+    }
+
+    @Override
+    public List<Route> routes() {
+        return List.of("/_render/template", "/{index}/_search/template").stream()
+            .flatMap(path -> List.of(new Route(GET, path), new Route(POST, path)).stream()).toList();
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    protected RestChannelConsumer prepareRequest(RestRequest request, NodeClient client) throws IOException {
+        Map<String, Object> asked = request.contentParser().map();
+        var params = (Map<String, Object>) asked.getOrDefault("params", Map.of());
+        var script = asked.containsKey("id")
+            ? new Script(ScriptType.STORED, null, (String) asked.get("id"), params)
+            : new Script(ScriptType.INLINE, "mustache", (String) asked.get("source"), params);
+        String rendered = services.scriptService().compile(script, TemplateScript.CONTEXT).newInstance(params).execute();
+        if (request.hasParam("index") == false) {
+            var found = XContentHelper.convertToMap(new BytesArray(rendered), true, XContentType.JSON).v2();
+            return channel -> channel.sendResponse(new RestResponse(RestStatus.OK, channel.newBuilder().map(Map.of("template_output", found))));
+        }
+        var configuration = XContentParserConfiguration.EMPTY.withRegistry(services.xContentRegistry());
+        var source = new SearchSourceBuilder();
+        try (var parser = XContentType.JSON.xContent().createParser(configuration, rendered)) {
+            source.parseXContent(parser, true, feature -> true);
+        }
+        // As Elasticsearch does: the request's explain counts, and not the template's.
+        source.explain(Boolean.TRUE.equals(asked.get("explain")));
+        var search = new SearchRequest(Strings.splitStringByCommaToArray(request.param("index"))).source(source);
+        return channel -> client.search(search, new RestRefCountedChunkedToXContentListener<>(channel));
+    }
+}
