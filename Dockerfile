@@ -1,4 +1,4 @@
-# The reranking sidecar: docs/rerank-server.md
+# The reranking sidecar (docs/rerank-server.md), and all other commands: --entrypoint ccheck
 #   docker build -t ccheck-rerank .                          for CPUs
 #   docker build -t ccheck-rerank --build-arg DEVICE=gpu .   for NVIDIA GPUs (PyPI's torch includes CUDA)
 #   docker run --init -p 127.0.0.1:8080:8080 -v models:/models ccheck-rerank --model BAAI/bge-reranker-v2-m3
@@ -17,7 +17,7 @@ RUN pip install --no-cache-dir uv \
         && uv pip install --system --no-cache --no-deps --index-url https://download.pytorch.org/whl/cpu "torch==$torch" \
         && without=$(sed -En 's/^name = "(torch|triton|cuda-.*|nvidia-.*)"$/--no-emit-package \1/p' uv.lock); \
     fi \
-    && uv export --quiet --frozen --no-emit-project --extra models --extra server $without --output-file /tmp/locked.txt \
+    && uv export --quiet --frozen --no-emit-project --extra models --extra mcp --extra telemetry $without --output-file /tmp/locked.txt \
     && uv pip install --system --no-cache --no-deps --requirement /tmp/locked.txt
 
 # The image contains no model. Models are in the volume: downloaded, or copied there by you.

@@ -31,6 +31,7 @@ def install(
         "URL",
     ),
     recipe: str | None = opt.recipe("Recipe whose search the search template holds."),
+    roles: bool = opt.option("Also put roles for searching, writing, administering and recording there."),
     undo: bool = opt.option("Take out what this command put into the cluster."),
     dry_run: bool = opt.option("Print the requests for Kibana's console, and change nothing."),
     yes: bool = opt.yes,
@@ -55,7 +56,7 @@ def install(
         if undo:
             _take_out(opened, dry_run=dry_run, yes=yes)
             return
-        pieces = installing.pieces(opened, _search(settings), _reranker(settings, reranker))
+        pieces = installing.pieces(opened, _search(settings), _reranker(settings, reranker), roles)
         if dry_run:
             click.echo("\n\n".join(f"PUT {piece.path[1:]}\n{_shown(piece)}" for piece in pieces))
             return

@@ -1,7 +1,7 @@
 """What `ccheck index install` puts into a cluster, so that others can search without ccheck; and taking it out again.
 
-Each piece says whose it is: templates in their `_meta`, scripts in a comment. What somebody else made under the name of
-a piece is neither changed nor removed.
+Each piece says whose it is: templates in their `_meta`, roles in their `metadata`, scripts in a comment. What somebody
+else made under the name of a piece is neither changed nor removed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .search import NATIVE, Searcher
 from .store import ElasticStore
 
 State: TypeAlias = Literal["new", "changed", "same", "absent"]
+ROLES = ("reader", "enricher", "administrator", "recorder", "auditor")
 COMPONENTS = ("ccheck-settings", "ccheck-fields", "ccheck-vectors", "ccheck-sparse")
 MARK = "{{! made by ccheck index install }}"
 """Begins every search template of ours."""
@@ -57,8 +58,9 @@ class Reranker:
     key: str | None = field(default=None, repr=False)
 
 
-def pieces(store: ElasticStore, search: Search, reranker: Reranker | None) -> list[Piece]:
-    """Everything for a store, in the order in which it is put there. `search`: what claims are searched with.
+def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False) -> list[Piece]:
+    """Everything for a store, in the order in which it is put there. `search`: what claims are searched with. `roles`:
+    those of `es_mappings/roles` too, which only a server with security takes.
 
     Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
     """
@@ -75,7 +77,7 @@ def pieces(store: ElasticStore, search: Search, reranker: Reranker | None) -> li
         for name, source in bodies.items():
             script = {"lang": "mustache", "source": MARK + source}
             found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
-    return found
+    return [*found, *(role_of(store, name) for name in ROLES if roles)]
 
 
 def leftovers(store: ElasticStore) -> list[Piece]:
@@ -84,6 +86,7 @@ def leftovers(store: ElasticStore) -> list[Piece]:
     found = [Piece(f"search template {one}", f"/_scripts/{one}", {}) for one in (f"{name}-search", f"{name}-reranked")]
     found.append(Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {}))
     found.append(Piece(f"index template {name}", f"/_index_template/{name}", {}))
+    found += [replace(role_of(store, one), body={}) for one in ROLES]
     return [*found, *(Piece(f"component template {one}", f"/_component_template/{one}", {}) for one in COMPONENTS)]
 
 
@@ -224,13 +227,22 @@ def _name(store: ElasticStore) -> str:
     return f"ccheck-{store.index}"
 
 
+def role_of(store: ElasticStore, name: str) -> Piece:
+    """A role for this store, in place of `papers`."""
+    text = json.dumps(es_mappings.read(f"roles/{name}")).replace("papers", store.index)
+    body: dict[str, Any] = json.loads(text)
+    called = f"{_name(store)}-{name}"
+    body["metadata"] = _meta(body, body["metadata"]["description"])
+    return Piece(f"role {called}", f"/_security/role/{called}", body)
+
+
 def _owned(name: str) -> dict[str, Any]:
     body = es_mappings.read(name)
     return body | {"_meta": _meta(body, body.get("_meta", {}).get("description", name))}
 
 
 def _meta(body: Mapping[str, Any], description: str) -> dict[str, str]:
-    held = {name: value for name, value in body.items() if name != "_meta"}
+    held = {name: value for name, value in body.items() if name not in ("_meta", "metadata")}
     digest = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()[:16]
     return {"description": description, "made_by": OURS, "digest": digest}
 
@@ -250,6 +262,9 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
         if "/_scripts/" in piece.path:
             script: Mapping[str, Any] = answer["script"]
             return script
+        if "/_security/" in piece.path:
+            role: Mapping[str, Any] = answer[piece.path.rpartition("/")[2]]
+            return {**role, "_meta": role.get("metadata", {})}
         for plural, single in (
             ("component_templates", "component_template"),
             ("index_templates", "index_template"),

@@ -17,7 +17,10 @@ COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(COMPOSE)["services"]
 ELASTIC = ("elasticsearch", "kibana")
 RERANK = ("rerank", "rerank-gpu")
-services = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+ONCE = "dashboards"
+"""It does its work and ends."""
+LASTING = {name: service for name, service in SERVICES.items() if name != ONCE}
+services = pytest.mark.parametrize("service", LASTING.values(), ids=LASTING)
 
 SECRET = re.compile(r"(?:passw|secret|token|credential|api_?key|encryption_?key)[\w.]*[\"']?\s*[:=]\s*(.+)", re.I)
 FROM_ENVIRONMENT = re.compile(r"[\"']?\$\{\w+(?::?\?[^}]*)?\}[\"']?")
@@ -53,14 +56,14 @@ def test_the_version_is_the_one_that_the_tests_run(service: str) -> None:
 
 def test_no_secret_is_written_in_it() -> None:
     for line in COMPOSE.read_text(encoding="utf-8").splitlines():
-        if (found := SECRET.search(line)) and not line.lstrip().startswith("#"):
+        if (found := SECRET.search(line)) and not line.lstrip().startswith("#") and "/run/secrets/" not in line:
             assert FROM_ENVIRONMENT.fullmatch(found[1].strip()), line
 
 
 @pytest.mark.parametrize("service", RERANK)
 def test_the_sidecar_is_started_by_its_profile_alone_and_keeps_models_in_a_volume(service: str) -> None:
     assert SERVICES[service]["profiles"] and "models:/models" in SERVICES[service]["volumes"]
-    assert set(SERVICES) == {*ELASTIC, *RERANK}
+    assert set(SERVICES) == {*ELASTIC, *RERANK, "web", ONCE}
 
 
 @pytest.mark.parametrize("service", RERANK)
@@ -71,6 +74,16 @@ def test_the_variables_of_the_sidecar_are_those_of_its_flags(service: str) -> No
     assert set(SERVICES[service]["environment"]) <= known
     dockerfile = (COMPOSE.parent / "Dockerfile").read_text(encoding="utf-8")
     assert set(re.findall(r"CCHECK_\w+", dockerfile)) <= known
+
+
+def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -> None:
+    from ccheck.core.settings import Settings
+
+    web, once = SERVICES["web"], SERVICES[ONCE]
+    assert web["secrets"] == ["api_keys"] and "cat /run/secrets/api_keys" in web["entrypoint"][-1]
+    ours = {name.removeprefix("CCHECK_").lower() for name in web["environment"] if name.startswith("CCHECK_")}
+    assert ours <= set(Settings.model_fields) and once["environment"] == web["environment"]
+    assert once["profiles"] == [ONCE] and once["mem_limit"] and "ports" not in once
 
 
 def test_the_image_is_made_of_what_the_package_is_made_of() -> None:

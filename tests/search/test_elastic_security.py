@@ -18,7 +18,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
 from ccheck.encode import dense
-from ccheck.search.elastic import ElasticStore, connection_from, diagnose
+from ccheck.search.elastic import ElasticStore, connection_from, diagnose, install
 
 STORE = ("--store", "elasticsearch:papers")
 SEARCH = ("query", "sea level has risen", *BM25, "--json", *STORE)
@@ -205,3 +205,32 @@ def test_certificates(papers: Path, server: Secured, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ELASTICSEARCH_CLIENT_CERT", str(server.certificate.file))
     monkeypatch.setenv("ELASTICSEARCH_CLIENT_KEY", str(server.certificate.key))
     assert found() == ["sea", "ice"]  # the certificate is the user
+
+
+def test_installed_roles_do_what_they_say_and_are_taken_out(
+    papers: Path, server: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = "/ccheck-checks-papers-000001"
+    monkeypatch.delenv("ELASTICSEARCH_API_KEY")
+    monkeypatch.setenv("ELASTICSEARCH_USERNAME", USER)
+    monkeypatch.setenv("ELASTICSEARCH_PASSWORD", PASSWORD)
+    before = server.http.get("/_security/role").json()
+    with ElasticStore(connection_from(resolve().settings), "papers") as store:
+        pieces = [install.role_of(store, name) for name in install.ROLES]
+        assert [install.state(store.client, one) for one in pieces] == ["new"] * 5
+        for one in pieces:
+            install.put(store.client, one)
+        assert [install.state(store.client, one) for one in pieces] == ["same"] * 5
+        server.http.put(f"{record}/_doc/1", json={"verdict": "SUPPORTS"}).raise_for_status()
+        body = {"password": "a-long-password", "roles": ["ccheck-papers-auditor"]}
+        server.http.put("/_security/user/ann?refresh=true", json=body).raise_for_status()
+        ann = {"auth": ("ann", "a-long-password")}
+        assert server.http.get(f"{record}/_search", **ann).status_code == 200
+        assert server.http.put(f"{record}/_doc/2", json={}, **ann).status_code == 403
+        assert server.http.get("/papers/_search", **ann).status_code == 403
+        for one in install.leftovers(store):
+            if "/_security/" in one.path:
+                assert install.state(store.client, one) == "same" and install.remove(store.client, one) is None
+    assert server.http.get("/_security/role").json() == before
+    server.http.delete("/_security/user/ann").raise_for_status()
+    server.http.delete(record).raise_for_status()
