@@ -293,7 +293,8 @@ def _same(piece: Piece, there: Mapping[str, Any]) -> bool:
         return bool(there["source"] == piece.body["script"]["source"])
     if "/_inference/" in piece.path:
         return bool(there["service_settings"].get("url") == piece.body["service_settings"]["url"])
-    return bool(there["_meta"].get("digest") == piece.body["_meta"]["digest"])
+    sent = piece.body.get("_meta") or piece.body["metadata"]
+    return bool(there["_meta"].get("digest") == sent["digest"])
 
 
 def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
