@@ -9,20 +9,17 @@ import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .errors import require
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """The variables that say where traces go, over HTTP. Without one, nothing is traced or imported."""
 
 
 @functools.cache
-def tracer() -> Tracer | None:
-    """Sends spans in the background, and the last ones when the process ends. Raises MissingExtra."""
+def tracer() -> Any:
+    """OpenTelemetry's tracer, or None. Sends spans in the background, and the last ones when the process ends. Raises MissingExtra."""
     if not any(map(os.environ.get, ENDPOINTS)):
         return None
     require("tracing", "telemetry", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
@@ -57,5 +54,6 @@ def trace_headers() -> dict[str, str]:
         return {}
     from opentelemetry.propagate import inject
 
-    inject(found := {})
+    found: dict[str, str] = {}
+    inject(found)
     return found
