@@ -19,7 +19,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 @functools.cache
 def tracer() -> Any:
-    """OpenTelemetry's tracer, which sends spans in the background, and the last at the end; or None. Raises MissingExtra."""
+    """OpenTelemetry's tracer, which sends spans in the background; or None. Raises MissingExtra."""
     if not any(map(os.environ.get, ENDPOINTS)):
         return None
     require("tracing", "telemetry", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
