@@ -56,6 +56,16 @@ def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
     return resolve(flags, trust_folder=trusted, show_pending=show_pending)
 
 
+SHARED = ("store", "llm", "rerank", "recipe")
+"""Options that `ccheck query` and `ccheck serve web` have in common."""
+
+
+def shared_options(asked: Any) -> dict[str, Any]:
+    """What decides, with environment and folder, on a server's store and settings."""
+    trusted = click.get_current_context().find_root().params.get("trust_folder")
+    return {name: getattr(asked, name) for name in SHARED} | {"trust_folder": trusted}
+
+
 def stdout() -> Console:
     """For data. Without a terminal, it has neither colours nor wrapped lines."""
     return _console_class()(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False, markup=False, emoji=False)

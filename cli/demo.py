@@ -47,7 +47,7 @@ def demo(
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
         ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
-        show_result(console, result, ran)
+        show_result(console, result, lambda: ran)
         inform(*dict.fromkeys((*report.notices, *result.warnings)))
     if claim is None:
         _show_next(console, f'query --store {checked.store.name} "{ANOTHER}"')

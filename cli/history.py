@@ -47,7 +47,7 @@ def history(
 
     The newest checks come first. With WORDs, only those whose claims have all of them.
     """
-    from ..service.record import Wanted
+    from ..service import Wanted
 
     with _service(store) as service:
         if pairs:
@@ -101,7 +101,7 @@ def show(id_: str = opt.argument("ID"), *, store: str | None = _store, as_json: 
         if as_json:
             print_json(_answer(check))
         elif check.result is not None:
-            show_result(stdout(), result_of(check.result), service.checker.recipe)
+            show_result(stdout(), result_of(check.result), lambda: service.checker.recipe)
             show_record(stdout(), check)
         if check.error is not None:
             raise Incomplete(f"the claim could not be checked: {check.error}")

@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ..core.adjust import Changes, printed, resolved
 from ..core.errors import CcheckError, Incomplete, ServerError, UsageError, batch_error
-from ..core.files import check_outputs, writing
+from ..core.files import check_outputs, no_file, writing
 from . import opt
 from .common import (
+    SHARED,
     argument_text,
     cost_said,
     counted,
@@ -26,6 +27,7 @@ from .common import (
     print_json,
     replacements,
     resolved_from,
+    shared_options,
     stdout,
     usage_said,
     user_name,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ..pipeline.claims import ClaimRecord
     from ..search import Filter
     from ..service import Check, Service
+    from ..web.client import Server
     from ..web.report import About
 
 
@@ -49,10 +52,12 @@ MOST_WARNINGS = 5
 
 
 OWN = (
-    *("store", "llm", "stance", "verdict", "model", "rerank", "rerank_depth", "replace"),
-    *("deep", "dry_run", "report", "run", "no_record"),
+    *("stance", "verdict", "model", "rerank_depth", "replace"),
+    *("deep", "dry_run", "report", "run", "resume", "no_record"),
 )
-"""Options with which a claim is checked here, also where `CCHECK_SERVER` names a server: that has its own."""
+"""Options with which claims are checked here, whatever server runs."""
+SERVED_K, SERVED_FILTERS = 100, 20
+"""Most documents and conditions that a server takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +125,8 @@ def query(asked: Asked) -> None:
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
 
-    If CCHECK_SERVER has the URL of a running ccheck serve web, that server checks CLAIM, with the key in
-    CCHECK_SERVER_KEY. With options such as --store or --llm, the claim is checked here.
+    If ccheck serve web runs with the same store, settings and folder, it checks the claims, which takes less time.
+    CCHECK_SERVER can have the URL of another server, with the key in CCHECK_SERVER_KEY.
     """
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -131,10 +136,10 @@ def query(asked: Asked) -> None:
         raise click.UsageError("--format prints no JSON: leave out --json")
     if asked.show_request and not asked.dry_run:
         raise click.UsageError("--show-request needs --dry-run")
-    server = os.environ.get("CCHECK_SERVER")
-    if server and asked.claim is not None and not any(getattr(asked, name) for name in OWN):
-        _ask_server(server, asked)
+    if (server := _server(asked)) is not None:
+        _ask(server, asked)
         return
+    from ..core.adjust import Changes, resolved
     from ..core.types import Claim
     from ..pipeline.claims import ClaimRecord, iter_claims
     from ..search import parse_filter
@@ -168,25 +173,67 @@ def query(asked: Asked) -> None:
             _check(service, asked, filters, claims, functools.partial(_about, found, checked))
 
 
-def _ask_server(server: str, asked: Asked) -> None:
-    """Print the answer that a running server has, or makes. Raises the server's error."""
-    from ..core.answers import result_of
+def _server(asked: Asked) -> Server | None:
+    """The running server that is to check the claims: the one that `CCHECK_SERVER` names, or one like this command."""
+    if any(getattr(asked, name) for name in OWN):
+        return None
+    from ..web.client import KEY, Server
+    from ..web.local import connected
+
+    url = os.environ.get("CCHECK_SERVER")
+    if url:
+        own = any(getattr(asked, name) for name in SHARED if name != "recipe")
+        return None if own else Server(url, os.environ.get(KEY))
+    if asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:
+        return None
+    connect = functools.partial(connected, shared_options(asked))
+    if (found := connect()) is None:
+        return None
+    found.close()
+    return Server("http://localhost", connect=connect)
+
+
+def _ask(server: Server, asked: Asked) -> None:
+    """Print the answers that a running server has, or makes. Raises the server's error."""
+    from datetime import UTC, datetime
+
     from ..pipeline.batch import Answered
-    from ..web.client import KEY, check_on
 
-    how = {"k": asked.k, "filters": list(asked.filters), "recipe": asked.recipe}
-    check = check_on(server, os.environ.get(KEY), _claim_text(asked), how)
-    one = Answered(result_of(check.result), check.result or {}, kept=True)
-    tally = Tally()
-    tally.add(one)
-    filters: list[Filter] = []
-    if asked.filters:
-        from ..search import parse_filter
+    how = {"k": asked.k, "filters": list(asked.filters), "recipe": asked.recipe if server.named else None}
+    started = datetime.now(UTC).isoformat()
 
-        filters = [parse_filter(text) for text in asked.filters]
-    _printer(lambda: resolved(resolved_from(recipe=asked.recipe).settings), asked, filters)(check, one)
-    inform(*(warning for warning in one.result.warnings if asked.as_json or warning not in tally.rationale))
-    tally.finish(single=True)
+    def answered(check: Check) -> tuple[Check, Answered]:
+        return check, Answered(server.result(check), check.result or {}, kept=check.created < started)
+
+    checks = [server.check(_claim_text(asked), how)] if asked.claim is not None else _of_file(server, asked, how)
+    show = _printer(functools.partial(_recipe_of, asked), asked)
+    tally = _tell(map(answered, checks), asked, show, lambda _: None, None)
+    by_stage = tally.by_stage
+    if by_stage and not opt.is_quiet():
+        notice(*usage_said(by_stage, resolved_from(**opt.settings_of(asked)).settings))
+    tally.finish(single=asked.claims is None)
+
+
+def _of_file(server: Server, asked: Asked, how: Mapping[str, Any]) -> Iterator[Check]:
+    """The checks of a file of claims. Raises NotFound or UsageError if it can't be read."""
+    assert asked.claims is not None
+    try:
+        content = sys.stdin.buffer.read() if asked.claims == "-" else Path(asked.claims).read_bytes()
+    except FileNotFoundError:
+        raise no_file(asked.claims) from None
+    return server.check_file(content, Path(asked.claims).name, how)
+
+
+def _recipe_of(asked: Asked, result: Result) -> Recipe:
+    """The recipe with the stages that ran on a server."""
+    from ..core.adjust import Changes, resolved
+
+    pipeline = resolved(resolved_from(**opt.settings_of(asked)).settings, Changes(llm=asked.llm, rerank=asked.rerank))
+    ran = {
+        part: {name: stage for name, stage in getattr(pipeline, part).items() if name in result.scored_by}
+        for part in ("retrievers", "rerankers")
+    }
+    return pipeline.model_copy(update=ran)
 
 
 def _claim_text(asked: Asked) -> str:
@@ -207,28 +254,38 @@ def _check(
 ) -> None:
     """Print the answer to each claim, in order. Raises the error of a single claim, or a `Tally`'s."""
     checked = service.checker
-    # What is missing, the claims or the store, says so before an old run is overwritten.
-    warnings = checked.plan().warnings
-    show = _printer(lambda: _that_ran(checked), asked, filters)
-    tally = Tally()
+    checked.plan()  # what is missing, the claims or the store, says so before an old run is overwritten
+    show = _printer(lambda _: _that_ran(checked), asked)
     with outputs(asked.run, asked.report, about) as write:
         answers = service.answers(claims, k=asked.k, filters=filters, fresh=not asked.resume, user=user_name())
-        for check, one in _with_progress(answers, asked, len(claims) if isinstance(claims, list) else None):
-            if asked.claims is None and one.result.error is not None:
-                raise one.result.error
-            tally.add(one)
-            show(check, one)
-            write(one.result)
-    if not opt.is_quiet():
-        if asked.claims is None:
-            told = "" if asked.as_json else tally.rationale
-            notice(*(warning for warning in tally.warned if warning not in told))
-        else:
-            notice(*warnings, *tally.warnings(warnings), *([] if tally.done else [f"{asked.claims} has no claims"]))
-        if asked.resume:
-            notice(f"{counted(tally.kept, 'answer')} kept")
-        notice(*usage_said(tally.by_stage, checked.settings))
+        tally = _tell(answers, asked, show, write, len(claims) if isinstance(claims, list) else None)
+    if asked.resume:
+        inform(f"{counted(tally.kept, 'answer')} kept")
+    inform(*usage_said(tally.by_stage, checked.settings))
     tally.finish(single=asked.claims is None)
+
+
+def _tell(
+    answers: Iterable[tuple[Check, Answered]],
+    asked: Asked,
+    show: Callable[[Check, Answered], None],
+    write: Callable[[Result], None],
+    total: int | None,
+) -> Tally:
+    """Print answers as they come, and then what they warned of. Raises the error of a single claim."""
+    tally = Tally()
+    for check, one in _with_progress(answers, asked, total):
+        if asked.claims is None and one.result.error is not None:
+            raise one.result.error
+        tally.add(one)
+        show(check, one)
+        write(one.result)
+    if asked.claims is None:
+        told = "" if asked.as_json else tally.rationale
+        inform(*(warning for warning in tally.warned if warning not in told))
+    else:
+        inform(*tally.warnings(), *([] if tally.done else [f"{asked.claims} has no claims"]))
+    return tally
 
 
 def _that_ran(checked: Checker) -> Recipe:
@@ -237,9 +294,7 @@ def _that_ran(checked: Checker) -> Recipe:
     return checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
 
 
-def _printer(
-    recipe: Callable[[], Recipe], asked: Asked, filters: Sequence[Filter]
-) -> Callable[[Check, Answered], None]:
+def _printer(recipe: Callable[[Result], Recipe], asked: Asked) -> Callable[[Check, Answered], None]:
     """What prints an answer: as citations, JSON, or for people to read. `recipe` has the stages that ran."""
     if asked.format_ is not None:
         from ..web.citing import Citing
@@ -248,14 +303,14 @@ def _printer(
         return lambda _, one: click.echo(citing.text(one.result), nl=False)
     if asked.as_json or asked.claims is not None:
         return lambda _, one: print_json(one.answer)
-    ran = recipe()
 
     def show(check: Check, one: Answered) -> None:
         from .show import show_record, show_result
 
         if reason := nothing_judged(one.result):
             notice(f"no document could be judged: {reason}")
-        show_result(stdout(), one.result, ran, filters=filters, explain=asked.explain)
+        ran = functools.partial(recipe, one.result)
+        show_result(stdout(), one.result, ran, filters=asked.filters, explain=asked.explain)
         show_record(stdout(), check)
 
     return show
@@ -296,14 +351,16 @@ class Tally:
             self.unanswered += nothing_judged(result) is not None
             self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")
         self.rationale = (result.verdict.rationale or "") if result.verdict is not None else ""
+        self.warned.update(set(result.warnings))
         if not kept:
-            self.warned.update(list(dict.fromkeys(result.warnings)))
             for stage, usage in result.usage_by_stage.items():
                 self.by_stage = add_usage(self.by_stage, stage, usage)
 
-    def warnings(self, of_all: Sequence[str]) -> Iterator[str]:
-        """The warnings that most claims have, apart from those `of_all` claims."""
-        found = [(text, claims) for text, claims in self.warned.most_common() if text not in of_all]
+    def warnings(self) -> Iterator[str]:
+        """The warnings that all claims have, and those that most have."""
+        found = self.warned.most_common()
+        yield from (text for text, claims in found if claims == self.done)
+        found = [(text, claims) for text, claims in found if claims < self.done]
         for text, claims in found[:MOST_WARNINGS]:
             yield f"{counted(claims, 'claim')}: {text}"
         if len(found) > MOST_WARNINGS:
@@ -360,6 +417,8 @@ def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], cla
 
     An estimate goes to standard error.
     """
+    from ..core.adjust import printed
+
     print_json({"pipeline": printed(checked.recipe)})
     calls = tokens = answers = cached = 0
     skipped: list[str] = []

@@ -13,7 +13,7 @@ from ..core.errors import UsageError, require
 from ..core.events import write_events
 from ..core.redaction import keep_secret
 from . import opt
-from .common import notice, settings_from
+from .common import notice, settings_from, shared_options, user_name
 
 KEY = "CCHECK_SERVE_API_KEY"
 MODEL = ("dtype", "max_tokens", "yes_token", "prompt")
@@ -144,7 +144,7 @@ def rerank(asked: Served) -> None:
 
         if asked.events:
             write_events()
-        run_server(app, listening, limits, started)
+        run_server(app, [listening], limits, started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,8 @@ class ServedWeb:
     )
     events: bool = opt.option("Write a line of JSON to standard error for each request and each check.")
     https: bool = opt.option("A proxy before this server speaks HTTPS: send cookies over HTTPS alone.")
-    requests: int = opt.option("Requests of one caller in a minute.", least=1, default=600, heading="Limits")
-    checks: int = opt.option("Checks of one caller in a minute.", least=1, default=60)
+    requests: int = opt.option("Requests of one caller in a minute.", least=1, default=1200, heading="Limits")
+    checks: int = opt.option("Checks of one caller in a minute, those of files included.", least=1, default=600)
     at_once: int = opt.option("Checks and files of one caller that run at once.", least=1, default=8)
     tokens: int | None = opt.option("Tokens of language models for one caller in 24 hours.", least=1)
     claims: int = opt.option("Claims in one file.", least=1, default=5000)
@@ -191,12 +191,14 @@ def web(asked: ServedWeb) -> None:
     with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
     """
     from ..core.adjust import Changes, resolved
+    from ..core.recipe import recipe_names
     from ..core.runtime import silent
     from ..service import Service
     from .progress import checker
 
     require("the service", "server", "fastapi", "uvicorn", "prometheus_client", "python_multipart")
     from ..core.serving import listen, public, run_server
+    from ..web import local
     from ..web.access import EXAMPLE, KEYS, Quotas, keys_from
     from ..web.app import Limits, Served, create_app
 
@@ -210,12 +212,15 @@ def web(asked: ServedWeb) -> None:
     hosts = (asked.host, *asked.allow_host)
     settings = settings_from(**opt.settings_of(asked))
     pipeline = resolved(settings, Changes(llm=asked.llm, rerank=asked.rerank))
+    # A recipe or prompts of one's own can change while the server runs: without it, they would be read again.
+    lasting = settings.recipe in recipe_names() and settings.prompts_dir is None and not asked.no_record
     with (
-        listen(asked.host, asked.port) as listening,
+        listen(asked.host, asked.port) as at,
+        local.listening(shared_options(asked) | {"alone": not lasting}) as here,
         checker(settings, recipe=pipeline) as checked,
         Service(checked, record=False if asked.no_record else None) as service,
     ):
-        served = Served(limits=limits, quotas=quotas, keys=keys, hosts=hosts, secure=asked.https)
+        served = Served(limits=limits, quotas=quotas, keys=keys, hosts=hosts, secure=asked.https, owner=user_name())
         app = create_app(service, served)
 
         def started(url: str) -> None:
@@ -223,7 +228,7 @@ def web(asked: ServedWeb) -> None:
 
         if asked.events:
             write_events()
-        run_server(app, listening, limits, started, app.state.web.stopping)
+        run_server(app, [at, *here], limits, started, app.state.web.stopping)
 
 
 @opt.command(name="mcp")

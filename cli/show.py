@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
-from ..core.stages import LEAST_RELEVANCE
 from ..core.words import OPEN, STANCES, in_words, sure
 from .common import print_hanging, printable
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from ..core.recipe import Recipe
     from ..core.types import Evidence, Hit, QuestionAnswer, Result, Stance, Verdict
-    from ..search import Filter
     from ..service import Check
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
@@ -32,9 +30,9 @@ CAPTION_CHARS = 200
 def show_result(
     console: Console,
     result: Result,
-    recipe: Recipe,
+    recipe: Callable[[], Recipe],
     *,
-    filters: Sequence[Filter] = (),
+    filters: Sequence[str] = (),
     explain: bool = False,
 ) -> None:
     """Print the ranking with its sentences, then the verdict line.
@@ -49,8 +47,7 @@ def show_result(
     if result.questions is not None:
         _show_questions(console, result.questions)
     elif not result.evidence:
-        passing = " and ".join(f"{one.field}{one.operator}{one.value}" for one in filters)
-        passing = f" with {printable(passing)}" if passing else ""
+        passing = f" with {printable(' and '.join(filters))}" if filters else ""
         degraded = any(warning.startswith("retrieval is degraded") for warning in result.warnings)
         none = "was found, but retrieval is degraded" if degraded else "bears on this claim"
         console.print(f"No document{passing} {none}.\n", soft_wrap=True)
@@ -66,7 +63,7 @@ def show_result(
     for evidence in result.evidence:
         _show_evidence(console, evidence, result.claim.text, said)
         if explain:
-            _show_way(console, evidence.hit, recipe)
+            _show_way(console, evidence.hit, recipe())
         console.print()
     if explain and result.fused_by is not None:
         by = "the server, with its rrf retriever" if result.fused_by == "server" else "ccheck"
@@ -94,11 +91,13 @@ def show_record(console: Console, check: Check) -> None:
         )
 
 
-def _nothing_bears(result: Result, recipe: Recipe) -> bool:
+def _nothing_bears(result: Result, recipe: Callable[[], Recipe]) -> bool:
     """Whether the estimate of relevance decided, or would have if somebody had asked for a verdict."""
     if result.verdict is not None or result.relevance is None:
         return result.verdict is not None and result.verdict.method == "relevance"
-    least = recipe.verdict.least_relevance
+    from ..core.stages import LEAST_RELEVANCE
+
+    least = recipe().verdict.least_relevance
     return result.relevance < (LEAST_RELEVANCE if least is None else least)
 
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cachetools import LRUCache, cached
 
 from .errors import InvalidData, NotFound, require
-from .models import find_model
-from .stages import Analysis
 from .text import CONTROLS
 from .types import document_text
 
 if TYPE_CHECKING:
     import tantivy
     import tokenizers
+
+    from .stages import Analysis
 
 MAX_CLAIM_TERMS = 1024
 """How many words of a claim are searched for; Elasticsearch refuses queries of more clauses than about this."""
@@ -238,6 +238,8 @@ def _subwords(model: str) -> Callable[[str], Sequence[str]]:
 def _tokenizer(model: str) -> tokenizers.Tokenizer:
     require(f"the subwords of {model}", "models", "tokenizers")
     import tokenizers
+
+    from .models import find_model
 
     folder = find_model(model, tokenizer_only=True).path
     file = folder / "tokenizer.json"

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from more_itertools import consecutive_groups
-
 from .redaction import without_secrets
 from .types import Document, Sentence, Value
 
@@ -152,6 +150,8 @@ def _text(value: Any) -> str:
 
 def on_pages(*sentences: Sentence) -> str:
     """The pages that sentences stand on: `p. 3`, `pp. 3-4, 9`, with a dash; empty if none is known."""
+    from more_itertools import consecutive_groups
+
     known = ((one.page, one.last_page or one.page) for one in sentences if one.page is not None)
     pages = sorted({page for first, last in known for page in range(first, last + 1)})
     runs = [list(run) for run in consecutive_groups(pages)]

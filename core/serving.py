@@ -61,17 +61,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run_server(
     app: ASGIApp,
-    listening: socket.socket,
+    listening: list[socket.socket],
     limits: Limits,
     started: Callable[[str], None],
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL.
+    """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL of
+    the first socket.
 
     `stopping` is called in the event loop before the server waits for the answers under way: it ends those that would
     never end by themselves.
     """
-    host, port = listening.getsockname()[:2]
+    host, port = listening[0].getsockname()[:2]
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -87,7 +88,7 @@ def run_server(
     # uvicorn raises the signal again when it is done, but a requested stop is not a failure.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        Server(config).run(sockets=[listening])
+        Server(config).run(sockets=listening)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -10,8 +10,7 @@ No HTTP, no HTML. All methods may be called from any thread.
 
 from typing import TYPE_CHECKING, Any
 
-from .record import Wanted
-from .types import Check, Correction, Description, Event, How
+from .types import Check, Correction, Description, Event, How, Wanted
 
 if TYPE_CHECKING:
     from .service import Service, open_service

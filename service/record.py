@@ -13,7 +13,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -21,9 +20,9 @@ from ..core.closing import Closing
 from ..core.errors import Incomplete, InvalidData, NotFound, ServerError
 from ..core.redaction import without_secrets
 from ..core.text import json_line
-from .types import Check, Correction, check_from
+from .types import Check, Correction, Wanted, check_from
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
 _TIMEOUT_S = 30.0
@@ -33,25 +32,10 @@ _TABLES = (
     "CREATE INDEX checks_by_time ON checks (created, id)",
     "CREATE TABLE corrections (number INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL)",
     "CREATE INDEX corrections_by_check ON corrections (id)",
+    "CREATE TABLE files (id TEXT PRIMARY KEY, data TEXT NOT NULL)",
 )
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which checks to list, the newest first.
-
-    Those whose claim has all words of `search`, in any order and case, with this `label`, made before the time `before`
-    (ISO 8601), or then and with an id greater than `after`. `corrected`: only those with corrections.
-    """
-
-    search: str | None = None
-    label: str | None = None
-    limit: int = 20
-    before: str | None = None
-    after: str = "~"
-    corrected: bool = False
 
 
 class Record(Protocol):
@@ -76,8 +60,15 @@ class Record(Protocol):
         """Add a correction. Raises NotFound without its check."""
         ...
 
+    def put_file(self, id_: str, text: str) -> None:
+        """Keep what a file of claims asked for. Its id begins with the time, as ISO 8601 writes it."""
+        ...
+
+    def file(self, id_: str) -> str | None: ...
+
     def forget(self, before: str) -> int:
-        """Remove the checks made before a time that have no corrections. Returns how many."""
+        """Remove the files sent and the checks made before a time, but for those with corrections. Returns how many
+        checks."""
         ...
 
     def close(self) -> None: ...
@@ -178,7 +169,17 @@ class FileRecord(Closing):
         if not self._do("write", lambda database: database.execute(insert, (row[1], row[0])).rowcount):
             raise missing(correction.check)
 
+    def put_file(self, id_: str, text: str) -> None:
+        row = (id_, within_limit(text))
+        self._do("make", lambda database: database.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", row))
+
+    def file(self, id_: str) -> str | None:
+        query = "SELECT data FROM files WHERE id = ?"
+        found = self._do("read", lambda database: database.execute(query, (id_,)).fetchone())
+        return None if found is None else str(found[0])
+
     def forget(self, before: str) -> int:
+        self._do("write", lambda database: database.execute("DELETE FROM files WHERE id < ?", (before,)))
         query = "DELETE FROM checks WHERE created < ? AND id NOT IN (SELECT id FROM corrections)"
         return self._do("write", lambda database: database.execute(query, (before,)).rowcount) or 0
 
@@ -226,6 +227,9 @@ class FileRecord(Closing):
                 if version == 0 and not made:
                     for sql in _TABLES:
                         connection.execute(sql)
+                    connection.execute(f"PRAGMA user_version = {FORMAT}")
+                elif version == 1 and made == _TABLES[:-1]:  # which kept no files
+                    connection.execute(_TABLES[-1])
                     connection.execute(f"PRAGMA user_version = {FORMAT}")
                 elif version != FORMAT or made != _TABLES:
                     raise InvalidData(

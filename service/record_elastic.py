@@ -24,8 +24,8 @@ from ..core.settings import Settings
 from ..llm.budget import price_of
 from ..search.elastic import ElasticStore
 from ..search.elastic.errors import AlreadyExists, Denied
-from .record import Wanted, kept_check, missing, stored, text_of, within_limit
-from .types import Check, Correction
+from .record import kept_check, missing, stored, text_of, within_limit
+from .types import Check, Correction, Wanted
 
 PREFIX = "ccheck-checks-"
 MARK = "ccheck_checks"
@@ -33,6 +33,8 @@ MARK = "ccheck_checks"
 FORMAT = 1
 FORGOTTEN_AT_ONCE = 10_000
 """How many old checks one call of `forget` removes at most. The next process goes on."""
+FILE = "file"
+"""The status of a document that is no check, but what a file of claims asked for."""
 TRIES = 20
 """How often a correction is tried while others write to the same check."""
 
@@ -76,7 +78,7 @@ class ElasticRecord:
     def list(self, wanted: Wanted) -> list[Check]:
         if not self._exists():
             return []
-        conditions: list[dict[str, Any]] = []
+        conditions: list[dict[str, Any]] = [{"exists": {"field": "@timestamp"}}]  # which files have not
         if wanted.search:
             conditions.append({"match": {"claim": {"query": wanted.search, "operator": "and"}}})
         if wanted.label is not None:
@@ -121,10 +123,23 @@ class ElasticRecord:
                     raise
         raise ServerError(f"others keep writing to the check {correction.check}. Try again")
 
+    def put_file(self, id_: str, text: str) -> None:
+        self._prepare()
+        body = {"id": id_, "status": FILE, "data": within_limit(text)}
+        self._request("PUT", f"_doc/{quote(id_)}", body, {"require_alias": "true"})
+
+    def file(self, id_: str) -> str | None:
+        answer = self._request("POST", "_mget", {"ids": [id_]}) if self._exists() else {"docs": [{}]}
+        with self._client.understanding():
+            (found,) = answer["docs"]
+            return found["_source"]["data"] if found.get("found") else None
+
     def forget(self, before: str) -> int:
         if not self._exists():
             return 0
-        query = {"filter": [{"range": {"@timestamp": {"lt": before}}}], "must_not": [{"term": {"corrected": True}}]}
+        old_file = [{"term": {"status": FILE}}, {"range": {"id": {"lt": before}}}]
+        old = [{"range": {"@timestamp": {"lt": before}}}, {"bool": {"filter": old_file}}]
+        query = {"should": old, "minimum_should_match": 1, "must_not": [{"term": {"corrected": True}}]}
         body = {"query": {"bool": query}, "size": FORGOTTEN_AT_ONCE, "_source": False, "seq_no_primary_term": True}
         found = self._client.search(self._alias, body)
         with self._client.understanding():

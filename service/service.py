@@ -32,8 +32,8 @@ from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import parse_filter
 from .open import open_record
-from .record import Record, Wanted, missing
-from .types import Check, Correction, Description, Event, How, OnEvent
+from .record import Record, missing, text_of
+from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -135,9 +135,9 @@ class Service(Closing):
         with span("check"):
             return next(self.check_many([claim], on_event, **how))
 
-    def id_of(self, claim: str | Claim, **how: Unpack[How]) -> str:
-        """The id that a check of this claim has, before it is made."""
-        return self._way(how).id_of(claim if isinstance(claim, Claim) else Claim(claim))
+    def ids_of(self, claims: Iterable[str | Claim], **how: Unpack[How]) -> list[str]:
+        """The ids that the checks of these claims have, before they are made."""
+        return list(map(self._way(how).id_of, claims_of(claims)))
 
     def check_many(
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
@@ -165,8 +165,9 @@ class Service(Closing):
         run = uuid.uuid4().hex[:16]
         for answered in check_batch(_checks(way, on_event), claims, key=way.key, earlier=known):
             id_ = way.id_of(answered.result.claim)
-            check = recorded.get(id_) if answered.kept else None
-            if check is None:
+            if answered.kept and id_ in recorded:
+                check = replace(recorded[id_], result=answered.answer)
+            else:
                 check = _made(id_, answered, way, run)
                 check = check if answered.kept else self._keep(check)
             if on_event is not None:
@@ -276,6 +277,23 @@ class Service(Closing):
             raise missing(id_)
         return check
 
+    def keep_file(self, id_: str, data: Mapping[str, Any]) -> None:
+        """Keep what a file of claims asked for, if there is a record; its checks are kept for themselves."""
+        if self.record is not None:
+            self._tried(functools.partial(self.record.put_file, id_, text_of(data)))
+
+    def file(self, id_: str) -> Mapping[str, Any]:
+        """What was kept of a file of claims. Raises NotFound."""
+        text = self._kept_by().file(id_)
+        if text is None:
+            raise NotFound(f"the record has no file of claims {id_}")
+        data: Mapping[str, Any] = json.loads(text)
+        return data
+
+    def found(self, ids: Sequence[str]) -> dict[str, Check]:
+        """Those of the recorded checks that have these ids."""
+        return self._kept_by().get(ids)
+
     def correct(self, correction: Correction) -> Check:
         """Add a correction to a recorded check, which is returned with all of its corrections.
 
@@ -357,7 +375,7 @@ class Service(Closing):
     # -- the same for `await`
 
     check_async = _async(check)
-    id_of_async = _async(id_of)
+    ids_of_async = _async(ids_of)
     search_async = _async(search)
     document_async = _async(document)
     describe_async = _async(describe)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
-from ..core.recipe import Recipe
-from ..core.types import Filter
+if TYPE_CHECKING:
+    from ..core.recipe import Recipe
+    from ..core.types import Filter
 
 Status: TypeAlias = Literal["done", "running", "failed"]
 What: TypeAlias = Literal["wrong verdict", "wrong stance", "not relevant"]
@@ -89,6 +90,22 @@ class Check:
 def check_from(data: Mapping[str, Any]) -> Check:
     """The check whose `to_dict` this is. Raises TypeError, KeyError or ValueError for anything else."""
     return Check(**{**data, "corrections": tuple(Correction(**one) for one in data["corrections"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which checks to list, the newest first.
+
+    Those whose claim has all words of `search`, in any order and case, with this `label`, made before the time `before`
+    (ISO 8601), or then and with an id greater than `after`. `corrected`: only those with corrections.
+    """
+
+    search: str | None = None
+    label: str | None = None
+    limit: int = 20
+    before: str | None = None
+    after: str = "~"
+    corrected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

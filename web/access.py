@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import UsageError
 from ..core.redaction import keep_secret
+from .page import for_owner
 from .problems import Problem
 
 Right: TypeAlias = Literal["read", "check", "write"]
@@ -54,11 +55,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `name` is the key's, or None where no key is needed. `id` is what limits are counted by."""
+    """Who asks. `name` is the key's, or None where no key is needed. `id` is what limits are counted by, None for
+    whoever started the server, who has none."""
 
     name: str | None
     rights: frozenset[Right]
-    id: str
+    id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,8 @@ class Quotas:
     `tokens`: of language models in 24 hours; None: any number. `claims`: of one file.
     """
 
-    requests: int = 600
-    checks: int = 60
+    requests: int = 1_200
+    checks: int = 600
     at_once: int = 8
     tokens: int | None = None
     claims: int = 5_000
@@ -98,14 +100,19 @@ def keys_from(given: str | None) -> tuple[Key, ...]:
 
 
 class Access:
-    """Tells who asks, and signs what browsers bring back. Its own secret is new in each process."""
+    """Tells who asks, and signs what browsers bring back. Its own secret is new in each process.
 
-    def __init__(self, keys: Sequence[Key] = ()) -> None:
-        self.keys = tuple(keys)
+    `owner` is the name of whoever started the server.
+    """
+
+    def __init__(self, keys: Sequence[Key] = (), owner: str | None = None) -> None:
+        self.keys, self._owner = tuple(keys), owner
         self._secret = secrets.token_bytes(32)
 
     def caller(self, connection: HTTPConnection) -> Caller:
         """Who sent a request. Raises Problem 401 where a key is needed and the one that was sent is not known."""
+        if is_owner(connection.scope):
+            return Caller(self._owner, frozenset(RIGHTS), None)
         address = connection.client.host if connection.client is not None else "local"
         if not self.keys:
             return Caller(None, frozenset(RIGHTS), address)
@@ -164,8 +171,10 @@ class Counted:
         self.most, self.seconds, self.what = most, seconds, what
         self._spent: dict[str, tuple[float, float]] = {}
 
-    def spend(self, caller: str, amount: float = 1, *, forced: bool = False) -> None:
+    def spend(self, caller: str | None, amount: float = 1, *, forced: bool = False) -> None:
         """Raises Problem 429 if that is too much; `forced` for what was spent already."""
+        if caller is None:
+            return
         now = time.monotonic()
         if len(self._spent) > 10_000:  # addresses of strangers
             self._spent = {one: state for one, state in self._spent.items() if now - state[1] < self.seconds}
@@ -187,18 +196,30 @@ class Limited:
         self.tokens = None if quotas.tokens is None else Counted(quotas.tokens, 86_400, "tokens of language models")
         self._running: dict[str, int] = {}
 
-    def start(self, caller: Caller) -> None:
-        """One more check or file of this caller runs. Raises Problem 429."""
+    def claims(self, caller: Caller) -> int | None:
+        """How many claims a file of this caller may have."""
+        return None if caller.id is None else self.quotas.claims
+
+    def start(self, caller: Caller, checks: int = 1) -> None:
+        """One more check of this caller runs, or a file of so many. Raises Problem 429.
+
+        A file of more claims than a minute's is taken, and whatever comes next waits for as many minutes.
+        """
+        if caller.id is None:
+            return
         if self._running.get(caller.id, 0) >= self.quotas.at_once:
             said = f"{self.quotas.at_once} checks of yours are running: wait for one of them"
             raise Problem(429, said, {"Retry-After": "2"})
         if self.tokens is not None:
             self.tokens.spend(caller.id)
         self.checks.spend(caller.id)
+        self.checks.spend(caller.id, checks - 1, forced=True)
         self._running[caller.id] = self._running.get(caller.id, 0) + 1
 
     def end(self, caller: Caller, usage: Mapping[str, Any] | None = None) -> None:
         """It is over, and has used these tokens."""
+        if caller.id is None:
+            return
         left = self._running.pop(caller.id, 1) - 1
         if left > 0:
             self._running[caller.id] = left
@@ -218,6 +239,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        for_owner.set(is_owner(scope))
         headers = Headers(scope=scope)
         most = self.larger.get(scope["path"], self.most)
 
@@ -247,6 +269,12 @@ class Guard:
             await refused.response(scope)(scope, receive, answered)
             return
         await self.app(scope, limited, answered)
+
+
+def is_owner(scope: Scope) -> bool:
+    """Whether a request comes over the socket that only the user who started the server can open: it has no port."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
 
 
 def foreign(headers: Headers) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
@@ -26,6 +27,7 @@ from ..core.serving import HostCheck
 from ..service import Check, Description, Service
 from .access import KEYS, Access, Caller, Guard, Key, Limited, Quotas, Right, needed
 from .jobs import Jobs
+from .page import hide
 from .problems import Problem, for_people, problem_of
 from .rest import ProblemBody, rest
 
@@ -49,12 +51,13 @@ class Limits(serving.Limits):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Who may ask, within what limits, and by which names (`hosts`). `base` is what permalinks begin with."""
+    """Who may ask, within what limits, and by which names (`hosts`). `owner` is who started the server."""
 
     limits: Limits = field(default_factory=Limits)
     quotas: Quotas = field(default_factory=Quotas)
     keys: tuple[Key, ...] = ()
     hosts: tuple[str, ...] = ()
+    owner: str | None = None
     secure: bool = False
     """Cookies are sent over HTTPS alone."""
 
@@ -78,7 +81,7 @@ class Web:
 
     def __init__(self, service: Service, served: Served) -> None:
         self.service, self.served = service, served
-        self.access, self.limited = Access(served.keys), Limited(served.quotas)
+        self.access, self.limited = Access(served.keys, served.owner), Limited(served.quotas)
         self.jobs = Jobs(service, self.limited)
         self.metrics = Metrics(lambda: len(self.jobs.checks))
         self._threads = ThreadPoolExecutor(THREADS, "ccheck-web")
@@ -146,6 +149,8 @@ def create_app(service: Service, served: Served | None = None) -> FastAPI:
     """The application that serves a service, which stays open when the application ends."""
     served = served or Served()
     web = Web(service, served)
+    settings, store = service.checker.settings, getattr(service.checker.store, "path", None)
+    hide(settings.data_dir, settings.cache_dir, *([store.parent] if isinstance(store, Path) else []))
     stack = contextlib.AsyncExitStack()
 
     @contextlib.asynccontextmanager

@@ -1,16 +1,23 @@
-"""A client of a running service, for the command line: the same check, without loading models here."""
+"""A client of a running service, for the command line: the same checks, without loading models, or much else, here.
+
+It imports next to nothing: a second `ccheck query` takes as long as Python and click need to start.
+"""
 
 from __future__ import annotations
 
+import http.client
+import json
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
-
-import httpx
+from urllib.parse import quote, urlsplit
 
 from ..core import errors
+from ..core.answers import built
 from ..core.errors import CcheckError, InvalidData, ServerError
-from ..core.http import why_unreachable
+from ..core.types import Result
 from ..service.types import Check, check_from
 
 URL, KEY = "CCHECK_SERVER", "CCHECK_SERVER_KEY"
@@ -20,54 +27,101 @@ MOST_BYTES = 64 << 20
 """Largest answer that is read."""
 WAIT_SECONDS = 30.0
 """How long one request waits for the check."""
+SILENT_SECONDS = 600.0
+"""How long the next check of a file may take."""
 
 
-def check_on(server: str, key: str | None, claim: str, how: Mapping[str, Any]) -> Check:
-    """The check that a server makes of a claim, or has. Raises its error, or ServerError if it can't be asked."""
-    if not server.startswith(("http://", "https://")):
-        raise ServerError(f"{URL} is {server!r}: write the address of ccheck serve web, such as http://127.0.0.1:8350")
-    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    # A server on this machine is asked directly, whatever proxies the environment names.
-    with httpx.Client(base_url=server, headers=headers, timeout=WAIT_SECONDS + 30, trust_env=False) as client:
-        answer = _asked(client, "POST", "/v1/checks", {"claim": claim, "wait": WAIT_SECONDS, **how})
-        while (check := _check(server, answer)).status == "running":
+class Server:
+    """A running service, at an address or at a socket of this machine. Methods raise the server's own error, or
+    ServerError if it can't be asked."""
+
+    def __init__(
+        self, url: str, key: str | None = None, connect: Callable[[], socket.socket | None] | None = None
+    ) -> None:
+        """`connect` connects to the socket of a server on this machine, else `url` is where it is."""
+        self.name, self.named, self._key, self._connect = url, connect is None, key, connect
+        self._url = urlsplit(url)
+        if self._url.scheme not in ("http", "https") or not self._url.hostname:
+            raise ServerError(f"{URL} is {url!r}: write the address of ccheck serve web, such as http://127.0.0.1:8350")
+
+    def check(self, claim: str, how: Mapping[str, Any]) -> Check:
+        """The check that the server makes of a claim, or has."""
+        sent = json.dumps({"claim": claim, "wait": WAIT_SECONDS, **how}).encode()
+        answer = self._read(self._asked("POST", "/v1/checks", sent))
+        while (check := self._check(answer)).status == "running":
             time.sleep(0.5)
-            answer = _asked(client, "GET", f"/v1/checks/{check.id}")
-    if check.status == "failed":
-        raise error_of({"type": f"{TYPE}{check.problem}", "detail": check.error})
-    return check
+            answer = self._read(self._asked("GET", f"/v1/checks/{check.id}"))
+        if check.status == "failed":
+            raise error_of({"type": f"{TYPE}{check.problem}", "detail": check.error})
+        return check
 
+    def check_file(self, content: bytes, name: str, how: Mapping[str, Any]) -> Iterator[Check]:
+        """The checks of a file's claims, in order, each as soon as it is there. `name` tells its format."""
+        given = [("name", name), *((key, one) for key, value in how.items() for one in _several(value))]
+        path = "/v1/checks/many?" + "&".join(f"{key}={quote(str(one), safe='')}" for key, one in given)
+        answer = self._asked("POST", path, content, "application/octet-stream")
+        while line := self._read(answer, line=True):
+            yield self._check(line)
 
-def _asked(client: httpx.Client, method: str, path: str, body: Any = None) -> bytes:
-    """The body of a good answer. Raises the error that a problem stands for."""
-    server = str(client.base_url)
-    try:
-        with client.stream(method, path, json=body) as answer:
-            read = b""
-            for part in answer.iter_raw():
-                read += part
-                if len(read) > MOST_BYTES:
-                    raise ServerError(f"the answer of {server} is larger than {MOST_BYTES:,} bytes")
-    except httpx.HTTPError as error:
-        why = why_unreachable(error)
-        raise ServerError(f"{URL}: {server} can't be asked: {why}. Is ccheck serve web running there?") from error
-    if answer.status_code in (200, 202):
+    def result(self, check: Check) -> Result:
+        """What a check found. Raises InvalidData for what no server of this version says."""
+        try:
+            return built(check.result or {})
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise self._strange(error) from error
+
+    def _check(self, body: bytes) -> Check:
+        try:
+            data = json.loads(body)
+            if "detail" in data:  # what stopped the other claims of a file
+                raise error_of(data)
+            return check_from(data)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise self._strange(error) from error
+
+    def _strange(self, error: Exception) -> CcheckError:
+        return InvalidData(f"{self.name} is not a ccheck server of this version: {type(error).__name__}")
+
+    def _asked(
+        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
+    ) -> http.client.HTTPResponse:
+        """A good answer. Raises the error that a problem stands for."""
+        headers = {"Content-Type": kind, "Accept-Encoding": "identity", "Connection": "close"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        made = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        # A server on this machine is asked directly, whatever proxies the environment names.
+        connection = made(self._url.hostname or "", self._url.port, timeout=SILENT_SECONDS)
+        try:
+            if self._connect is not None:
+                connection.sock = self._connect()
+            connection.request(method, self._url.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            hint = "Is ccheck serve web running there?"
+            raise ServerError(f"{URL}: {self.name} can't be asked: {why}. {hint}") from error
+        if answer.status in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+            return answer
+        try:
+            problem = json.loads(self._read(answer))
+            assert isinstance(problem, dict)
+        except (ValueError, AssertionError):
+            raise ServerError(f"{self.name} answered with the status {answer.status}") from None
+        raise error_of(problem)
+
+    def _read(self, answer: http.client.HTTPResponse, *, line: bool = False) -> bytes:
+        try:
+            read = (answer.readline if line else answer.read)(MOST_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerError(f"{self.name} broke off: {error or type(error).__name__}") from error
+        if len(read) > MOST_BYTES:
+            raise ServerError(f"the answer of {self.name} is larger than {MOST_BYTES:,} bytes")
         return read
-    try:
-        problem = httpx.Response(answer.status_code, content=read).json()
-        assert isinstance(problem, dict)
-    except (ValueError, AssertionError):
-        raise ServerError(f"{server} answered with the status {answer.status_code}") from None
-    raise error_of(problem)
 
 
-def _check(server: str, body: bytes) -> Check:
-    try:
-        return check_from(httpx.Response(200, content=body).json())
-    except CcheckError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidData(f"{server} is not a ccheck server of this version: {type(error).__name__}") from error
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def error_of(problem: Mapping[str, Any]) -> CcheckError:

@@ -1,4 +1,4 @@
-"""What takes long: checks with their events, files of claims, papers to ingest. Kept while the server runs."""
+"""What takes long: checks with their events, files of claims, papers to ingest."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from ..core.errors import CcheckError, Incomplete
-from ..core.text import counted, json_line
+from more_itertools import chunked
+
+from ..core.errors import CcheckError, Incomplete, InvalidData
+from ..core.text import counted
 from ..core.types import Claim
 from ..core.words import STANCES, VERDICTS
 from ..ingest import IngestOptions, Progress, Reject, Report
-from ..pipeline.claims import ClaimRecord
+from ..pipeline.claims import ClaimRecord, iter_claims
 from ..service import Check, Event, How, Service
 from .access import Caller, Limited
-from .problems import problem_of
+from .problems import Problem, json_text, problem_of
 
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
@@ -120,57 +123,92 @@ class CheckJob(Job):
 
 @dataclass(slots=True)
 class Row:
-    """A claim of a file: what became of it."""
+    """A claim of a file, and what became of its `check`."""
 
     number: int
     record: ClaimRecord
-    check: Check | None = None
+    check: str | None = None
+    done: bool = False
+    label: str | None = None
+    confidence: float | None = None
     error: str | None = None
-    kind: str | None = None
 
-    @property
-    def status(self) -> str:
-        if self.error is not None:
-            return "failed"
-        return "waiting" if self.check is None else "done"
+    def set(self, check: Check) -> None:
+        verdict = (check.result or {}).get("verdict") or {}
+        self.done, self.error = True, check.error
+        self.label, self.confidence = verdict.get("label"), verdict.get("confidence")
 
-    def to_dict(self) -> dict[str, Any]:
-        check = self.check
-        return {
-            "number": self.number,
-            "id": self.record.claim.id,
-            "claim": self.record.claim.text,
-            "status": self.status,
-            "check": None if check is None else check.id,
-            "label": None if check is None else check.label,
-            "error": self.error,
-        }
+    def to_dict(self, otherwise: str) -> dict[str, Any]:
+        claim = self.record.claim
+        status = "failed" if self.error is not None else "done" if self.done else otherwise
+        told = {name: getattr(self, name) for name in ("number", "check", "label", "error")}
+        return {**told, "id": claim.id, "claim": claim.text, "status": status}
 
 
 class FileJob(Job):
-    """A file of claims, as a table that fills."""
+    """A file of claims, as a table that fills. What was asked for is kept in the record, and so are the checks."""
 
     def __init__(self, id_: str, caller: Caller, name: str, records: Sequence[ClaimRecord], how: How) -> None:
         super().__init__(id_, caller)
         self.name, self.how = name, how
-        self.rows = [Row(number, one, error=one.problem) for number, one in enumerate(records, 1)]
+        self.rows = [
+            Row(number, one, done=one.problem is not None, error=one.problem) for number, one in enumerate(records, 1)
+        ]
 
     @property
     def done(self) -> int:
-        return sum(row.status != "waiting" for row in self.rows)
+        return sum(row.done for row in self.rows)
 
     @property
-    def failed(self) -> list[Row]:
-        return [row for row in self.rows if row.status == "failed"]
+    def failed(self) -> int:
+        return sum(row.error is not None for row in self.rows)
 
     @property
     def retryable(self) -> list[Row]:
-        return [row for row in self.failed if row.record.problem is None]
+        """Those that failed or are unfinished, but for those that are no claims."""
+        return [row for row in self.rows if row.record.problem is None and (row.error or not row.done)]
 
     def to_dict(self) -> dict[str, Any]:
         said = {"id": self.id, "name": self.name, "running": self.running, "done": self.done}
         error = None if self.error is None else str(self.error)
-        return said | {"error": error, "claims": [row.to_dict() for row in self.rows]}
+        otherwise = "waiting" if self.running else "unfinished"
+        return said | {"error": error, "claims": [row.to_dict(otherwise) for row in self.rows]}
+
+    def kept(self) -> dict[str, Any]:
+        """JSON values to make it of again, with `restored`."""
+        rows = [[*astuple(row.record.claim), row.record.problem, row.check] for row in self.rows]
+        return {"name": self.name, "how": self.how, "rows": rows}
+
+
+def restored(id_: str, caller: Caller, data: Mapping[str, Any]) -> FileJob:
+    """A file that was kept. Raises InvalidData if somebody changed it."""
+    try:
+        records = [ClaimRecord(Claim(*claim), problem) for *claim, problem, _ in data["rows"]]
+        job = FileJob(id_, caller, data["name"], records, data["how"])
+        for row, (*_, check) in zip(job.rows, data["rows"], strict=True):
+            row.check = check
+        return job
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidData(f"the file of claims {id_} is not as ccheck wrote it") from error
+
+
+def claims_in(content: bytes, name: str, most: int | None) -> list[ClaimRecord]:
+    """The claims of a file that was sent; its name tells its format. Raises InvalidData, and Problem for too many."""
+    with tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
+        path = Path(folder) / harmless(name, "claims.txt")
+        path.write_bytes(content)
+        records = list(iter_claims(path))
+    if not records:
+        raise InvalidData(f"{path.name} has no claims")
+    if most is not None and len(records) > most:
+        raise Problem(413, f"{len(records):,} claims: at most {most:,} may be sent at once")
+    return records
+
+
+def harmless(name: str, otherwise: str) -> str:
+    """The last part of a file's name, with nothing in it that could be a path."""
+    kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in Path(name).name).lstrip(". ")
+    return kept[-100:] or otherwise
 
 
 @dataclass(slots=True)
@@ -231,7 +269,7 @@ class Jobs:
 
     async def check(self, claim: str, caller: Caller, **how: Unpack[How]) -> CheckJob:
         """Start a check, or join the one of the same id that runs. Raises Problem 429, CcheckError."""
-        id_ = await self.service.id_of_async(claim, **how)
+        (id_,) = await self.service.ids_of_async([claim], **how)
         running = self.checks.get(id_)
         if running is not None:
             return running
@@ -275,36 +313,55 @@ class Jobs:
 
     def file(self, name: str, records: Sequence[ClaimRecord], caller: Caller, **how: Unpack[How]) -> FileJob:
         """Start to check the claims of a file. Raises Problem 429."""
-        self.limited.start(caller)
-        job = FileJob(secrets.token_hex(8), caller, name, records, how)
+        self.limited.start(caller, len(records))
+        began = datetime.now(UTC).isoformat(timespec="milliseconds")
+        job = FileJob(f"{began[:23]}-{secrets.token_hex(8)}", caller, name, records, how)
         _add(self.files, job.id, job)
-        job.task = asyncio.create_task(self._file(job, job.rows))
+        job.task = asyncio.create_task(self._file(job, job.retryable))
+        return job
+
+    async def find_file(self, id_: str, caller: Caller) -> FileJob:
+        """A file of claims, of the record if it is not held here. Raises NotFound."""
+        if (job := self.files.get(id_)) is None:
+            job = await asyncio.to_thread(self._restored, id_, caller)
+            _add(self.files, id_, job)
+        return job
+
+    def _restored(self, id_: str, caller: Caller) -> FileJob:
+        job = restored(id_, caller, self.service.file(id_))
+        for rows in chunked(job.rows, 100):
+            found = self.service.found([row.check for row in rows if row.check is not None])
+            for row in rows:
+                if row.check in found:
+                    row.set(found[row.check])
         return job
 
     def retry(self, job: FileJob, caller: Caller) -> None:
-        """Check the rows again that failed, but for those that are no claims. Raises Problem 429."""
+        """Check the rows again that failed or were not finished. Raises Problem 429."""
         rows = job.retryable
         if job.running or not rows:
             return
-        self.limited.start(caller)
+        self.limited.start(caller, len(rows))
         for row in rows:
-            row.error = row.check = None
-        job.error = None
-        job.stopped = False
+            row.done, row.error = False, None
+        job.caller, job.error, job.stopped = caller, None, False
         job.task = asyncio.create_task(self._file(job, rows))
 
     async def _file(self, job: FileJob, rows: Sequence[Row]) -> None:
         loop = asyncio.get_running_loop()
-        todo = [row for row in rows if row.error is None]
         usage = {"prompt_tokens": 0, "completion_tokens": 0}
 
         def set_(row: Row, check: Check) -> None:
-            row.check, row.error, row.kind = check, check.error, check.problem
+            row.set(check)
             job.change()
 
         def work() -> None:
-            claims = [Claim(row.record.claim.text, row.record.claim.id, row.record.claim.date) for row in todo]
-            for row, check in zip(todo, self.service.check_many(claims, **job.how), strict=True):
+            ids = self.service.ids_of([row.record.claim for row in rows], **job.how)
+            for row, id_ in zip(rows, ids, strict=True):
+                row.check = id_
+            self.service.keep_file(job.id, job.kept())
+            answers = self.service.answers([row.record for row in rows], **job.how)
+            for row, (check, _) in zip(rows, answers, strict=True):
                 for name in usage:
                     usage[name] += ((check.result or {}).get("usage") or {}).get(name, 0)
                 loop.call_soon_threadsafe(set_, row, check)
@@ -313,9 +370,6 @@ class Jobs:
         try:
             await self._in(self._files, job, work)
         finally:
-            for row in todo:
-                if row.check is None:
-                    row.error = str(job.error or "it was not checked")
             self.limited.end(job.caller, usage)
 
     # -- papers
@@ -383,7 +437,7 @@ class Jobs:
 
 def sse(number: int, event: Event) -> bytes:
     """An event as a server sends it, with its number, from which a client that lost its connection goes on."""
-    return f"id: {number}\nevent: {event.kind}\ndata: {json_line(dict(event.data))}\n".encode()
+    return f"id: {number}\nevent: {event.kind}\ndata: {json_text(dict(event.data))}\n".encode()
 
 
 def _add(jobs: dict[str, T], id_: str, job: T) -> None:

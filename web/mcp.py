@@ -26,6 +26,7 @@ from ..core.errors import CcheckError
 from ..core.types import Evidence
 from ..service import How
 from .access import RIGHTS, Caller, Right
+from .page import placeless
 from .problems import Problem
 from .shown import readable
 from .views import claim_view
@@ -124,7 +125,7 @@ def make_server(web: Web) -> MCPServer:
                 told += 1
                 await ctx.report_progress(told, message=job.events[told - 1].kind)
         if job.error is not None:
-            raise ToolError(str(job.error))
+            raise ToolError(placeless(str(job.error)))
         result = readable(job.check)
         view = claim_view(result, 1, {})
         verdict = result.verdict
@@ -228,7 +229,7 @@ async def _tried(work: Awaitable[T]) -> T:
     try:
         return await work
     except (CcheckError, Problem) as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(placeless(str(error))) from error
 
 
 def _paper(evidence: Evidence) -> Paper:

@@ -9,7 +9,9 @@ import base64
 import functools
 import hashlib
 import re
+from contextvars import ContextVar
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
@@ -21,13 +23,29 @@ from .views import SAID, STANCE_COUNTS
 if TYPE_CHECKING:
     import jinja2
 
+_hidden: list[str] = []
+for_owner: ContextVar[bool] = ContextVar("for_owner", default=False)
+"""Whether whoever asks started the server."""
 _OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def inert(text: str) -> str:
     """Text without secrets, without what turns its direction, and without characters that HTML does not know."""
-    lines = re.split("\r\n|\r|\n", without_secrets(text))
+    lines = re.split("\r\n|\r|\n", placeless(without_secrets(text)))
     return "\n".join(printable(_OUTSIDE_HTML.sub("\ufffd", line)) for line in lines)
+
+
+def hide(*folders: Path) -> None:
+    """From now on no page and no answer shows where these are on this machine."""
+    _hidden.extend(f"{folder}/" for folder in folders if len(folder.parts) > 2 and f"{folder}/" not in _hidden)
+    _hidden.sort(key=len, reverse=True)
+
+
+def placeless(text: str) -> str:
+    """Text in which files of folders that are hidden have only their names, unless the owner of the server asks."""
+    for folder in () if for_owner.get() else _hidden:
+        text = text.replace(folder, "")
+    return text
 
 
 def packaged(*names: str) -> str:

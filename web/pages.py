@@ -18,16 +18,15 @@ from starlette.datastructures import FormData, UploadFile
 from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.recipe import recipe_names
-from ..core.text import json_line, shortened
+from ..core.text import shortened
 from ..core.types import Document
-from ..pipeline.claims import iter_claims
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, How, Wanted
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
-from .jobs import FileJob, IngestJob
+from .jobs import IngestJob, claims_in, harmless
 from .page import environment, static_files
-from .problems import Problem, problem_of
+from .problems import Problem, json_text, problem_of
 from .rest import ClaimSent, CorrectionSent
 from .shown import choices, filtered, readable, with_texts
 from .views import claim_view
@@ -188,33 +187,22 @@ def _file_pages(router: APIRouter, web: Web, made: Pages) -> None:
     async def send(request: Request) -> Response:
         async with made.form(request, "check") as (caller, form):
             (upload,) = _uploads(form, most=1)
-            with tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
-                (path,) = await web.in_thread(_saved, [upload], Path(folder))
-                records = await web.in_thread(lambda: list(iter_claims(path)))
-            if len(records) > web.limited.quotas.claims:
-                raise Problem(413, f"{len(records):,} claims: a file may have at most {web.limited.quotas.claims:,}")
-            if not records:
-                raise problem_of(InvalidData(f"{path.name} has no claims"))
-            job = web.jobs.file(path.name, records, caller, **_how(form, caller))
+            name, most = harmless(upload.filename or "", "claims.txt"), web.limited.claims(caller)
+            records = await web.in_thread(claims_in, await upload.read(), name, most)
+            job = web.jobs.file(name, records, caller, **_how(form, caller))
             await job.changed(0.3)
             return _to(f"/files/{job.id}")
-
-    def of(request: Request, id_: str) -> FileJob:
-        job = web.jobs.files.get(id_.removesuffix(".json"))
-        if job is None:
-            raise Problem(404, "this table is not kept any more. Its checks are in the history")
-        return job
 
     @router.get("/files/{id}")
     async def table(request: Request, id: str) -> Response:  # noqa: A002
         caller = web.caller(request, "read")
-        job = of(request, id)
+        job = await web.jobs.find_file(id.removesuffix(".json"), caller)
         return _json(job.to_dict()) if id.endswith(".json") else made.show(request, caller, "file.html", job=job)
 
     @router.post("/files/{id}/{what}")
     async def act(request: Request, id: str, what: str) -> Response:  # noqa: A002
         async with made.form(request, "check") as (caller, _):
-            job = of(request, id)
+            job = await web.jobs.find_file(id, caller)
             if what == "retry":
                 web.jobs.retry(job, caller)
             elif what == "stop":
@@ -381,8 +369,7 @@ def _saved(uploads: Iterable[UploadFile], folder: Path) -> list[Path]:
     """The files in a folder of ours, each under the last part of its name, made harmless."""
     paths: list[Path] = []
     for number, one in enumerate(uploads):
-        name = "".join(c if c.isalnum() or c in "._- " else "_" for c in Path(one.filename or "").name).lstrip(". ")
-        path = folder / (name[-100:] or f"file-{number}")
+        path = folder / harmless(one.filename or "", f"file-{number}")
         if path in paths:
             path = path.with_name(f"{number}-{path.name}")
         with path.open("wb") as out:
@@ -402,4 +389,4 @@ def _to(address: str) -> RedirectResponse:
 
 
 def _json(content: Any) -> Response:
-    return Response(json_line(content), media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(json_text(content), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.errors import CcheckError, InvalidData
+from ..core.errors import CcheckError
 from ..core.recipe import load_recipe, recipe_names
-from ..core.text import json_line
+from ..pipeline.claims import ClaimRecord
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
 from .access import Caller, Right
-from .jobs import CheckJob, sse
-from .problems import Problem, problem_of
+from .jobs import CheckJob, claims_in, sse
+from .problems import Problem, json_text, problem_of
 
 if TYPE_CHECKING:
     from .app import Web
@@ -69,6 +69,12 @@ class ClaimSent(HowToCheck):
 
     claim: str = Field(min_length=1, max_length=MAX_CLAIM_CHARS)
     wait: float = Field(QUICK_SECONDS, ge=0, le=MOST_WAIT, description="seconds to wait for the answer")
+
+
+class FileSent(HowToCheck):
+    """How to check a file of claims."""
+
+    name: str = Field("claims.txt", max_length=500, description="the file's name, whose ending tells its format")
 
 
 class CorrectionSent(_Sent):
@@ -145,12 +151,14 @@ def rest(app: FastAPI, web: Web) -> None:
         openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
     )
     async def check_many(
-        request: Request, how: Annotated[HowToCheck, Query()], asked: Caller = checker
+        request: Request, how: Annotated[FileSent, Query()], asked: Caller = checker
     ) -> StreamingResponse:
-        """Check claims, one JSON object (`{"claim": "…"}`) or text a line. One check a line comes back, in order."""
-        claims = _lines(await request.body(), web.limited.quotas.claims)
-        web.limited.start(asked)
-        return StreamingResponse(_many(web, claims, asked, how), media_type=NDJSON)
+        """Check a file of claims: a text or a JSON object a line, or another format that `name` tells (`claims.csv`).
+
+        One check a line comes back, in the order of the claims."""
+        records = await web.in_thread(claims_in, await request.body(), how.name, web.limited.claims(asked))
+        web.limited.start(asked, len(records))
+        return StreamingResponse(_many(web, records, asked, how), media_type=NDJSON)
 
     @router.get("/checks", tags=["checks"], responses={200: {"model": list[Check]}})
     async def checks(
@@ -203,7 +211,7 @@ def rest(app: FastAPI, web: Web) -> None:
     @router.get("/corrections", tags=["checks"], responses={200: {"content": {NDJSON: {}}}})
     async def pairs(asked: Caller = reader) -> Response:
         """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`."""
-        lines = await asyncio.to_thread(lambda: "".join(map(json_line, web.service.pairs())))
+        lines = await asyncio.to_thread(lambda: "".join(map(json_text, web.service.pairs())))
         return Response(lines, media_type=NDJSON)
 
     @router.get("/search", tags=["collection"], response_model=Search)
@@ -275,40 +283,25 @@ async def _ended(check: Check) -> AsyncIterator[bytes]:
     yield sse(0, Event("error" if check.status == "failed" else "done", check.to_dict()))
 
 
-async def _many(web: Web, claims: Sequence[str], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
+async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
     """Checks as lines; what stops them all is the last line, a problem."""
     usage = {"prompt_tokens": 0, "completion_tokens": 0}
     try:
-        checks = web.service.check_many(claims, **how.how(asked))
-        while (check := await web.in_thread(next, checks, None)) is not None:
+        answers = web.service.answers(records, **how.how(asked))
+        while (answer := await web.in_thread(next, answers, None)) is not None:
+            check = answer[0]
             result: Mapping[str, Any] = check.result or {}
             for name in usage:
                 usage[name] += (result.get("usage") or {}).get(name, 0)
-            yield json_line(check.to_dict())
+            yield json_text(check.to_dict())
     except CcheckError as error:
-        yield json_line(problem_of(error).to_dict())
+        yield json_text(problem_of(error).to_dict())
     finally:
         web.limited.end(asked, usage)
 
 
-def _lines(body: bytes, most: int) -> list[str]:
-    """The claims of NDJSON. Raises Problem."""
-    claims: list[str] = []
-    for number, line in enumerate(body.splitlines(), 1):
-        if line.strip():
-            try:
-                claims.append(ClaimSent.model_validate_json(line).claim if line.lstrip()[:1] == b"{" else line.decode())
-            except (ValidationError, UnicodeDecodeError) as error:
-                raise problem_of(InvalidData(f'line {number}: write {{"claim": "…"}} or a text')) from error
-    if not claims:
-        raise problem_of(InvalidData("there is no claim: send one a line"))
-    if len(claims) > most:
-        raise Problem(413, f"{len(claims):,} claims: at most {most:,} may be sent at once")
-    return claims
-
-
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json_line(content), status, headers, "application/json")
+    return Response(json_text(content), status, headers, "application/json")
 
 
 def _answers(good: Answers, *statuses: int) -> Answers:

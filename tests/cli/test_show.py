@@ -37,7 +37,7 @@ def shown(one: Evidence, *, terminal: bool = False, explain: bool = False, width
     if not terminal:
         console = Console(file=stream, width=1_000_000, highlight=False)
     result = Result(Claim("sea level rose"), (one,), Verdict(None, error="none"), "default", "local:papers")
-    show_result(console, result, RECIPE, explain=explain)
+    show_result(console, result, lambda: RECIPE, explain=explain)
     lines = stream.getvalue().split("\n")
     return lines[2 : lines.index("", 2)]
 
@@ -117,7 +117,7 @@ def whole(verdict: Verdict, *stances: Stance) -> str:
     stream = io.StringIO()
     pieces = tuple(evidence(ROSE, stance=stance, rank=rank) for rank, stance in enumerate(stances, 1))
     result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers")
-    show_result(Console(file=stream, width=1_000_000, highlight=False), result, RECIPE)
+    show_result(Console(file=stream, width=1_000_000, highlight=False), result, lambda: RECIPE)
     return stream.getvalue()
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import stat
+import subprocess
+import sys
 
+import httpx
 import pytest
-from cli_runs import ccheck
+from cli_runs import ccheck, jsonl
 from http_stub import Reply, http_stub
-from web_servers import CLAIM, KEYS
+from web_servers import CLAIM, KEYS, PAPERS, serving
 
 from ccheck.core.errors import InvalidData, ServerError
-from ccheck.web.client import check_on
+from ccheck.web.client import Server
 
 
 @pytest.fixture
@@ -33,6 +38,17 @@ def test_a_query_prints_what_the_server_has(asked, tmp_path):
     assert "Tide gauges" in shown.out and "Verdict  CONFLICTING" in shown.out
     assert ccheck("query", CLAIM, "--format", "bibtex").out.startswith("@article{church2015")
     assert ccheck("query", "-", stdin=CLAIM).out == ccheck("query", CLAIM).out
+
+
+def test_a_file_of_claims_is_checked_there(asked, tmp_path):
+    file = tmp_path / "claims.csv"
+    file.write_text(f'id,text\nfirst,"{CLAIM}"\nsecond,...\n', encoding="utf-8")
+    said = ccheck("query", "--claims", file, "-k", 1)
+    assert said.code == 7 and [one["claim"]["id"] for one in said.objects] == ["first", "second"]
+    assert said.objects[0]["verdict"]["label"] == "CONFLICTING" and "only marks" in said.objects[1]["error"]
+    again = ccheck("query", "--claims", "-", "-k", 1, stdin=json.dumps({"_id": "other", "text": CLAIM}))
+    assert again.objects == [said.objects[0] | {"claim": {"id": "other", "text": CLAIM}}]
+    assert ccheck("query", "--claims", tmp_path / "no.csv").code == 4
 
 
 def test_its_errors_have_their_codes(asked, monkeypatch):
@@ -60,11 +76,60 @@ def test_the_key_is_sent(serve_web, monkeypatch):
 
 def test_a_server_that_is_none_of_ours(monkeypatch):
     with pytest.raises(ServerError, match="write the address"):
-        check_on("localhost:8350", None, CLAIM, {})
+        Server("localhost:8350")
     for body in (b"[]", b"not json", json.dumps({"id": "x"}).encode()):
         with http_stub(lambda asked, body=body: Reply(body)) as stub, pytest.raises(InvalidData, match="not a ccheck"):
-            check_on(stub.url, None, CLAIM, {})
+            Server(stub.url).check(CLAIM, {})
     with http_stub(lambda asked: Reply(b"x" * 3000)) as stub, monkeypatch.context() as patch:
         patch.setattr("ccheck.web.client.MOST_BYTES", 2000)
         with pytest.raises(ServerError, match="larger than 2,000 bytes"):
-            check_on(stub.url, None, CLAIM, {})
+            Server(stub.url).check(CLAIM, {})
+
+
+# -- the server that is found by itself
+
+LEAST = ("httpx", "pydantic", "numpy", "sqlite3", "asyncio", "ccheck.core.settings", "ccheck.core.recipe")
+"""What a command that asks a server never imports."""
+
+
+def test_a_server_with_the_same_settings_is_found_and_prints_the_same(tmp_path, monkeypatch):
+    store = ("--store", tmp_path / "store", "--recipe", "bm25")
+    ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), *store[:2], "--no-dense")
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "a", "text": CLAIM}, {"_id": "b", "text": "..."})
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    asked = [
+        *((CLAIM,), (CLAIM, "--json"), (CLAIM, "--explain"), (CLAIM, "--format", "md"), (CLAIM, "-k", 1)),
+        *(("--claims", claims), (CLAIM, "--filter", "yeer>2010"), ("no such word", "--filter", "year>2100")),
+    ]
+    alone = [told(ccheck("query", *one, *store)) for one in asked]
+    with serving(tmp_path / "log", "serve", "web", *store, "--port", 0) as url:
+        (at,) = (runtime / "ccheck").iterdir()
+        assert stat.S_IMODE(at.stat().st_mode) == 0o600 and stat.S_IMODE(at.parent.stat().st_mode) == 0o700
+        code = f"import sys, ccheck.cli; ccheck.cli.run(sys.argv[1:]); print([m for m in {LEAST} if m in sys.modules])"
+        given = [sys.executable, "-c", code, "query", CLAIM, *map(str, store)]
+        done = subprocess.run(given, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]" and "Tide gauges" in done.stdout
+        asked_before = requests(url)
+        for one, before in zip(asked, alone, strict=True):
+            assert told(ccheck("query", *one, *store)) == before
+        assert requests(url) == asked_before + len(asked)
+        for other in (("--recipe", "default"), ("--stance", "nothing")):
+            ccheck("query", CLAIM, *store, *other)
+        at.parent.chmod(0o755)  # somebody else could have put a server there
+        assert told(ccheck("query", CLAIM, *store)) == alone[0]
+        assert requests(url) == asked_before + len(asked)
+        at.parent.chmod(0o700)
+    assert not list((runtime / "ccheck").iterdir())
+
+
+def told(ran):
+    """What a command said, but for what differs from run to run."""
+    out = re.sub(r'"timings_ms": \{[^}]*\}', "", ran.out)
+    return ran.code, out, ran.err
+
+
+def requests(url):
+    said = httpx.get(f"{url}/metrics").text
+    return sum(float(one) for one in re.findall(r'requests_total\{path="/v1/checks[^}]*\} (\S+)', said))

@@ -11,7 +11,7 @@ import threading
 import pytest
 from html_page import HOSTILE, Element, parse
 from rerank_servers import wait_until
-from web_servers import CLAIM, KEYS, PAPERS, Web
+from web_servers import CLAIM, KEYS, PAPERS, Web, web_server
 
 from ccheck.core.errors import ServerError
 from ccheck.web.access import Access, Counted, Key
@@ -158,15 +158,43 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     assert "Conflicting evidence" in rows[0] and "Not checked" in rows[1] and "only marks" in rows[1]
     assert not [one for one in page.all("button") if "again" in one.text]  # what is no claim will never be one
     job.rows[2].error = "the server was gone"
-    assert [one for one in web.page(answer.url.path).all("button") if "again" in one.text]
+    assert [one for one in web.page(answer.url.path).all("button") if "Check 1 claim again" in one.text]
     web.send(f"{answer.url.path}/retry", {})
     wait_until(lambda: not job.running)
-    assert [row.check.settings["k"] for row in job.rows if row.check] == [1, 1]
+    assert [web.web.service.find(row.check).settings["k"] for row in job.rows if not row.error] == [1, 1]
     assert [one["status"] for one in web.browser.get(f"{answer.url.path}.json").json()["claims"]] == [
         "done",
         "failed",
         "done",
     ]
+
+
+def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_path):
+    with web_server(tmp_path) as start:
+        web = start()
+        asked = f"id,text\na,{CLAIM}\nb,...\n"
+        web.send("/files", {"k": "1"}, files={"file": ("first.csv", asked)})
+        (first,) = web.web.jobs.files.values()
+        wait_until(lambda: not first.running)
+        web.judge.go.clear()
+        place = web.send("/files", {}, files={"file": ("second.csv", f"{asked}c,Ice is cold.\n")}).url.path
+        assert web.judge.busy.wait(60)
+        web.web.service.record.close()  # as if the power went: nothing more is written
+        web.web.service.record = None
+        web.judge.go.set()
+    with web_server(tmp_path) as start:
+        web = start(papers=None)
+        table = web.browser.get(f"/files/{first.id}.json").json()
+        assert [one["status"] for one in table["claims"]] == ["done", "failed"] and not table["running"]
+        assert table["claims"][0]["label"] == "CONFLICTING" and "only marks" in table["claims"][1]["error"]
+        page = web.page(place)
+        rows = [one.words for one in page.one("tbody").all("tr")]
+        assert "1 of 3 claims done, 1 failed" in page.words and "unfinished" in rows[0] and "unfinished" in rows[2]
+        web.send(f"{place}/retry", {})
+        wait_until(lambda: not any(job.running for job in web.web.jobs.files.values()))
+        done = web.browser.get(f"{place}.json").json()["claims"]
+        assert [one["status"] for one in done] == ["done", "failed", "done"]
+        assert web.browser.get("/files/2026-01-01T00:00:00.000-0123456789abcdef").status_code == 404
 
 
 def test_a_file_that_has_no_claims_is_refused(web):
@@ -214,7 +242,7 @@ def test_a_session_ends_and_can_not_be_made_up(monkeypatch):
     access = Access([key := Key("anna", frozenset(["read"]), "s" * 16)])
 
     class Asked:
-        client, headers, cookies = None, {}, {}
+        client, headers, cookies, scope = None, {}, {}, {}
 
     asked = Asked()
     asked.cookies = {"ccheck_session": access.session(key)}

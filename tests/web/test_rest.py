@@ -104,13 +104,15 @@ def test_a_check_can_be_stopped(serve_web):
 
 
 def test_many_claims_come_back_in_order_with_their_errors(web):
-    body = f"{json.dumps({'claim': CLAIM})}\n...\n\nThe sea is a lake.\n"
+    body = f"{json.dumps({'claim': CLAIM})}\n...\n\n{json.dumps({'claim': 'The sea is a lake.', 'id': 7})}\n"
     answer = web.client.post("/v1/checks/many", params={"k": 1}, content=body)
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     checks = [json.loads(line) for line in answer.text.splitlines()]
     assert [one["status"] for one in checks] == ["done", "failed", "done"] and checks[1]["problem"] == "InvalidData"
-    assert "line 2" in problem(web.client.post("/v1/checks/many", content='one\n{"text": 1}'), 422, "InvalidData")
-    assert "one a line" in problem(web.client.post("/v1/checks/many", content=""), 422, "InvalidData")
+    assert checks[2]["result"]["claim"] == {"id": "7", "text": "The sea is a lake."}
+    table = web.client.post("/v1/checks/many", params={"k": 1, "name": "../x.csv"}, content=f"qid,text\nq1,{CLAIM}\n")
+    assert [json.loads(line)["result"]["claim"]["id"] for line in table.text.splitlines()] == ["q1"]
+    assert "claims.txt has no claims" in problem(web.client.post("/v1/checks/many", content=""), 422, "InvalidData")
 
 
 def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
@@ -156,10 +158,11 @@ def test_what_is_wrong_with_a_request_is_said(web, body, status, said):
     )
 
 
-def test_an_empty_store_says_so_until_papers_come(serve_web):
+def test_an_empty_store_says_so_until_papers_come(serve_web, tmp_path):
     web = serve_web(papers=None)
     assert problem(web.client.post("/v1/checks", json={"claim": CLAIM}), 503, "NotFound")
-    assert "store" in problem(web.client.get("/ready"), 503)
+    for asked in (web.client.get("/ready"), web.client.post("/v1/checks", json={"claim": CLAIM}), web.browser.get("/")):
+        assert "store" in asked.text and str(tmp_path) not in asked.text  # nobody learns where it lies
     assert "Nothing can be checked yet" in web.page("/").text
 
 
@@ -211,10 +214,11 @@ def test_limits_are_counted_by_caller(serve_web):
         web.client.post("/v1/checks", json={"claim": f"{CLAIM} {n}"}, headers=anna).status_code for n in range(3)
     ]
     assert statuses == [200, 200, 429]
+    other = {"Authorization": "Bearer checker-012345678"}
+    assert web.client.post("/v1/checks/many", content="one\ntwo\nthree\n", headers=other).status_code == 200
+    assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers=other).status_code == 429  # three were counted
     refused = web.client.post("/v1/checks", json={"claim": "x"}, headers=anna)
     assert "too many checks" in problem(refused, 429) and int(refused.headers["retry-after"]) > 0
-    other = {"Authorization": "Bearer checker-012345678"}
-    assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers=other).status_code == 200
 
 
 def test_checks_at_once_are_limited_and_others_go_on(serve_web):

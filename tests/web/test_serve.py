@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
-from cli_runs import ccheck, command, jsonl
-from rerank_servers import wait_until
-from web_servers import CLAIM, PAPERS
+from cli_runs import ccheck, jsonl
+from web_servers import CLAIM, PAPERS, serving
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -26,20 +21,7 @@ def test_other_machines_are_let_in_only_with_keys(host, monkeypatch):
 
 def test_it_serves_and_stops(tmp_path: Path):
     ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--store", tmp_path / "store", "--no-dense")
-    log = tmp_path / "log"
-    asked = command("serve", "web", "--store", tmp_path / "store", "--recipe", "bm25", "--port", 0)
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            asked, stdin=subprocess.DEVNULL, stderr=stream, env=os.environ | {"OMP_NUM_THREADS": "1"}
-        )
-    try:
-        found: list[str] = []
-        wait_until(lambda: found.extend(re.findall(r"http://\S+\d", log.read_text())) or bool(found))
-        with httpx.Client(base_url=found[0], timeout=60) as client:
-            assert client.post("/v1/checks", json={"claim": CLAIM, "wait": 60}).json()["status"] == "done"
-            process.send_signal(signal.SIGTERM)  # with an open connection
-            assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-    assert "Traceback" not in log.read_text()
+    asked = ("serve", "web", "--store", tmp_path / "store", "--recipe", "bm25", "--port", 0)
+    with serving(tmp_path / "log", *asked) as url, httpx.Client(base_url=url, timeout=60) as client:
+        assert client.post("/v1/checks", json={"claim": CLAIM, "wait": 60}).json()["status"] == "done"
+        # It is stopped with an open connection.

@@ -4,7 +4,10 @@ can hold."""
 from __future__ import annotations
 
 import functools
+import os
 import re
+import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,8 +16,9 @@ from typing import Any
 
 import httpx
 import pytest
+from cli_runs import command
 from html_page import Element, parse
-from rerank_servers import running
+from rerank_servers import running, wait_until
 
 import ccheck
 from ccheck.core.types import Stance, Verdict
@@ -113,6 +117,24 @@ def _start(
     stack.callback(web.browser.close)
     stack.callback(judge.go.set)
     return web
+
+
+@contextmanager
+def serving(log: Path, *command_line: object) -> Iterator[str]:
+    """The URL of a server that runs as a program, until SIGTERM stops it."""
+    with log.open("wb") as stream:
+        environ = os.environ | {"OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command(*command_line), stdin=subprocess.DEVNULL, stderr=stream, env=environ)
+    try:
+        found: list[str] = []
+        wait_until(lambda: found.extend(re.findall(r"http://\S+\d", log.read_text())) or bool(found))
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.fixture
