@@ -166,7 +166,9 @@ class Service(Closing):
         for answered in check_batch(_checks(way, on_event), claims, key=way.key, earlier=known):
             id_ = way.id_of(answered.result.claim)
             if answered.kept and id_ in recorded:
-                check = replace(recorded[id_], result=answered.answer)
+                check = recorded[id_]
+                if check.result is not None and check.result["claim"]["id"] != answered.result.claim.id:
+                    check = replace(check, result=answered.answer)  # of another file
             else:
                 check = _made(id_, answered, way, run)
                 check = check if answered.kept else self._keep(check)
