@@ -210,7 +210,8 @@ device = option("Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVI
 llm = option("Language model, on the server at OPENAI_BASE_URL.  [env: CCHECK_LLM_MODEL]", "MODEL")
 stance = option("Stance classifier: a folder or a name.  [env: CCHECK_STANCE_MODEL]", "MODEL")
 rerank = option(
-    "Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
+    "Reranker to apply to the hits: a model's name or folder, a server's URL (or several, with commas between), "
+    "late, auto or none.  "
     "[env: CCHECK_RERANK; default: the recipe's]",
     "MODEL|URL|late|none",
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from ..core.analysis import clean, terms, wording_of
+from ..core.analysis import clean, terms, two_claims, wording_of
 from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.recipe import Recipe
@@ -38,6 +38,7 @@ Tell: TypeAlias = Callable[[Claim, str, Mapping[str, Any]], None]
 JSON values."""
 MAX_CLAIM_CHARS = 100_000
 YES_NO = "the claim is a question: SUPPORTS means that the answer is yes, REFUTES that it is no"
+TWO_CLAIMS = "these seem to be two claims, which one verdict may not fit. Check each alone: {0!r} and {1!r}"
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,11 @@ class Run:
         return [ClaimState(claim, clean(claim.text), self._warnings(claim), error=_problem(claim)) for claim in claims]
 
     def _warnings(self, claim: Claim) -> list[str]:
-        asks = self.recipe.verdict.method != "none" and wording_of(claim.text) == "yes_no_question"
-        return [*self.plan.warnings, *([YES_NO] if asks else [])]
+        made = list(self.plan.warnings)
+        if self.recipe.verdict.method != "none":
+            made += [YES_NO] if wording_of(claim.text) == "yes_no_question" else []
+            made += [TWO_CLAIMS.format(*two)] if (two := two_claims(claim.text)) else []
+        return made
 
 
 @dataclass(slots=True)

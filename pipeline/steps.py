@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
-from ..core.analysis import foreign_language, wording_of
+from ..core.analysis import foreign_language
 from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
@@ -372,8 +372,8 @@ def why_not_judged(run: Run, state: ClaimState) -> str | None:
         return str(state.error)
     if not state.evidence:
         return state.empty or "nothing was found for the claim"
-    if wording_of(state.text) == "open_question":
-        return no_claim().rationale
+    if (other := no_claim(state.text)) is not None:
+        return other.rationale
     if irrelevant(run, state):
         return (
             f"the probability that anything found bears on the claim is below {run.least_relevance:g} "
@@ -408,8 +408,8 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
             if not state.hits and (language := foreign_language(state.text)) is not None:
                 why = f"the claim seems to be in {language}: retrieval may not have been made for it"
                 state.verdict = Verdict(None, error=f"nothing was found, and {why}")
-            elif wording_of(state.text) == "open_question":
-                state.verdict = no_claim()
+            elif (other := no_claim(state.text)) is not None:
+                state.verdict = other
             elif irrelevant(run, state):
                 state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
             elif method is None:

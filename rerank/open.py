@@ -16,6 +16,7 @@ from .types import Reranker
 
 if TYPE_CHECKING:
     from .remote import RemoteReranker
+    from .shared import SharedReranker
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """The choice of `auto` with a GPU: the best of the models that ccheck scores exactly and fast."""
@@ -106,7 +107,19 @@ def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def open_remote(url: str, runtime: Runtime) -> RemoteReranker:
+def open_remote(urls: str, runtime: Runtime) -> RemoteReranker | SharedReranker:
+    """The reranker at a URL, or at several with commas between them, which share the work."""
+    several = [url.strip() for url in urls.split(",") if url.strip()]
+    if len(several) == 1:
+        return _open_server(urls, runtime, runtime.settings.rerank_retry_seconds)
+    from ..core.http import Patience
+    from .shared import SharedReranker
+
+    patience = Patience(runtime.settings.rerank_retry_seconds, runtime.notify)
+    return SharedReranker([_open_server(url, runtime, 0) for url in several], patience)
+
+
+def _open_server(url: str, runtime: Runtime, retry_seconds: float) -> RemoteReranker:
     """The reranker at a URL. It gets the user's key only if the user named that server for it."""
     from .remote import RemoteReranker
 
@@ -116,7 +129,7 @@ def open_remote(url: str, runtime: Runtime) -> RemoteReranker:
         url,
         api_key=key.value,
         timeout=settings.rerank_timeout,
-        retry_seconds=settings.rerank_retry_seconds,
+        retry_seconds=retry_seconds,
         notify=runtime.notify,
     )
     if not is_yours(settings, "rerank_api_key", url):

@@ -114,6 +114,8 @@ class RemoteReranker:
             raise UsageError(f"{url!r} is not the URL of a reranking server (example: http://127.0.0.1:8080)")
         self.notice: str | None = None
         """A warning for the user about the connection."""
+        self.model: str | None = None
+        """What the server says that it serves, as soon as it was asked and if it says so."""
         keep_secret(api_key)
         keep_secrets_of(url)
         self._model = parsed.params.get("model")
@@ -180,6 +182,7 @@ class RemoteReranker:
         if answer.status == 200:
             with contextlib.suppress(ValidationError):  # not TEI's
                 info = _Info.model_validate_json(answer.content)
+                self.model = info.model_id
                 return _Route(
                     True, self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size or MOST_TEXTS
                 )

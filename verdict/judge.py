@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
-from ..core.analysis import MADE_FOR, foreign_language
+from ..core.analysis import MADE_FOR, Wording, foreign_language, wording_of
 from ..core.errors import CcheckError
 from ..core.types import Claim, Document, Evidence, Label, Reason, Sentence, Stance, Usage, Verdict, document_text
 from .differences import differences
@@ -195,6 +195,13 @@ def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> t
 
 # -- the verdict
 
+_NO_CLAIM: dict[Wording, str] = {
+    "open_question": "this question is not answered by yes or no",
+    "greeting": "this is a greeting",
+    "command": "this is an instruction",
+    "opinion": "this is an opinion or a wish",
+}
+
 
 def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     """The verdict that follows from the stances of the evidence, best first, by the rule above.
@@ -220,9 +227,13 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
-def no_claim() -> Verdict:
-    """The verdict on a question that yes or no does not answer."""
-    why = "this question is not answered by yes or no, so there is nothing to support or refute. Write a claim instead"
+def no_claim(text: str) -> Verdict | None:
+    """The verdict on a text that claims nothing: a question that yes or no does not answer, a greeting, a command, an
+    opinion. None for a claim, and for a question that yes or no answers."""
+    what = _NO_CLAIM.get(wording_of(text))
+    if what is None:
+        return None
+    why = f"{what}, so there is nothing to support or refute. Write a claim instead"
     return Verdict("NOT_ENOUGH_INFO", None, why, "wording", reason="no_claim")
 
 
