@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python benchmarks/packaged_stance.py FOLDER --output verdict/packaged [--work FOLDER]
 
-FOLDER contains `scifact/`, `climate-fever/`, `fever/` and `clinical/`. The adapters take about an hour of CPU time
-together. `--work` keeps them, the embeddings and the checkpoints, so that a run that was stopped goes on.
+FOLDER contains `scifact/`, `climate-fever/`, `fever/` and `clinical/`. The readers begin as bge-small-en-v1.5, which
+must be on this machine, and take about one and a half hours of CPU time together. `--work` keeps them, the embeddings
+and the checkpoints, so that a run that was stopped goes on.
 
 Four models are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of the
-others' claims, and the one that ships, with everything. How the counts and the adapter are put together, and how sure
+others' claims, and the one that ships, with everything. How the counts and the reader are put together, and how sure
 an answer must be to decide, is fitted to what the first three say about the sets that they were made without and the
 claims that were held out. `COVID-Fact` is only measured: nothing was trained on
 it or chosen by it.
@@ -61,7 +62,7 @@ from ccheck.verdict.features import counts_and_nearest, sentences_of
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
-    ADAPTER,
+    READER,
     PackagedWeights,
     Together,
     decides,
@@ -71,10 +72,11 @@ from ccheck.verdict.packaged_model import (
     put_together,
 )
 
-EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
+EMBEDDING, BASE = "sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5"
+"""The embedding model of the counts, and the model that the reader begins as: both have BERT's vocabulary."""
 SENTENCES, TOKENS, LARGEST = 4, 160, 4.0
-FIRST = {"most": 128, "rate": 1e-3, "warm": 40, "smoothing": 0.02}
-SECOND = {"most": TOKENS, "stop": 305, "rate": 6e-4, "warm": 15, "smoothing": 0.03, "dropout": 0.1, "seed": 3}
+FIRST = {"most": 128, "rate": 1.5e-4, "warm": 30, "last": 0.15, "smoothing": 0.02}
+SECOND = {"most": TOKENS, "rate": 1e-4, "warm": 15, "smoothing": 0.03, "seed": 3}
 STRENGTH, BALANCED, PER_SET, FEVER_COUNTS = 0.003, 0.9, 900, 0.3
 """Of the counts' regression: regularisation C, how far label frequencies are balanced, the weight of a data set, and
 FEVER's share of it."""
@@ -93,7 +95,7 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Answered:
-    """Of some pairs of a data set: the counts' probabilities, the adapter's outputs, how what is read stands to the
+    """Of some pairs of a data set: the counts' probabilities, the reader's outputs, how what is read stands to the
     claim, the labels and the claims."""
 
     counted: NDArray[np.float64]
@@ -105,13 +107,14 @@ class Answered:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--base", "base_model", default=BASE, help="The name or folder of the model that the reader begins as.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the model, its figures and its card here.")
 @click.option(
     "--work", type=click.Path(path_type=Path), default=Path("build/stance"), help="Keep what takes long here."
 )
-def main(folder: Path, output: Path | None, work: Path) -> None:
+def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    embed = embedder()
+    embed, start = embedder(), find_model(base_model).path
     parts = kept(work / "parts.pickle", lambda: read_parts(folder, embed, SENTENCES))
     swaps = kept(work / "swaps.pickle", lambda: Swaps(texts_of_words(folder), embed))
     base = kept(work / "base.pickle", lambda: base_pairs(folder, swaps))
@@ -126,7 +129,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
         masks = {name: part.held(articles if name == TRIALS else ()) for name, part in others.items()}
         learned = {name: part.of(masks[name][1]) for name, part in others.items()}
         counts = fit_counts(learned, made)
-        file = adapter(work, group, base, lambda some=learned: judged_pairs(folder, some, swaps, base, held))
+        file = reader(work, start, group, base, lambda some=learned: judged_pairs(folder, some, swaps, base, held))
         for name in sorted(everything.keys() - TRAINED_ONLY):
             if name in names:
                 left_out[name] = answered(name, sampled(everything[name]), counts, file)
@@ -134,7 +137,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
                 some = sampled(others[name].of(masks[name][0]))
                 in_field[name] = answered(f"{name}, held", some, counts, file)
     counts = fit_counts(everything, made)
-    file = adapter(work, "all", base, lambda: judged_pairs(folder, everything, swaps, base))
+    file = reader(work, start, "all", base, lambda: judged_pairs(folder, everything, swaps, base))
     together = fit_together([*left_out.values(), *in_field.values()])
     weights = counts.model_copy(update={"together": together, "threshold": OPEN_BELOW})
     weights = thresholds([*left_out.values(), *in_field.values()], weights)
@@ -172,7 +175,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
 
 def write_model(folder: Path, weights: PackagedWeights, file: Path, figures: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(file, folder / ADAPTER)
+    shutil.copyfile(file, folder / READER)
     (folder / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
     (folder / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     write_card(folder)
@@ -251,19 +254,19 @@ def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[
     )
 
 
-def adapter(work: Path, name: str, base: Sequence[Pair], pairs: Callable[[], list[Pair]]) -> Path:
-    """The file of an adapter, made if it is not there yet."""
+def reader(work: Path, path: Path, name: str, base: Sequence[Pair], pairs: Callable[[], list[Pair]]) -> Path:
+    """The file of a reader, made from the model in the folder `path` if it is not there yet."""
     file = work / f"{name}.safetensors"
     if not file.exists():
         import torch
         from safetensors.numpy import save_file
         from stance_reader import learn, stored
 
-        path = find_model(EMBEDDING).path
         if not (first := work / "base.state").exists():
             torch.save(learn(path, base, work / "base.checkpoint", **FIRST), first)
         start = torch.load(first, weights_only=True)
-        save_file(stored(learn(path, pairs(), work / f"{name}.checkpoint", start, **SECOND)), file)
+        state = learn(path, pairs(), work / f"{name}.checkpoint", start, **SECOND)
+        save_file(stored(path, state), file)
     return file
 
 

@@ -16,12 +16,12 @@ It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO
 is configured. It has two parts, and numpy runs both:
 
 - **Counts**: multinomial logistic regression over 93 features (`verdict/features.py`), in `model.json`.
-- **An adapter** of the packaged embedding model (all-MiniLM-L6-v2), in `adapter.safetensors`: rank-32 updates to
-  all six layers. With these it reads the claim together with the document's two nearest sentences and its last one
-  (or its three nearest). A document that the counts leave open with a probability above `{together[open_above]}` is
-  not read.
+- **A reader**, in `reader.safetensors`: a BERT of twelve layers, trained from
+  [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8. It gets the
+  claim together with the document's two nearest sentences and its last one (or its three nearest). A document that the
+  counts leave open with a probability above `{together[open_above]}` is not read.
 
-The two answers are added: logarithms of the counts' probabilities times `{together[counts]}`, and the adapter's
+The two answers are added: logarithms of the counts' probabilities times `{together[counts]}`, and the reader's
 outputs times `{together[reader]}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
@@ -35,11 +35,11 @@ others said, do not count. The figures below are without this last rule, which o
 
 `benchmarks/packaged_stance.py` makes it. [docs/training.md](../../docs/training.md) has the command.
 
-- **First** the adapter reads {base:,} pairs made from FEVER (CC BY-SA 3.0) and from open-access abstracts of trials
-  that no other data set here has: claims as they are, reversed, denied, or with another number; claims with what a
-  paper asked or did, which leaves them open; and pairs that share every word but one, which was exchanged in the
-  claim, in the evidence or in both. Where it was exchanged in one of them, only SUPPORTS is ruled out.
-- **Then** it reads judged pairs: SciFact (claims CC BY 4.0, abstracts ODC-By 1.0), Climate-FEVER (as published by
+- **First** the reader learns from {base:,} pairs made from FEVER (CC BY-SA 3.0) and from open-access abstracts of
+  trials that no other data set here has: claims as they are, reversed, denied, or with another number; claims with
+  what a paper asked or did, which leaves them open; and pairs that share every word but one, which was exchanged in
+  the claim, in the evidence or in both. Where it was exchanged in one of them, only SUPPORTS is ruled out.
+- **Then** from judged pairs: SciFact (claims CC BY 4.0, abstracts ODC-By 1.0), Climate-FEVER (as published by
   its authors), Evidence Inference (MIT; the claims are written by templates), CliniFact and PubMedQA (MIT), with
   variants of them as above.
 - The counts learn from the same data sets and {made:,} of the made pairs.

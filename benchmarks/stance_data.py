@@ -139,7 +139,7 @@ def _rows(folder: Path) -> dict[str, list[StanceRow]]:
 
 
 def fever_rows(folder: Path) -> list[StanceRow]:
-    """FEVER's pairs; no adapter learns from the first `FEVER_HELD`."""
+    """FEVER's pairs; no reader learns from the first `FEVER_HELD`."""
     rows = list(read_rows(folder / "fever/pairs.jsonl.gz").rows)
     random.Random(0).shuffle(rows)
     return rows

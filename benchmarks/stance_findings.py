@@ -1,5 +1,5 @@
 """Pairs made from what a sentence of an abstract says that one thing does to another, for the packaged stance model's
-adapter (`stance_pairs.py`).
+reader (`stance_pairs.py`).
 
 A finding (`X was associated with Y`, `X reduced Y`) or a finding of no effect is said again in one of many ways, as an
 abstract says it (evidence) and as a claim says it. Each finding gives pairs in which the claim, the evidence, or both

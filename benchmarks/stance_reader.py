@@ -1,16 +1,17 @@
-"""Training of the packaged stance model's adapter: low-rank changes of the packaged embedding model, which then reads
-claim and evidence together (`encode/numpy_bert.py`).
+"""Training of the packaged stance model's reader: a small BERT that reads claim and evidence together
+(`encode/numpy_bert.py`).
 
-The embedding model's own weights are not trained. A training that was stopped goes on from its last checkpoint.
+The embeddings and the first `FROZEN` layers are not trained. A training that was stopped goes on from its last
+checkpoint.
 """
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,48 +21,27 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer
 
-RANK = 32
+FROZEN = 4
+HEAD_FASTER = 8
+"""How many times the head's learning rate is the layers'."""
 TOKENS = 2400
 """About as many tokens are in one step."""
-SAVED_EVERY = 50
+SAVED_EVERY = 25
 Encoded = tuple[list[int], list[int]]
 """Of a pair: the ids of its tokens, and which of the two texts each is from."""
 
 
-class LowRank(nn.Module):
-    """A linear layer and a change of low rank."""
-
-    def __init__(self, base: nn.Linear) -> None:
-        super().__init__()
-        self.base = base
-        self.a = nn.Parameter(torch.randn(RANK, base.in_features) / math.sqrt(base.in_features))
-        self.b = nn.Parameter(torch.zeros(base.out_features, RANK))
-
-    def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.base(x) + (x @ self.a.t()) @ self.b.t()
-        return made
-
-
 class Reader(nn.Module):
-    """The embedding model with its changes, and a head over the first token's vector and the mean of all."""
+    """A BERT without its pooling, and a head over the first token's vector and the mean of all."""
 
     def __init__(self, folder: Path, state: dict[str, Tensor] | None = None) -> None:
         super().__init__()
         torch.manual_seed(0)
         options = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}  # the fused kernel needs no dropout
-        self.encoder = AutoModel.from_pretrained(folder, local_files_only=True, **options)
-        self.encoder.requires_grad_(False)
-        for layer in self.encoder.encoder.layer:
-            attention = layer.attention
-            for module, name in (
-                (attention.self, "query"),
-                (attention.self, "key"),
-                (attention.self, "value"),
-                (attention.output, "dense"),
-                (layer.intermediate, "dense"),
-                (layer.output, "dense"),
-            ):
-                setattr(module, name, LowRank(getattr(module, name)))
+        self.encoder = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False, **options)
+        self.encoder.embeddings.requires_grad_(False)
+        for layer in self.encoder.encoder.layer[:FROZEN]:
+            layer.requires_grad_(False)
         self.head = nn.Linear(2 * self.encoder.config.hidden_size, 3)
         nn.init.zeros_(self.head.bias)
         for name, values in (state or {}).items():
@@ -112,17 +92,16 @@ def learn(
     *,
     most: int,
     rate: float,
-    stop: int | None = None,
     warm: int = 20,
-    decay: float = 0.01,
+    last: float = 0.02,
     smoothing: float = 0.0,
-    dropout: float = 0.0,
+    dropout: float = 0.1,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Learn from the pairs, reading at most `most` tokens of each, and return what is trained. `work` is the
     checkpoint: a training that was stopped goes on from there.
 
-    `rate` rises over `warm` steps, then falls linearly. At most `stop` steps are made.
+    `rate` rises over `warm` steps, then falls linearly to the share `last` of it.
     """
     torch.set_num_threads(1)
     model = Reader(folder, start).train()
@@ -130,11 +109,13 @@ def learn(
     labels = torch.tensor([pair.label for pair in pairs])
     weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float)
     draw = random.Random(seed)
-    steps = list(_steps([len(ids) for ids, _ in encoded], draw))[:stop]
-    trained = [values for values in model.parameters() if values.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=decay, betas=(0.9, 0.98), fused=True)
+    steps = list(_steps([len(ids) for ids, _ in encoded], draw))
+    head = list(model.head.parameters())
+    trained = [values for values in model.encoder.parameters() if values.requires_grad]
+    groups = [{"params": trained, "lr": rate}, {"params": head, "lr": HEAD_FASTER * rate}]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1, (step + 1) / warm) * max(0.02, 1 - step / len(steps))
+        optimizer, lambda step: min(1, (step + 1) / warm) * max(last, 1 - (1 - last) * step / len(steps))
     )
     done = 0
     if work.exists():
@@ -196,6 +177,15 @@ def _batch(encoded: Sequence[Encoded], rows: Sequence[int]) -> tuple[Tensor, Ten
     return ids, mask, kinds
 
 
-def stored(state: dict[str, Tensor]) -> dict[str, NDArray[np.float16]]:
-    """The adapter's tensors as `load_cross_encoder` reads them."""
-    return {name.removeprefix("encoder."): values.numpy().astype(np.float16) for name, values in state.items()}
+def stored(folder: Path, state: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """The whole model as `load_cross_encoder` reads it: matrices of the encoder in int8 with a scale for each row."""
+    made: dict[str, NDArray[Any]] = {}
+    for name, values in Reader(folder, state).state_dict().items():
+        name = name.removeprefix("encoder.")
+        if name.endswith("weight") and values.dim() == 2 and not name.startswith("head"):
+            scale = (values.abs().amax(1).clamp(min=1e-4) / 127).half().float()
+            made[name] = (values / scale[:, None]).round().to(torch.int8).numpy()
+            made[f"{name}.scale"] = scale.numpy().astype(np.float16)
+        elif values.is_floating_point():
+            made[name] = values.numpy().astype(np.float16)
+    return made

@@ -2,26 +2,28 @@
 
 The vectors are those of sentence-transformers in float32, to about 1e-6.
 
-A model can also read two texts together, with a low-rank adapter and a head. The adapter is a safetensors file in
-float16. For a changed matrix W it holds `W.a`, shape [rank, in], and `W.b`, shape [out, rank]: W + b a takes its place.
-`head.weight`, shape [outputs, 2 * dimensions], and `head.bias` read the first token's vector and the mean of all.
+A model can also read two texts together: a safetensors file holds another model with the same vocabulary, of which each
+matrix W, shape [out, in], is in int8 with `W.scale`, shape [out], and the rest in float16. `head.weight`, shape
+[outputs, 2 * dimensions], and `head.bias` read the first token's vector and the mean of all.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from cachetools import LRUCache, cached
+from numpy.typing import NDArray
 
 from ..core.errors import InvalidData
 from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
@@ -52,33 +54,35 @@ class NumpyBert:
         """Raises InvalidData for a folder that is broken."""
         from safetensors import SafetensorError
 
-        self._folder = folder
         try:
             weights = read_weights(folder)
-            self._words = weights["embeddings.word_embeddings.weight"]
-            self._layers = _read_layers(folder, weights)
-            self._places = weights["embeddings.position_embeddings.weight"]
-            self._types = weights["embeddings.token_type_embeddings.weight"]
-            self._norm = _named(weights, "embeddings.LayerNorm")
-            self._tokenizer = open_tokenizer(folder.path, len(self._words))
-            if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
-                raise ValueError("config.json does not describe its weights")
-            self._try()
+            self._tokenizer = open_tokenizer(folder.path, len(weights["embeddings.word_embeddings.weight"]))
+            self._take(folder, weights)
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
 
-    def changed(self, change: Callable[[dict[str, Floats]], None]) -> NumpyBert:
-        """The model with other weights: `change` gets those of its layers by their names, and may replace them.
+    def with_weights(self, weights: Mapping[str, Floats]) -> NumpyBert:
+        """Another model with this one's vocabulary, dimensions and heads, and any number of layers.
 
-        Raises ValueError if these don't fit each other, and what `change` raises.
+        Raises LookupError or ValueError for weights that don't fit.
         """
-        weights = read_weights(self._folder)
-        with _one_thread_each():
-            change(weights)
+        layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
         made = copy.copy(self)
-        made._layers = _read_layers(self._folder, weights)
-        made._try()
+        made._take(dataclasses.replace(self._folder, layers=layers), weights)
+        if made.vocabulary != self.vocabulary:
+            raise ValueError("it has another vocabulary")
         return made
+
+    def _take(self, folder: BertFolder, weights: Mapping[str, Floats]) -> None:
+        self._folder = folder
+        self._words = weights["embeddings.word_embeddings.weight"]
+        self._layers = [_read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
+        self._places = weights["embeddings.position_embeddings.weight"]
+        self._types = weights["embeddings.token_type_embeddings.weight"]
+        self._norm = _named(weights, "embeddings.LayerNorm")
+        if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
+            raise ValueError("config.json does not describe its weights")
+        self._try()
 
     def _try(self) -> None:
         """Layers that do not fit each other show at once."""
@@ -195,40 +199,43 @@ def load_bert(folder: BertFolder) -> NumpyBert:
 
 
 @cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
-def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
-    """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
+def load_cross_encoder(folder: BertFolder, file: Path, most: int) -> CrossEncoder:
+    """The model of a file, with the tokenizer of a folder. Of two texts it reads `most` tokens. The last one is kept.
 
     Raises InvalidData if one of the two is broken, or they do not fit each other.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    bert = load_bert(folder)
     try:
-        stored = {name: values.astype(np.float32) for name, values in load_file(adapter).items()}
-        weight, bias = stored.pop("head.weight"), stored.pop("head.bias")
+        weights = _in_full(load_file(file))
+        weight, bias = weights.pop("head.weight"), weights.pop("head.bias")
         if weight.shape != (len(bias), 2 * folder.dimensions) or not 16 <= most <= folder.max_tokens:
             raise ValueError("its head does not fit the model")
-        if not all(np.isfinite(values).all() for values in (weight, bias, *stored.values())):
-            raise ValueError("it has values that are not numbers")
+        reader = bert.with_weights(weights)
     except (OSError, SafetensorError, LookupError, ValueError) as error:
-        raise InvalidData(f"{adapter} can't be loaded as an adapter: {error}") from error
-
-    def change(weights: dict[str, Floats]) -> None:
-        for name in {name.rpartition(".")[0] for name in stored}:
-            changed = weights[f"{name}.weight"] + stored[f"{name}.b"] @ stored[f"{name}.a"]
-            weights[f"{name}.weight"] = changed
-
-    try:
-        bert = load_bert(folder).changed(change)
-    except (LookupError, ValueError) as error:
-        raise InvalidData(f"{adapter} does not fit the model in {folder.path}: {error}") from error
+        raise InvalidData(f"{file} can't be loaded as a model that reads two texts: {error}") from error
 
     def outputs(pairs: Sequence[tuple[str, str]]) -> Floats:
-        made: Floats = bert.encode_pairs(pairs, most) @ weight.T
+        made: Floats = reader.encode_pairs(pairs, most) @ weight.T
         made += bias
         return made
 
     return outputs
+
+
+def _in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
+    """The weights in float32. Raises KeyError for a matrix without its scale, ValueError for what is no number."""
+    made = {}
+    if not all(np.isfinite(values).all() for values in stored.values()):
+        raise ValueError("it has values that are not numbers")
+    for name, values in stored.items():
+        if not name.endswith(".scale"):
+            made[name] = values.astype(np.float32)
+            if values.dtype == np.int8:
+                made[name] *= stored[f"{name}.scale"].astype(np.float32)[:, None]
+    return made
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -248,12 +255,8 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 # -- layers
 
 
-def _read_layers(folder: BertFolder, weights: dict[str, Floats]) -> list[Layer]:
-    return [_read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
-
-
 def _read_layer(
-    weights: dict[str, Floats], number: int, heads: int, epsilon: float
+    weights: Mapping[str, Floats], number: int, heads: int, epsilon: float
 ) -> Callable[[Floats, list[slice]], Floats]:
     """A layer of the model: from the states of all tokens to the next ones."""
     name = f"encoder.layer.{number}"
@@ -352,7 +355,7 @@ def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
     return (states[start : start + rows] for start in range(0, len(states), rows))
 
 
-def _named(weights: dict[str, Floats], name: str) -> Linear:
+def _named(weights: Mapping[str, Floats], name: str) -> Linear:
     return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 

@@ -1,10 +1,10 @@
 """The stance model that ccheck carries: a linear model over counts of a claim and a document, in a small JSON file, and
-an adapter with which the packaged embedding model reads the two together. Numpy runs both.
+a small BERT that reads the two together. Numpy runs both.
 
 The features are the counts of `features.counts_and_nearest`, standardised, and the same again for a document of a
 single sentence: of an abstract, the nearest sentences were found, while a single sentence is all there is, so the same
 counts mean different things. If the counts alone don't say clearly that a document leaves the claim open, the
-adapted model reads the claim with the nearest sentences, and both answers are put together.
+reader gets the claim with the nearest sentences, and both answers are put together.
 `benchmarks/packaged_stance.py` makes the files and measures them; `packaged/README.md` is the model card.
 """
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 PACKAGED = "packaged"
 """The name by which `--stance` knows this model."""
 FOLDER = Path(__file__).parent / "packaged"
-ADAPTER = "adapter.safetensors"
+READER = "reader.safetensors"
 WIDTH = 2 * COUNTS + 1
 Numbers = Annotated[tuple[float, ...], Field(min_length=COUNTS, max_length=COUNTS)]
 
 
 class Together(BaseModel):
-    """How the answers of the counts and of the adapted model, which reads `tokens`, are put together: logarithms of the
+    """How the answers of the counts and of the reader, which reads `tokens`, are put together: logarithms of the
     counts' probabilities and outputs of the model, each times its weight, are added.
 
     A document that the counts leave open with a probability above `open_above` is not read.
@@ -153,7 +153,7 @@ class PackagedStances(PairStances):
 
         folder, together = run_by_numpy(self._found, "cpu"), self._weights.together
         assert folder is not None and together is not None
-        return load_cross_encoder(folder, self._folder / ADAPTER, together.tokens)
+        return load_cross_encoder(folder, self._folder / READER, together.tokens)
 
     @functools.cached_property
     def _embedder(self) -> Embedder:
@@ -198,7 +198,7 @@ def put_together(
     counted: NDArray[np.floating[Any]], read: NDArray[np.floating[Any]], weights: Together
 ) -> NDArray[np.float64]:
     """The calibrated probabilities of `STANCES`, shape [pairs, 3], from the probabilities that the counts give and the
-    outputs of the adapted model."""
+    outputs of the reader."""
     import numpy as np
 
     return softmax(weights.counts * np.log(np.clip(counted, 1e-6, None)) + weights.reader * read)

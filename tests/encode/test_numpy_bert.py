@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from runtimes import on_cpu
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from tiny_sparse import make_tokenizer
 
 from ccheck.core.errors import InvalidData
@@ -203,10 +203,10 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
         NumpyBert(found)
 
 
-# -- two texts read together, with an adapter
+# -- two texts read together by another model
 
 
-NAME = "encoder.layer.3.attention.self.query"
+NAME = "encoder.layer.1.attention.self.query.weight"
 PAIRS = [
     ("Sea level rose by 20 cm.", "It rose by about 20 centimetres between 1900 and 2018."),
     ("Tea helps", "Tea [SEP] does not help. " * 40),
@@ -219,30 +219,49 @@ def folder():
     return read_bert_folder(find_model("sentence-transformers/all-MiniLM-L6-v2").path)
 
 
-def tensors(**others):
+@pytest.fixture(scope="module")
+def model():
+    """A BERT of two layers whose matrices have the values that int8 and a scale give."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(num_hidden_layers=2, hidden_size=384, intermediate_size=1536)
+    made = transformers.BertModel(config, add_pooling_layer=False).eval()
+    for values in made.parameters():
+        if values.dim() == 2:
+            scale = (values.abs().amax(1).clamp(min=1e-4) / 127).half().float()[:, None]
+            values.data.copy_((values / scale).round() * scale)
+        else:
+            values.data.copy_((values + 0.02 * torch.randn_like(values)).half().float())
+    return made
+
+
+@pytest.fixture(scope="module")
+def file(model, tmp_path_factory):
     draw = np.random.default_rng(0)
-    made = {
-        f"{NAME}.a": draw.normal(size=(4, 384)) / 20,
-        f"{NAME}.b": draw.normal(size=(384, 4)),
-        "head.weight": draw.normal(size=(3, 768)),
-        "head.bias": draw.normal(size=3),
-    } | others
-    return {name: np.asarray(values, np.float16) for name, values in made.items() if values is not None}
+    made = {"head.weight": draw.normal(size=(3, 768)), "head.bias": draw.normal(size=3)}
+    made = {name: values.astype(np.float16) for name, values in made.items()}
+    for name, values in model.named_parameters():
+        if values.dim() == 2:
+            scale = (values.detach().abs().amax(1).clamp(min=1e-4) / 127).half()
+            made[name] = (values.detach() / scale.float()[:, None]).round().numpy().astype(np.int8)
+            made[f"{name}.scale"] = scale.numpy()
+        else:
+            made[name] = values.detach().numpy().astype(np.float16)
+    file = tmp_path_factory.mktemp("reader") / "reader.safetensors"
+    save_file(made, file)
+    return file
 
 
-def test_it_is_the_model_with_the_changed_weights(folder, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    some = tensors()
-    save_file(some, tmp_path / "adapter.safetensors")
-    made = load_cross_encoder(folder, tmp_path / "adapter.safetensors", 48)(PAIRS)
-    model = transformers.AutoModel.from_pretrained(folder.path, local_files_only=True).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
-    a, b, weight, bias = (torch.tensor(values.astype(np.float32)) for values in some.values())
+def test_it_is_the_model_of_the_file(folder, model, file):
+    import torch
+    from transformers import AutoTokenizer
+
+    made = load_cross_encoder(folder, file, 48)(PAIRS)
+    tokenizer = AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
+    weight, bias = (torch.tensor(load_file(file)[f"head.{name}"].astype(np.float32)) for name in ("weight", "bias"))
     # Of 48 tokens the claim gets 22, and the text what is left; special tokens in a text are words.
     shown = [PAIRS[0], ("Tea helps", "Tea [ sep ] does not help. " * 40), ("x " * 22, "short")]
     with torch.no_grad():
-        model.get_parameter(f"{NAME}.weight").add_(b @ a)
         for row, (claim, text) in enumerate(shown):
             read = tokenizer(claim, text, return_tensors="pt", truncation="only_second", max_length=48)
             states = model(**read).last_hidden_state[0]
@@ -255,20 +274,21 @@ def test_it_is_the_model_with_the_changed_weights(folder, tmp_path):
     [
         {"head.bias": None},
         {"head.weight": np.zeros((3, 384))},
-        {"head.bias": [0, np.nan, 0]},
-        {f"{NAME}.a": None},
-        {f"{NAME}.b": np.zeros((12, 4))},
-        {"encoder.layer.9.output.dense.a": np.zeros((4, 384)), "encoder.layer.9.output.dense.b": np.zeros((384, 4))},
+        {"head.bias": np.array([0, np.nan, 0])},
+        {f"{NAME}.scale": None},
+        {NAME: np.zeros((12, 4), np.int8)},
+        {"embeddings.word_embeddings.weight": np.zeros((99, 384))},
+        {"encoder.layer.1.output.dense.bias": None},
     ],
 )
-def test_an_adapter_that_does_not_fit_is_named(folder, tmp_path, others):
-    file = tmp_path / "adapter.safetensors"
-    save_file(tensors(**others), file)
-    with pytest.raises(InvalidData, match=r"adapter\.safetensors"):
-        load_cross_encoder(folder, file, 48)
+def test_a_file_that_does_not_fit_is_named(folder, file, tmp_path, others):
+    made = {name: values for name, values in (load_file(file) | others).items() if values is not None}
+    save_file(made, tmp_path / "reader.safetensors")
+    with pytest.raises(InvalidData, match=r"reader\.safetensors"):
+        load_cross_encoder(folder, tmp_path / "reader.safetensors", 48)
 
 
-def test_a_missing_or_broken_adapter_is_named(folder, tmp_path):
+def test_a_missing_or_broken_file_is_named(folder, tmp_path):
     with pytest.raises(InvalidData, match="none"):
         load_cross_encoder(folder, tmp_path / "none", 48)
     (tmp_path / "broken").write_bytes(b"no tensors")

@@ -103,7 +103,7 @@ def test_a_broken_file_is_named(tmp_path):
         read_weights(tmp_path)
     data = json.loads((FOLDER / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps(data))
-    with pytest.raises(InvalidData, match=r"adapter\.safetensors"):
+    with pytest.raises(InvalidData, match=r"reader\.safetensors"):
         next(PackagedStances(Runtime(), tmp_path)([Case(Claim("Sea level rose."), (Evidence(Hit(1, SEA, 1.0)),))]))
 
 
