@@ -86,7 +86,7 @@ OPEN_BELOW, OPEN_ABOVE = 0.4, 0.8
 MOST = 800
 """About how many pairs of a data set are measured."""
 TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"}
-PRECISION, FALSE_SUPPORT, FEW = 0.85, 0.03, 7
+PRECISION, FALSE_SUPPORT, FEW, NEVER = 0.85, 0.03, 7, 1.0
 """Of what decides on each data set left out: how much must be right, and how much of what the evidence refutes may be
 called supported."""
 Kept = TypeVar("Kept")
@@ -162,7 +162,8 @@ def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None
         facts |= {
             "run": f"{commit()} {datetime.now(UTC).date()}",
             "decisive": weights.decisive,
-            "turned": weights.turned,
+            "stated": weights.stated,
+            "opposed": weights.opposed,
         }
         facts |= {
             "together": together.model_dump(),
@@ -235,7 +236,8 @@ def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[
         sentences=SENTENCES,
         threshold=0,
         decisive={},
-        turned=1,
+        stated=1,
+        opposed=1,
         largest=LARGEST,
         right=0,
         decided=0,
@@ -325,15 +327,15 @@ def _together(values: NDArray[np.float64]) -> Together:
 
 
 def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWeights:
-    """The weights with the lowest confidences for SUPPORTS, for REFUTES where a sentence tells the other direction,
-    and for REFUTES alone, one after the other, for which `PRECISION` of what decides is right on each data set (of less
-    than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of the claims that its
-    evidence refutes are supported."""
+    """The weights with the lowest confidences for SUPPORTS where a sentence states the claim, for REFUTES where one
+    differs from it, and for either alone, one after the other, for which `PRECISION` of what decides is right on each
+    data set (of less than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of
+    the claims that its evidence refutes are supported."""
     said = [stances(one, weights) for one in sets]
-    found = weights.model_copy(update={"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "turned": 1.0})
-    for name in ("SUPPORTS", "turned", "REFUTES"):
+    found = weights.model_copy(update={"decisive": {"SUPPORTS": NEVER, "REFUTES": NEVER}, "stated": 1.0, "opposed": 1.0})
+    for name in ("stated", "opposed", "SUPPORTS", "REFUTES"):
         for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
-            update = {"turned": least} if name == "turned" else {"decisive": {**found.decisive, name: least}}
+            update = {"decisive": {**found.decisive, name: least}} if name in found.decisive else {name: least}
             asked = found.model_copy(update=update)
             if _right_enough([one.labels for one in sets], said, asked):
                 found = asked

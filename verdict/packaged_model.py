@@ -63,7 +63,8 @@ class PackagedWeights(BaseModel):
     """The content of `packaged/model.json`. The rows of `coefficients` are in the order of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
-    verdict, `turned` that from which REFUTES does where a sentence tells the other direction. On data that it was made
+    verdict, `stated` that from which SUPPORTS does where a sentence has every word of the claim, and `opposed` that
+    from which REFUTES does where a sentence differs in a number, a direction or a denial. On data that it was made
     without, it decided the share `decided` of the pairs, and `right` of these.
     """
 
@@ -74,7 +75,8 @@ class PackagedWeights(BaseModel):
     sentences: int = Field(ge=1, le=64)
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
-    turned: float = Field(ge=0, le=1)
+    stated: float = Field(ge=0, le=1)
+    opposed: float = Field(ge=0, le=1)
     largest: float = Field(gt=0)
     decided: float = Field(ge=0, le=1)
     right: float = Field(ge=0, le=1)
@@ -221,13 +223,17 @@ def may_support(read: Compared) -> bool:
 def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
     """Whether a stance is sure enough to decide a verdict.
 
-    SUPPORTS needs a sentence with every word of the claim: where one differs, it can be the one that matters. REFUTES
-    needs less confidence where a sentence tells the other direction.
+    SUPPORTS needs less confidence where a sentence has every word of the claim: where one differs, it can be the one
+    that matters. REFUTES needs less where a sentence tells another number or direction, or denies.
     """
     least = weights.decisive.get(stance.label) if stance.label is not None else None
-    if least is None or (stance.label == "SUPPORTS" and not read.stated):
+    if least is None:
         return False
-    return (stance.confidence or 0) >= (weights.turned if stance.label == "REFUTES" and read.turned else least)
+    if stance.label == "SUPPORTS" and read.stated:
+        least = weights.stated
+    if stance.label == "REFUTES" and read.opposed:
+        least = weights.opposed
+    return (stance.confidence or 0) >= least
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
