@@ -86,7 +86,7 @@ OPEN_BELOW, OPEN_ABOVE = 0.4, 0.8
 MOST = 800
 """About how many pairs of a data set are measured."""
 TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"}
-PRECISION, FALSE_SUPPORT, FEW, NEVER = 0.85, 0.03, 7, 1.0
+PRECISION, FALSE_SUPPORT, FEW = 0.85, 0.03, 7
 """Of what decides on each data set left out: how much must be right, and how much of what the evidence refutes may be
 called supported."""
 Kept = TypeVar("Kept")
@@ -332,7 +332,8 @@ def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWe
     data set (of less than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of
     the claims that its evidence refutes are supported."""
     said = [stances(one, weights) for one in sets]
-    found = weights.model_copy(update={"decisive": {"SUPPORTS": NEVER, "REFUTES": NEVER}, "stated": 1.0, "opposed": 1.0})
+    never = {"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "stated": 1.0, "opposed": 1.0}
+    found = weights.model_copy(update=never)
     for name in ("stated", "opposed", "SUPPORTS", "REFUTES"):
         for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
             update = {"decisive": {**found.decisive, name: least}} if name in found.decisive else {name: least}

@@ -26,10 +26,10 @@ outputs times `{together[reader]}`. A side with a probability below `{threshold}
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
-An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, and only if one sentence
-that was read has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{turned}` if a sentence tells the other
-direction (reduces, increases) of the same thing. Of these sentences, those that say what was asked or done, or what
-others said, do not count. The figures below are without this last rule, which only takes decisions away.
+An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, or `{stated}` if one
+sentence has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{opposed}` if a sentence differs in a number, a
+direction or a denial. Of these sentences, those that say what was asked or done, or what others said, do not count. The
+figures below are without this last rule.
 
 ## How it was made
 

@@ -149,8 +149,6 @@ class Compared(NamedTuple):
 
     stated: bool
     """One has every word of the claim, and no number, direction or denial differs."""
-    turned: bool
-    """One tells the other direction of what the claim is about."""
     opposed: bool
     """In one a number, a direction or a denial differs."""
 
@@ -161,7 +159,7 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     stated = any(
         not differs and words <= set(terms(sentence)) for sentence, differs in zip(sentences, kinds, strict=True)
     )
-    return Compared(stated, any("direction" in one for one in kinds), any(kinds))
+    return Compared(stated, any(kinds))
 
 
 # -- numbers
