@@ -163,7 +163,7 @@ def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None
             "run": f"{commit()} {datetime.now(UTC).date()}",
             "decisive": weights.decisive,
             "stated": weights.stated,
-            "opposed": weights.opposed,
+            "denied": weights.denied,
         }
         facts |= {
             "together": together.model_dump(),
@@ -237,7 +237,7 @@ def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[
         threshold=0,
         decisive={},
         stated=1,
-        opposed=1,
+        denied=1,
         largest=LARGEST,
         right=0,
         decided=0,
@@ -332,9 +332,9 @@ def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWe
     data set (of less than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of
     the claims that its evidence refutes are supported."""
     said = [stances(one, weights) for one in sets]
-    never = {"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "stated": 1.0, "opposed": 1.0}
+    never = {"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "stated": 1.0, "denied": 1.0}
     found = weights.model_copy(update=never)
-    for name in ("stated", "opposed", "SUPPORTS", "REFUTES"):
+    for name in ("stated", "denied", "SUPPORTS", "REFUTES"):
         for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
             update = {"decisive": {**found.decisive, name: least}} if name in found.decisive else {name: least}
             asked = found.model_copy(update=update)

@@ -151,15 +151,18 @@ class Compared(NamedTuple):
     """One has every word of the claim, and no number, direction or denial differs."""
     opposed: bool
     """In one a number, a direction or a denial differs."""
+    denied: bool
+    """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence lacks,
+    does not count: that is often said in other words."""
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
     words = set(terms(clean(claim)))
-    kinds = [{one.kind for one in differences(claim, sentence)} - {"word"} for sentence in sentences]
+    found = [[one for one in differences(claim, sentence) if one.kind != "word"] for sentence in sentences]
     stated = any(
-        not differs and words <= set(terms(sentence)) for sentence, differs in zip(sentences, kinds, strict=True)
+        not differs and words <= set(terms(sentence)) for sentence, differs in zip(sentences, found, strict=True)
     )
-    return Compared(stated, any(kinds))
+    return Compared(stated, any(found), any(one.kind != "negation" or one.sentence for some in found for one in some))
 
 
 # -- numbers

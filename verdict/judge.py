@@ -7,8 +7,8 @@ The verdict follows from the stances by the rule that docs/verdicts.md states:
 2. P(side) = 1 - product of (1 - p): the probability that at least one of its documents is right (a noisy or).
 3. A side is strong if P(side) of its documents that are sure enough (`decides`) is above one half. Guesses don't add
    up to a side: a weak judge guesses something of each document, and most are not about the claim.
-4. The confidence of a side is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side).
-   More documents of one mind make it no surer: their errors are a method's, and not independent (with the noisy or as
+4. The confidence of a side is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side)
+   of the decisive ones: guesses about papers further down make no verdict less sure. More documents of one mind make it no surer: their errors are a method's, and not independent (with the noisy or as
    confidence, the expected calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier). Of
    NOT_ENOUGH_INFO it is that of the document that is least sure to leave the claim open, times 1 - P(side) for both.
 5. A document that could not be judged counts in 4, for each side, as one that is right with the probability `UNREAD` *
@@ -218,8 +218,8 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     label: Label = "CONFLICTING" if len(strong) > 1 else next(iter(strong), "NOT_ENOUGH_INFO")
     supports, refutes = (side_probability(read, side) for side in _VERBS)
     confidence = {
-        "SUPPORTS": _mean(decisive, "SUPPORTS") * (1 - refutes),
-        "REFUTES": _mean(decisive, "REFUTES") * (1 - supports),
+        "SUPPORTS": _mean(decisive, "SUPPORTS") * (1 - side_probability(decisive, "REFUTES")),
+        "REFUTES": _mean(decisive, "REFUTES") * (1 - side_probability(decisive, "SUPPORTS")),
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]

@@ -63,8 +63,8 @@ class PackagedWeights(BaseModel):
     """The content of `packaged/model.json`. The rows of `coefficients` are in the order of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
-    verdict, `stated` that from which SUPPORTS does where a sentence has every word of the claim, and `opposed` that
-    from which REFUTES does where a sentence differs in a number, a direction or a denial. On data that it was made
+    verdict, `stated` that from which SUPPORTS does where a sentence has every word of the claim, and `denied` that
+    from which REFUTES does where a sentence tells another number or direction, or denies it. On data that it was made
     without, it decided the share `decided` of the pairs, and `right` of these.
     """
 
@@ -76,7 +76,7 @@ class PackagedWeights(BaseModel):
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
     stated: float = Field(ge=0, le=1)
-    opposed: float = Field(ge=0, le=1)
+    denied: float = Field(ge=0, le=1)
     largest: float = Field(gt=0)
     decided: float = Field(ge=0, le=1)
     right: float = Field(ge=0, le=1)
@@ -231,8 +231,8 @@ def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
         return False
     if stance.label == "SUPPORTS" and read.stated:
         least = weights.stated
-    if stance.label == "REFUTES" and read.opposed:
-        least = weights.opposed
+    if stance.label == "REFUTES" and read.denied:
+        least = weights.denied
     return (stance.confidence or 0) >= least
 
 
