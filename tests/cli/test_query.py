@@ -114,7 +114,7 @@ def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_pat
     claims = jsonl(tmp_path / "claims.jsonl", *({"text": text} for text in (SEA, "ice", "coal")))
     ran = query("--claims", claims, "--rerank", no_server, "--verdict", "none")
     assert ran.code == 0 and ran.err.count("can't be reached") == 1
-    assert "3 claims: reranking with rerank failed and was skipped" in ran.err
+    assert ran.err.count("reranking with rerank failed and was skipped") == 1
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,11 @@ GUESS = DECISIVE - 0.01
         ([(R, None)], R, ASSUMED_CONFIDENCE),
         ([(N, None)], N, ASSUMED_CONFIDENCE),
         ([("CONFLICTING", 0.9)], "CONFLICTING", 0.9),
-        # The mean by rank, times what the other side leaves.
+        # The mean by rank, times what the other side leaves; guesses take nothing away.
         ([(S, 0.9), (S, 0.7)], S, (0.9 + 0.7 * SECOND) / (1 + SECOND)),
         ([(S, None), (S, 0.6)], S, 0.8),
-        ([(S, 0.9), (R, 0.3)], S, 0.9 * (1 - 0.3 * SECOND)),
-        ([(R, 0.9), (S, 0.3)], R, 0.9 * (1 - 0.3 * SECOND)),
+        ([(S, 0.9), (R, 0.3)], S, 0.9),
+        ([(R, 0.9), (S, 0.3)], R, 0.9),
         ([(N, 0.9), (S, 0.2), (R, 0.1)], N, 0.9 * (1 - 0.2 * SECOND) * (1 - 0.1 * THIRD)),
         ([(S, 0.9), (R, 0.8)], "CONFLICTING", 0.8),
         ([(S, 0.9), (R, DECISIVE)], "CONFLICTING", DECISIVE),
