@@ -27,9 +27,9 @@ outputs times `{together[reader]}`. A side with a probability below `{threshold}
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
 An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, or `{stated}` if one
-sentence has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{denied}` if a sentence tells another number or
-direction, or denies it. Of these sentences, those that say what was asked or done, or what others said, do not count. The
-figures below are without this last rule.
+sentence has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{denied}` if a sentence tells another number
+or direction, or denies it. Of these sentences, those that say what was asked or done, or what others said, do not
+count. The figures below are without this last rule.
 
 ## How it was made
 

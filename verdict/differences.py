@@ -152,8 +152,8 @@ class Compared(NamedTuple):
     opposed: bool
     """In one a number, a direction or a denial differs."""
     denied: bool
-    """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence lacks,
-    does not count: that is often said in other words."""
+    """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
+    lacks, does not count: that is often said in other words."""
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:

@@ -8,9 +8,10 @@ The verdict follows from the stances by the rule that docs/verdicts.md states:
 3. A side is strong if P(side) of its documents that are sure enough (`decides`) is above one half. Guesses don't add
    up to a side: a weak judge guesses something of each document, and most are not about the claim.
 4. The confidence of a side is the mean confidence of its decisive documents, weighted by rank, times 1 - P(other side)
-   of the decisive ones: guesses about papers further down make no verdict less sure. More documents of one mind make it no surer: their errors are a method's, and not independent (with the noisy or as
-   confidence, the expected calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier). Of
-   NOT_ENOUGH_INFO it is that of the document that is least sure to leave the claim open, times 1 - P(side) for both.
+   of the decisive ones: guesses about papers further down make no verdict less sure. More documents of one mind make it
+   no surer: their errors are a method's, and not independent (with the noisy or as confidence, the expected calibration
+   error was .37 instead of .11 on Climate-FEVER, read by a weak classifier). Of NOT_ENOUGH_INFO it is that of the
+   document that is least sure to leave the claim open, times 1 - P(side) for both.
 5. A document that could not be judged counts in 4, for each side, as one that is right with the probability `UNREAD` *
    weight. If the verdict would then probably have been another, there is none (`benchmarks/failed_judgements.py`).
 
