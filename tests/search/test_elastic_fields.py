@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import orjson
 import pytest
 from elastic_indices import (  # noqa: F401 (fixtures)
     DIMENSIONS,
@@ -148,7 +149,7 @@ def fused_by(
     send = store.client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
-        sent.append(body if isinstance(body, bytes) else json.dumps(body).encode())
+        sent.append(body if isinstance(body, bytes) else orjson.dumps(body))
         return send(method, path, body, params)
 
     with monkeypatch.context() as patched:
@@ -156,7 +157,8 @@ def fused_by(
         patched.setattr(store.client, "unfused", set() if native else set(FUSINGS))
         rankings = answer_all(store, *asked, **options)
         assert all(isinstance(one, Ranking) for one in rankings)
-    return rankings, any(b'"rrf": {' in body or b'"linear": {' in body for body in sent[-1:])  # type: ignore[return-value]
+    last = [body.replace(b" ", b"") for body in sent if b'"retriever"' in body][-1]
+    return rankings, any(way in last for way in (b'"rrf":{', b'"linear":{'))  # type: ignore[return-value]
 
 
 THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidates=300), "sparse": Sparse()}

@@ -112,7 +112,7 @@ def test_the_card_tells_the_figures_of_the_file():
     figures = json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
     weights = read_weights()
     assert figures["made"]["decisive"] == weights.decisive
-    assert (figures["made"]["stated"], figures["made"]["opposed"]) == (weights.stated, weights.opposed)
+    assert (figures["made"]["stated"], figures["made"]["denied"]) == (weights.stated, weights.denied)
     assert figures["made"]["right"] == weights.right
     for kind in ("left out", "in field", "measured only"):
         for one in figures[kind].values():
@@ -130,12 +130,14 @@ def test_what_decides_is_right_on_data_that_was_left_out():
 
 
 def test_what_a_sentence_states_or_denies_decides_sooner():
-    levels = {"decisive": {"SUPPORTS": 0.8, "REFUTES": 0.8}, "stated": 0.6, "opposed": 0.7}
+    levels = {"decisive": {"SUPPORTS": 0.8, "REFUTES": 0.8}, "stated": 0.6, "denied": 0.7}
     weights = read_weights().model_copy(update=levels)
     same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
     other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
     apart = compared("The sea rose.", ["Nobody knows."])
-    assert (same, other, apart) == ((True, False), (False, True), (False, False))
+    assert compared("The sea did not rise.", ["The sea rises."]) == (False, True, False)
+    assert compared("The sea rises.", ["The sea does not rise."]) == (False, True, True)
+    assert (same, other, apart) == ((True, False, False), (False, True, True), (False, False, False))
     supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
     assert decides(supported, same, weights) and not decides(supported, apart, weights)
     assert decides(refuted, other, weights) and not decides(refuted, apart, weights)
