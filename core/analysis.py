@@ -321,7 +321,7 @@ def _rank() -> Callable[[str], list[tuple[str, float]]]:
     return rank
 
 
-# -- what is no claim, or more than one
+# -- texts that make no claim, or two
 
 Wording: TypeAlias = Literal["statement", "yes_no_question", "open_question", "greeting", "command", "opinion"]
 _YES_NO = re.compile(

@@ -2,8 +2,8 @@
 
 The vectors are those of sentence-transformers in float32, to about 1e-6.
 
-A model can also read two texts together: a safetensors file holds another model with the same vocabulary, of which each
-matrix W, shape [out, in], is in int8 with `W.scale`, shape [out], and the rest in float16. `head.weight`, shape
+Another model with the same vocabulary can read two texts together. Its safetensors file has each matrix W, shape [out,
+in], in int8 with `W.scale`, shape [out], and everything else in float16. `head.weight`, shape
 [outputs, 2 * dimensions], and `head.bias` read the first token's vector and the mean of all.
 """
 
@@ -226,9 +226,9 @@ def load_cross_encoder(folder: BertFolder, file: Path, most: int) -> CrossEncode
 
 
 def _in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """The weights in float32. Raises KeyError for a matrix without its scale, ValueError for what is no number."""
+    """The weights in float32. Raises KeyError if a matrix has no scale, ValueError if a value is not finite."""
     made = {}
-    if not all(np.isfinite(values).all() for values in stored.values()):
+    if not all(np.isfinite(values).all() for values in stored.values() if values.dtype != np.int8):
         raise ValueError("it has values that are not numbers")
     for name, values in stored.items():
         if not name.endswith(".scale"):

@@ -199,7 +199,7 @@ class FileRecord(Closing):
             raise InvalidData(f"the check {id_} in {self.path} can't be read: {error}") from error
 
     def _do(self, what: Literal["read", "write", "make"], work: Callable[[sqlite3.Connection], R]) -> R | None:
-        """Do the work in one transaction and return its result; None if there is no file. Only `make` creates it."""
+        """Do the work in one transaction and return its result; None if no file is there: `make` alone creates it."""
         with self._lock, self._reported():
             if self._connection is None:
                 if what != "make" and not self.path.exists():

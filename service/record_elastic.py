@@ -34,7 +34,7 @@ FORMAT = 1
 FORGOTTEN_AT_ONCE = 10_000
 """How many old checks one call of `forget` removes at most. The next process goes on."""
 FILE = "file"
-"""The status of a document that is no check, but what a file of claims asked for."""
+"""The status of a document that records a file of claims, and not a check."""
 TRIES = 20
 """How often a correction is tried while others write to the same check."""
 

@@ -213,7 +213,7 @@ def words_of(store: LocalStore, text: str, retriever: Bm25 | None = None, *filte
 
 
 def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
-    """Not of an earlier generation, of which the answer is remembered."""
+    """The answer is not the one that was remembered of an earlier generation."""
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
         fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
         for _ in range(2):
