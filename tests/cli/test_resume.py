@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,12 @@ from ccheck.core.errors import ServerError
 from ccheck.pipeline.checker import Checker
 
 TEXTS = ["sea level", "ice sheets", "vaccines", "climate", "ocean", "temperature"]
+
+
+@pytest.fixture
+def papers(papers: Path, tmp_path: Path) -> Path:
+    """A copy of the sample corpus's store, whose record of checks no other test has written to."""
+    return shutil.copytree(papers, tmp_path / "papers")
 
 
 @pytest.fixture
