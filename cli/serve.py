@@ -200,7 +200,8 @@ def web(asked: ServedWeb) -> None:
     from ..core.serving import listen, public, run_server
     from ..web import local
     from ..web.access import EXAMPLE, KEYS, Quotas, keys_from
-    from ..web.app import Limits, Served, create_app
+    from ..web.app import create_app
+    from ..web.shared import Limits, Served
 
     keys = keys_from(os.environ.get(KEYS))
     if public(asked.host) and not keys:
@@ -228,7 +229,7 @@ def web(asked: ServedWeb) -> None:
 
         if asked.events:
             write_events()
-        run_server(app, [at, *here], limits, started, app.state.web.stopping)
+        run_server(app, [at, *here], limits, started, app.state.web.jobs.stopping)
 
 
 @opt.command(name="mcp")
@@ -256,8 +257,8 @@ def serve_mcp(
     from .progress import checker
 
     require("MCP", "mcp", "mcp", "fastapi", "prometheus_client")
-    from ..web.app import Served, Web
     from ..web.mcp import serve_stdio
+    from ..web.shared import Served, Web
 
     settings = settings_from(store=store, recipe=recipe, llm_model=llm, rerank=rerank)
     with (

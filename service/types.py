@@ -81,6 +81,12 @@ class Check:
         label: str | None = verdict.get("label")
         return label
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens of language models it took."""
+        usage = (self.result or {}).get("usage") or {}
+        return int(usage.get("prompt_tokens") or 0) + int(usage.get("completion_tokens") or 0)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values; `check_from` reads them."""
         data = {name: getattr(self, name) for name in self.__slots__}

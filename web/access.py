@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core.errors import UsageError
 from ..core.redaction import keep_secret
 from .page import for_owner
-from .problems import Problem
+from .problems import JSON, Problem
 
 Right: TypeAlias = Literal["read", "check", "write"]
 """`read`: recorded checks, documents, search. `check`: new checks and corrections. `write`: papers into the store."""
@@ -216,20 +216,20 @@ class Limited:
         self.checks.spend(caller.id, checks - 1, forced=True)
         self._running[caller.id] = self._running.get(caller.id, 0) + 1
 
-    def end(self, caller: Caller, usage: Mapping[str, Any] | None = None) -> None:
-        """It is over, and has used these tokens."""
+    def end(self, caller: Caller, tokens: int = 0) -> None:
+        """It is over, and has used so many tokens."""
         if caller.id is None:
             return
         left = self._running.pop(caller.id, 1) - 1
         if left > 0:
             self._running[caller.id] = left
-        if self.tokens is not None and usage:
-            used = int(usage.get("prompt_tokens") or 0) + int(usage.get("completion_tokens") or 0)
-            self.tokens.spend(caller.id, used, forced=True)
+        if self.tokens is not None:
+            self.tokens.spend(caller.id, tokens, forced=True)
 
 
 class Guard:
-    """Refuses what another site's page sends and bodies that are too large, and adds the headers of every answer."""
+    """Refuses what another site's page sends and bodies that are too large, adds the headers of every answer, and takes
+    `.json` off the addresses of pages."""
 
     def __init__(self, app: ASGIApp, most: int, larger: Mapping[str, int]) -> None:
         """`most`: bytes of a body; `larger`: the same for paths that take files."""
@@ -241,7 +241,10 @@ class Guard:
             return
         for_owner.set(is_owner(scope))
         headers = Headers(scope=scope)
-        most = self.larger.get(scope["path"], self.most)
+        most = self.larger.get(path := scope["path"], self.most)
+        too_large = Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
+        if path.endswith(".json") and not path.startswith(("/v1/", "/openapi")):
+            scope = {**scope, "path": path.removesuffix(".json"), JSON: True}
 
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -257,14 +260,14 @@ class Guard:
             message = await receive()
             read += len(message.get("body", b""))
             if read > most:
-                raise Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
+                raise too_large
             return message
 
         refused = None
         if scope["method"] not in SAFE and foreign(headers):
             refused = Problem(403, "the request comes from a page of another site")
         elif headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")[:15]) > most:
-            refused = Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
+            refused = too_large
         if refused is not None:
             await refused.response(scope)(scope, receive, answered)
             return

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from more_itertools import chunked
+from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError, Incomplete, InvalidData
 from ..core.text import counted
@@ -30,14 +31,16 @@ from .problems import Problem, json_text, problem_of
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
 MOST_KEPT = 64
-"""How many files and ingests that ended are kept."""
+"""How many jobs of a kind that ended are kept."""
 MOST_REJECTS = 200
+FILES_AT_ONCE = 4
+COUNTS = ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
+"""What is told of an ingest."""
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class Job:
-    """Work in a thread, and whoever waits for what changes. Its attributes change in the event loop alone."""
+    """Work, and whoever waits for what changes. Its attributes change in the event loop alone."""
 
     def __init__(self, id_: str, caller: Caller) -> None:
         self.id, self.caller = id_, caller
@@ -45,6 +48,22 @@ class Job:
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work. Its failure is the job's error."""
+        self.error, self.stopped = None, False
+        self.task = asyncio.create_task(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except CcheckError as error:
+            self.error = error
+        except Exception:
+            log.exception("a bug in %s", type(self).__name__)
+            self.error = Incomplete("a bug in the server; its log has the details")
+        finally:
+            self.change()
 
     @property
     def running(self) -> bool:
@@ -61,6 +80,11 @@ class Job:
         except TimeoutError:
             return False
         return True
+
+    async def ended(self, seconds: float) -> None:
+        """Waits so long for the end. The job goes on if the time is over, or if whoever waits hangs up."""
+        if self.task is not None:
+            await asyncio.wait([self.task], timeout=seconds)
 
     def stop(self) -> None:
         """End at the next step."""
@@ -85,12 +109,11 @@ class CheckJob(Job):
         """Note an event, with what it means in words (`said`), if people should be told."""
         for one in event.data.get("documents", ()):
             self._titles[one["doc_id"]] = one["title"] or one["doc_id"]
-        first = all(one.kind != event.kind for one in self.events)
-        said = self._said(event, first)
+        said = self._said(event, first=all(one.kind != event.kind for one in self.events))
         self.events.append(Event(event.kind, {**event.data, **({"said": said} if said else {})}))
         self.change()
 
-    def _said(self, event: Event, first: bool) -> str | None:
+    def _said(self, event: Event, *, first: bool) -> str | None:
         data, documents = event.data, event.data.get("documents", ())
         best = documents[0]["title"] if documents else ""
         match event.kind:
@@ -211,40 +234,35 @@ def harmless(name: str, otherwise: str) -> str:
     return kept[-100:] or otherwise
 
 
-@dataclass(slots=True)
-class Ingested:
-    """How far an ingest is."""
-
-    progress: Progress | None = None
-    report: Report | None = None
-    rejects: list[Mapping[str, Any]] = field(default_factory=list)
-
-
 class IngestJob(Job):
     """Papers that are read into the store."""
 
     def __init__(self, id_: str, caller: Caller, names: Sequence[str]) -> None:
         super().__init__(id_, caller)
         self.names = list(names)
-        self.state = Ingested()
+        self.progress: Progress | None = None
+        self.report: Report | None = None
+        self.rejects: list[Mapping[str, Any]] = []
+
+    def progressed(self, progress: Progress) -> None:
+        self.progress = progress
+        self.change()
 
     def to_dict(self) -> dict[str, Any]:
-        progress, report = self.state.progress, self.state.report
+        progress, report = self.progress, self.report
         return {
             "id": self.id,
             "files": self.names,
             "running": self.running,
             "phase": progress.phase if progress is not None and self.running else None,
             "documents": progress.documents if progress is not None else 0,
-            "counts": None
-            if report is None
-            else {
-                name: getattr(report, name)
-                for name in ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
-            },
-            "rejects": self.state.rejects,
+            "counts": None if report is None else {name: getattr(report, name) for name in COUNTS},
+            "rejects": self.rejects,
             "error": None if self.error is None else str(self.error),
         }
+
+
+J = TypeVar("J", bound=Job)
 
 
 class Jobs:
@@ -258,8 +276,7 @@ class Jobs:
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
-        self._files = ThreadPoolExecutor(4, "ccheck-files")
-        self._ingests = ThreadPoolExecutor(1, "ccheck-ingest")  # a store has one writer
+        self._files, self._ingest_alone = asyncio.Semaphore(FILES_AT_ONCE), asyncio.Lock()  # a store has one writer
 
     # -- checks
 
@@ -276,7 +293,7 @@ class Jobs:
         self.limited.start(caller)
         self.lost.pop(id_, None)
         job = self.checks[id_] = CheckJob(id_, caller, claim)
-        job.task = asyncio.create_task(self._check(job, claim, how))
+        job.start(self._check(job, claim, how))
         return job
 
     async def _check(self, job: CheckJob, claim: str, how: How) -> None:
@@ -287,44 +304,47 @@ class Jobs:
             if event.kind not in ("done", "error"):
                 job.refuse_stopped()
 
-        usage = None
         try:
             job.check = await self.service.check_async(claim, tell, **how)
-            usage = (job.check.result or {}).get("usage")
-            if not job.check.kept:
-                _add(self.lost, job.id, job)
-        except CcheckError as error:
-            self._lose(job, error)
-        except Exception:
-            log.exception("a bug in checking a claim")
-            self._lose(job, Incomplete("a bug in the server; its log has the details"))
+        except Exception as error:
+            problem = problem_of(error)
+            job.check = replace(job.check, status="failed", error=problem.detail, problem=problem.type)
+            job.add(Event("error", problem.to_dict()))
+            raise
         finally:
-            self.limited.end(job.caller, usage)
+            if not job.check.kept:
+                _add(self.lost, job)
+            self.limited.end(job.caller, job.check.tokens)
             del self.checks[job.id]
-            job.change()
-
-    def _lose(self, job: CheckJob, error: CcheckError) -> None:
-        job.error = error
-        job.check = replace(job.check, status="failed", error=str(error), problem=type(error).__name__)
-        job.add(Event("error", problem_of(error).to_dict()))
-        _add(self.lost, job.id, job)
 
     # -- files of claims
 
     def file(self, name: str, records: Sequence[ClaimRecord], caller: Caller, **how: Unpack[How]) -> FileJob:
         """Start to check the claims of a file. Raises Problem 429."""
-        self.limited.start(caller, len(records))
         began = datetime.now(UTC).isoformat(timespec="milliseconds")
         job = FileJob(f"{began[:23]}-{secrets.token_hex(8)}", caller, name, records, how)
-        _add(self.files, job.id, job)
-        job.task = asyncio.create_task(self._file(job, job.retryable))
+        self._start(job, caller, len(records))
+        _add(self.files, job)
         return job
+
+    def retry(self, job: FileJob, caller: Caller) -> None:
+        """Check the rows again that failed or were not finished. Raises Problem 429."""
+        if not job.running and job.retryable:
+            self._start(job, caller, len(job.retryable))
+
+    def _start(self, job: FileJob, caller: Caller, count: int) -> None:
+        self.limited.start(caller, count)
+        rows = job.retryable
+        for row in rows:
+            row.done, row.error = False, None
+        job.caller = caller
+        job.start(self._file(job, rows))
 
     async def find_file(self, id_: str, caller: Caller) -> FileJob:
         """A file of claims, of the record if it is not held here. Raises NotFound."""
         if (job := self.files.get(id_)) is None:
-            job = await asyncio.to_thread(self._restored, id_, caller)
-            _add(self.files, id_, job)
+            job = await run_in_threadpool(self._restored, id_, caller)
+            _add(self.files, job)
         return job
 
     def _restored(self, id_: str, caller: Caller) -> FileJob:
@@ -336,103 +356,75 @@ class Jobs:
                     row.set(found[row.check])
         return job
 
-    def retry(self, job: FileJob, caller: Caller) -> None:
-        """Check the rows again that failed or were not finished. Raises Problem 429."""
-        rows = job.retryable
-        if job.running or not rows:
-            return
-        self.limited.start(caller, len(rows))
-        for row in rows:
-            row.done, row.error = False, None
-        job.caller, job.error, job.stopped = caller, None, False
-        job.task = asyncio.create_task(self._file(job, rows))
-
     async def _file(self, job: FileJob, rows: Sequence[Row]) -> None:
         loop = asyncio.get_running_loop()
-        usage = {"prompt_tokens": 0, "completion_tokens": 0}
+        tokens = 0
 
         def set_(row: Row, check: Check) -> None:
             row.set(check)
             job.change()
 
         def work() -> None:
+            nonlocal tokens
             ids = self.service.ids_of([row.record.claim for row in rows], **job.how)
             for row, id_ in zip(rows, ids, strict=True):
                 row.check = id_
             self.service.keep_file(job.id, job.kept())
             answers = self.service.answers([row.record for row in rows], **job.how)
             for row, (check, _) in zip(rows, answers, strict=True):
-                for name in usage:
-                    usage[name] += ((check.result or {}).get("usage") or {}).get(name, 0)
+                tokens += check.tokens
                 loop.call_soon_threadsafe(set_, row, check)
                 job.refuse_stopped()
 
         try:
-            await self._in(self._files, job, work)
+            async with self._files:
+                await run_in_threadpool(work)
         finally:
-            self.limited.end(job.caller, usage)
+            self.limited.end(job.caller, tokens)
 
     # -- papers
 
     def ingest(self, paths: Sequence[Path], caller: Caller, folder: tempfile.TemporaryDirectory[str]) -> IngestJob:
         """Start to read files into the store; the folder is removed when that is done."""
         job = IngestJob(secrets.token_hex(8), caller, [path.name for path in paths])
-        _add(self.ingests, job.id, job)
-        job.task = asyncio.create_task(self._ingest(job, paths, folder))
+        _add(self.ingests, job)
+        job.start(self._ingest(job, paths, folder))
         return job
 
     async def _ingest(self, job: IngestJob, paths: Sequence[Path], folder: tempfile.TemporaryDirectory[str]) -> None:
         loop = asyncio.get_running_loop()
         rejects = Path(folder.name) / "rejects.jsonl"
-
-        def progressed(progress: Progress) -> None:
-            job.state.progress = progress
-            job.change()
+        checker = self.service.checker
+        settings = checker.settings
+        options = IngestOptions(rejects=rejects, cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
 
         def tell(progress: Progress) -> None:
-            loop.call_soon_threadsafe(progressed, progress)
+            loop.call_soon_threadsafe(job.progressed, progress)
 
-        def work() -> None:
-            settings = self.service.checker.settings
-            options = IngestOptions(rejects=rejects, cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
-            job.state.report = self.service.checker.ingest(*paths, options=options, on_progress=tell)
-
-        try:
-            await self._in(self._ingests, job, work)
-            job.state.rejects = _rejects(rejects, Path(folder.name))
-        finally:
-            folder.cleanup()
-            job.change()
+        with folder:
+            async with self._ingest_alone:
+                job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
+            job.rejects = _rejects(rejects)
 
     # --
 
-    async def _in(self, threads: ThreadPoolExecutor, job: Job, work: Callable[[], None]) -> None:
-        """Run work in a thread; its failure is the job's error."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(threads, work)
-        except CcheckError as error:
-            job.error = error
-        except Exception:
-            log.exception("a bug in %s", type(job).__name__)
-            job.error = Incomplete("a bug in the server; its log has the details")
-        finally:
+    def stopping(self) -> None:
+        """End the streams of events: their checks are finished, and found under their ids."""
+        self.closing.set()
+        for job in self.checks.values():
             job.change()
 
     async def close(self, seconds: float) -> None:
         """Wait so long for what runs."""
-        self.closing.set()
+        self.stopping()
+        for file in self.files.values():
+            file.stop()  # after the claims that are under way
         jobs: list[Job] = [*self.checks.values(), *self.files.values(), *self.ingests.values()]
-        for job in jobs:
-            job.change()
-            if isinstance(job, FileJob):
-                job.stop()  # after the claims that are under way
         tasks = [job.task for job in jobs if job.task is not None and not job.task.done()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             if late:
                 log.warning("%d checks were not finished within %g s", len(late), seconds)
-        self._files.shutdown(wait=False, cancel_futures=True)
-        self._ingests.shutdown(wait=False, cancel_futures=True)
 
 
 def sse(number: int, event: Event) -> bytes:
@@ -440,23 +432,21 @@ def sse(number: int, event: Event) -> bytes:
     return f"id: {number}\nevent: {event.kind}\ndata: {json_text(dict(event.data))}\n".encode()
 
 
-def _add(jobs: dict[str, T], id_: str, job: T) -> None:
+def _add(jobs: dict[str, J], job: J) -> None:
     """With the oldest that ended left out, so that a server that runs for months holds few."""
     for old, one in list(jobs.items()):
         if len(jobs) < MOST_KEPT:
             break
-        if not (isinstance(one, Job) and one.running):
+        if not one.running:
             del jobs[old]
-    jobs[id_] = job
+    jobs[job.id] = job
 
 
-def _rejects(file: Path, folder: Path) -> list[Mapping[str, Any]]:
+def _rejects(file: Path) -> list[Mapping[str, Any]]:
     """The first rejects, with their files by name: where they lay is nobody's business."""
-    import json
-
-    found: list[Mapping[str, Any]] = []
     with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
-        for line in itertools.islice(lines, MOST_REJECTS):
-            one = Reject(**json.loads(line))
-            found.append({"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record})
-    return found
+        found = [Reject(**json.loads(line)) for line in itertools.islice(lines, MOST_REJECTS)]
+        return [
+            {"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record} for one in found
+        ]
+    return []

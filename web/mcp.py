@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import __version__
 from ..core.citation import citation_of
 from ..core.errors import CcheckError
 from ..core.types import Evidence
 from ..service import How
-from .access import RIGHTS, Caller, Right
+from .access import RIGHTS, Caller, Right, needed
 from .page import placeless
 from .problems import Problem
+from .shared import Web
 from .shown import readable
 from .views import claim_view
-
-if TYPE_CHECKING:
-    from .app import Web
 
 INSTRUCTIONS = (
     "Checks claims against a collection of scientific papers. check_claim gives a verdict with the papers on each side "
@@ -43,7 +42,8 @@ INSTRUCTIONS = (
 MOST_TEXT = 20_000
 """Characters of a paper that get_paper returns."""
 LOCAL = Caller(None, frozenset(RIGHTS), "mcp")
-T = TypeVar("T")
+# A check is recorded, which changes nothing that the caller can see.
+HINTS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 Claim = Annotated[str, Field(min_length=1, max_length=10_000, description="a statement that can be true or false")]
 Many = Annotated[int, Field(ge=1, le=50, description="how many papers")]
@@ -112,95 +112,81 @@ class Collection(BaseModel):
 def make_server(web: Web) -> MCPServer:
     """The tools, on what the other faces share: jobs, record, keys and limits."""
     server = MCPServer("ccheck", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    tool = server.tool(annotations=HINTS, structured_output=True)
 
+    @tool
     async def check_claim(claim: Claim, ctx: Context, k: Many = 5, filters: Conditions = []) -> CheckedClaim:  # noqa: B006
         """Check a claim against the papers: a verdict, the papers on each side with their sentences, and what was not
         found. The same claim is not checked twice: its recorded answer comes back."""
-        caller = _caller(web, ctx, "check")
-        job = await _tried(web.jobs.check(claim, caller, **How(k=k, filters=filters, user=caller.name)))
-        told = 0
-        while job.running:
-            await job.changed(1.0)
-            while told < len(job.events):
-                told += 1
-                await ctx.report_progress(told, message=job.events[told - 1].kind)
-        if job.error is not None:
-            raise ToolError(placeless(str(job.error)))
-        result = readable(job.check)
-        view = claim_view(result, 1, {})
-        verdict = result.verdict
+        with _asked(web, ctx, "check") as caller:
+            job = await web.jobs.check(claim, caller, **How(k=k, filters=filters, user=caller.name))
+            told = 0
+            while job.running:
+                await job.changed(1.0)
+                while told < len(job.events):
+                    told += 1
+                    await ctx.report_progress(told, message=job.events[told - 1].kind)
+            if job.error is not None:
+                raise job.error
+            check, result = job.check, readable(job.check)
+        verdict = {name: getattr(result.verdict, name, None) for name in ("confidence", "reason", "rationale", "error")}
         return CheckedClaim(
-            id=job.check.id,
-            claim=job.check.claim,
-            verdict=None if verdict is None else verdict.label,
-            confidence=None if verdict is None else verdict.confidence,
-            reason=None if verdict is None else verdict.reason,
-            rationale=None if verdict is None else verdict.rationale,
-            error=job.check.error or (None if verdict is None else verdict.error),
+            **verdict | {"error": check.error or verdict["error"]},
+            id=check.id,
+            claim=check.claim,
+            verdict=check.label,
             papers=list(map(_paper, result.evidence)),
-            gaps=view["gaps"],
+            gaps=claim_view(result, 1, {})["gaps"],
             warnings=list(result.warnings),
-            tokens=result.usage.prompt_tokens + result.usage.completion_tokens,
+            tokens=check.tokens,
         )
 
+    @tool
     async def search_evidence(query: Claim, ctx: Context, k: Many = 10, filters: Conditions = []) -> FoundPapers:  # noqa: B006
         """Find papers that bear on a text, with their most important sentences. Nothing is judged."""
-        _caller(web, ctx, "read")
-        found = await _tried(web.service.search_async(query, k=k, filters=filters))
+        with _asked(web, ctx, "read"):
+            found = await web.service.search_async(query, k=k, filters=filters)
         return FoundPapers(query=query, papers=list(map(_paper, found)))
 
+    @tool
     async def get_paper(doc_id: Annotated[str, Field(max_length=2000)], ctx: Context) -> PaperText:
         """Read a paper of the collection by its doc_id."""
-        _caller(web, ctx, "read")
-        found = await _tried(web.service.document_async(doc_id))
+        with _asked(web, ctx, "read"):
+            found = await web.service.document_async(doc_id)
         text = found.text[:MOST_TEXT]
         complete, metadata = len(text) == len(found.text), dict(found.metadata)
         return PaperText(doc_id=found.id, title=found.title, text=text, complete=complete, metadata=metadata)
 
+    @tool
     async def describe_collection(ctx: Context) -> Collection:
         """What the collection holds: how many papers, which metadata can be filtered on, which models judge."""
-        _caller(web, ctx, "read")
-        one = await _tried(web.service.describe_async())
-        given = {name: getattr(one, name) for name in ("store", "documents", "recipe", "missing")}
-        return Collection(fields=dict(one.fields), models=list(one.models), **given)
+        with _asked(web, ctx, "read"):
+            found = await web.service.describe_async()
+        return Collection.model_validate({name: getattr(found, name) for name in Collection.model_fields})
 
-    tools: Sequence[Callable[..., Awaitable[BaseModel]]] = (
-        check_claim,
-        search_evidence,
-        get_paper,
-        describe_collection,
-    )
-    for tool in tools:
-        # A check is recorded, which changes nothing that the caller can see.
-        hints = ToolAnnotations(
-            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-        )
-        server.add_tool(tool, annotations=hints, structured_output=True)
     return server
 
 
-def mount(app: FastAPI, web: Web, stack: contextlib.AsyncExitStack) -> None:
-    """Serve the tools at `/mcp` (streamable HTTP). Hosts and origins are checked for all paths alike, in `app.py`."""
+class Keyed:
+    """The tools over HTTP: only with a key, where keys are needed. Each tool asks for its own right."""
+
+    def __init__(self, web: Web, tools: ASGIApp) -> None:
+        self.web, self.tools = web, tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.web.caller(HTTPConnection(scope))
+        await self.tools(scope, receive, send)
+
+
+def mount(app: FastAPI, web: Web) -> StreamableHTTPSessionManager:
+    """Serve the tools at `/mcp` (streamable HTTP) while what is returned runs. Hosts and origins are checked for all
+    paths alike, in `app.py`."""
     server = make_server(web)
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
-    manager = server.session_manager
-
-    class Keyed:
-        """Only with a key, where keys are needed; each tool asks for its own right."""
-
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            from starlette.requests import HTTPConnection
-
-            try:
-                web.limited.requests.spend(web.access.caller(HTTPConnection(scope)).id)
-            except Problem as problem:
-                await problem.response(scope)(scope, receive, send)
-                return
-            await StreamableHTTPASGIApp(manager)(scope, receive, send)
-
-    app.router.routes.append(Route("/mcp", Keyed(), methods=["POST"], include_in_schema=False))
-    web.started.append(lambda: stack.enter_async_context(manager.run()))
+    tools = Keyed(web, StreamableHTTPASGIApp(server.session_manager))
+    app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))
+    return server.session_manager
 
 
 async def serve_stdio(web: Web) -> None:
@@ -213,21 +199,14 @@ async def serve_stdio(web: Web) -> None:
         await web.jobs.close(web.served.limits.timeout)
 
 
-def _caller(web: Web, ctx: Context, right: Right) -> Caller:
-    """Who calls a tool; over stdio, whoever started the server. Raises ToolError without the right."""
+@contextlib.contextmanager
+def _asked(web: Web, ctx: Context, right: Right) -> Iterator[Caller]:
+    """Who calls a tool; over stdio, whoever started the server. What goes wrong meanwhile is told to the model."""
     request = ctx.request_context.request
-    if request is None:
-        return LOCAL
-    caller = web.access.caller(request)
-    if right not in caller.rights:
-        raise ToolError(f"the key {caller.name} lacks the right {right}")
-    return caller
-
-
-async def _tried(work: Awaitable[T]) -> T:
-    """Its value. Raises ToolError with what ccheck or the server's limits say."""
     try:
-        return await work
+        caller = LOCAL if request is None else web.access.caller(request)
+        needed([right], caller)
+        yield caller
     except (CcheckError, Problem) as error:
         raise ToolError(placeless(str(error))) from error
 

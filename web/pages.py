@@ -3,308 +3,313 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import secrets
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.recipe import recipe_names
 from ..core.text import shortened
-from ..core.types import Document
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, How, Wanted
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
-from .jobs import IngestJob, claims_in, harmless
+from .jobs import claims_in, harmless
 from .page import environment, static_files
-from .problems import Problem, json_text, problem_of
-from .rest import ClaimSent, CorrectionSent
+from .problems import JSON, Problem
+from .rest import ClaimSent, CorrectionSent, document_found
+from .shared import Shared, Web, json_answer
 from .shown import choices, filtered, readable, with_texts
 from .views import claim_view
 
-if TYPE_CHECKING:
-    from .app import Web
-
-EXPORTS = {"csv": "text/csv", "bib": "application/x-bibtex", "md": "text/markdown"}
-FORMATS = {"csv": "csv", "bib": "bibtex", "md": "md"}
+EXPORTS = {"csv": ("csv", "text/csv"), "bib": ("bibtex", "application/x-bibtex"), "md": ("md", "text/markdown")}
+"""The format and the media type of what a check's address with this ending gives."""
 RECENT, LISTED = 6, 30
 MAX_DOCUMENT = 200_000
 """Characters of a document that its page shows."""
 MOST_FILES = 100
 """Files in one upload."""
+pages = APIRouter(include_in_schema=False)
 
 
-class Pages:
-    """What every page needs: the caller, the token of its forms, and the template."""
+class Page:
+    """A request for a page: who asks (None for whoever signs in), the form that was sent, and its answer."""
 
-    def __init__(self, web: Web) -> None:
-        self.web = web
+    def __init__(self, request: Request, web: Web, caller: Caller | None, form: FormData | None = None) -> None:
+        self.request, self.web, self.form = request, web, form or FormData()
+        self._caller = caller
 
-    def show(self, request: Request, caller: Caller | None, template: str, **given: Any) -> HTMLResponse:
-        """A page. A browser that has none gets the cookie that its forms need."""
-        cookie = request.cookies.get(FORM) or secrets.token_urlsafe(24)
+    @property
+    def caller(self) -> Caller:
+        assert self._caller is not None
+        return self._caller
+
+    @property
+    def as_json(self) -> bool:
+        return JSON in self.request.scope
+
+    def text(self, name: str) -> str:
+        """A field of the form."""
+        value = self.form.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+    def query(self, *names: str) -> dict[str, str]:
+        """These parameters of the address."""
+        return {name: self.request.query_params.get(name, "") for name in names}
+
+    def show(self, template: str, data: Any, status: int = 200, **given: Any) -> Response:
+        """The page, or `data` if JSON is wanted. A browser that has none gets the cookie that its forms need."""
+        if self.as_json:
+            return json_answer(data, status)
+        web, cookie = self.web, self.request.cookies.get(FORM) or secrets.token_urlsafe(24)
         shared = {
-            "served": given.pop("served", {}) | {"token": self.web.access.token(cookie)},
-            "visitor": caller,
-            "loading": self.web.loading,
-            "missing": self.web.missing,
+            "served": given.pop("served", {}) | {"token": web.access.token(cookie)},
+            "visitor": self._caller,
+            "loading": web.loading,
+            "missing": web.missing,
             "most": MAX_CLAIM_CHARS,
-            "keys": bool(self.web.access.keys),
         }
-        page = environment().get_template(template).render(shared | given)
-        response = HTMLResponse(page, headers={"Cache-Control": "no-store"})
-        if FORM not in request.cookies:
-            self.set_cookie(response, FORM, cookie, SESSION_SECONDS)
+        made = environment().get_template(template).render(shared | given)
+        response = HTMLResponse(made, status, headers={"Cache-Control": "no-store"})
+        if FORM not in self.request.cookies:
+            self.set_cookie(response, FORM, cookie)
         return response
 
-    def set_cookie(self, response: Response, name: str, value: str, seconds: int) -> None:
-        response.set_cookie(
-            name, value, max_age=seconds, httponly=True, samesite="strict", secure=self.web.served.secure
-        )
+    def set_cookie(self, response: Response, name: str, value: str) -> None:
+        secure = self.web.served.secure
+        response.set_cookie(name, value, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
 
-    @contextlib.asynccontextmanager
-    async def form(self, request: Request, *rights: Right) -> AsyncIterator[tuple[Caller, FormData]]:
-        """The caller and the form that was sent. Raises Problem if it was forged."""
-        caller = self.web.caller(request, *rights)
+
+async def _opened(request: Request, web: Shared) -> Page:
+    return Page(request, web, web.caller(request, "read"))
+
+
+def _form(*rights: Right) -> Any:
+    """The form of a page that was sent by who has these rights. Raises Problem if it was forged."""
+
+    async def sent(request: Request, web: Shared) -> AsyncIterator[Page]:
+        caller = web.caller(request, *rights)
         async with request.form(max_files=MOST_FILES, max_fields=100) as form:
-            self.web.access.refuse_forged(request, form.get("token"))
-            yield caller, form
-
-
-def pages(app: FastAPI, web: Web) -> None:
-    """Add the pages to the application."""
-    router = APIRouter(include_in_schema=False)
-    made = Pages(web)
-
-    @router.get("/static/{name}")
-    async def static(name: str) -> Response:
-        if (file := static_files().get(name)) is None:
-            raise Problem(404, "there is no such file")
-        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
-        return Response(file[1], media_type=file[0], headers=headers)
-
-    _check_pages(router, web, made)
-    _file_pages(router, web, made)
-    _paper_pages(router, web, made)
-    _sign_in(router, web, made)
-    app.include_router(router)
-
-
-def _check_pages(router: APIRouter, web: Web, made: Pages) -> None:
-    @router.get("/")
-    async def home(request: Request) -> Response:
-        caller = web.caller(request, "read")
-        described, recent = await asyncio.gather(web.describe(), _recent(web))
-        return made.show(
-            request,
-            caller,
-            "home.html",
-            described=described,
-            recent=recent,
-            recipes=recipe_names(),
-            claim=request.query_params.get("claim", "")[:MAX_CLAIM_CHARS],
-        )
-
-    @router.post("/checks")
-    async def check(request: Request) -> Response:
-        async with made.form(request, "check") as (caller, form):
-            job = await web.jobs.check(_text(form, "claim"), caller, **_how(form, caller))
-            # The page of a quick check is its answer at once, also without a script.
-            if job.task is not None:
-                await asyncio.wait([job.task], timeout=0.3)
-            if job.error is not None:
-                raise problem_of(job.error)
-            return _to(f"/checks/{job.id}")
-
-    @router.get("/checks/{name}")
-    async def find(request: Request, name: str) -> Response:
-        id_, _, ending = name.partition(".")
-        caller = web.caller(request, "read")
-        check = await web.find(id_)
-        if ending == "json":
-            return _json(check.to_dict())
-        if ending in EXPORTS:
-            if check.status == "running":
-                raise Problem(409, "the check is not done yet")
-            text = Citing(FORMATS[ending]).text(readable(check))
-            named = {"Content-Disposition": f'attachment; filename="ccheck-{id_}.{ending}"'}
-            return Response(text, media_type=EXPORTS[ending], headers=named)
-        if ending:
-            raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
-        if check.status == "running":
-            return made.show(request, caller, "progress.html", check=check)
-        return await web.in_thread(functools.partial(_result_page, web, made, request, caller, check))
-
-    @router.post("/checks/{id}/corrections")
-    async def correct(request: Request, id: str) -> Response:  # noqa: A002
-        async with made.form(request, "check") as (caller, form):
-            fields = {name: _text(form, name) or None for name in ("what", "doc_id", "label", "note", "user")}
-            fields["what"] = fields["what"] or ("wrong stance" if fields["doc_id"] else "wrong verdict")
-            try:
-                sent = CorrectionSent.model_validate(fields)
-            except ValueError as error:
-                raise problem_of(
-                    InvalidData("the correction can't be read. Load the page and send it again")
-                ) from error
-            try:
-                await web.service.correct_async(sent.value(id, caller))
-            except CcheckError as error:
-                raise problem_of(error, named=True) from None
-            return _to(f"/checks/{id}#{'verdict' if sent.doc_id is None else 'evidence'}")
-
-    @router.post("/checks/{id}/stop")
-    async def stop(request: Request, id: str) -> Response:  # noqa: A002
-        async with made.form(request, "check"):
-            if (job := web.jobs.checks.get(id)) is not None:
-                job.stop()
-                await job.changed(2)
-            return _to(f"/checks/{id}")
-
-    @router.get("/history")
-    @router.get("/history.json")
-    async def history(request: Request) -> Response:
-        caller = web.caller(request, "read")
-        query = {name: request.query_params.get(name, "") for name in ("q", "label", "before")}
-        wanted = Wanted(query["q"] or None, query["label"] or None, LISTED, query["before"] or None)
-        found = await web.service.checks_async(wanted)
-        if request.url.path.endswith(".json"):
-            return _json([one.to_dict() for one in found])
-        older = found[-1].created if len(found) == LISTED else None
-        return made.show(request, caller, "history.html", checks=_listed(found), query=query, older=older)
-
-
-def _file_pages(router: APIRouter, web: Web, made: Pages) -> None:
-    @router.post("/files")
-    async def send(request: Request) -> Response:
-        async with made.form(request, "check") as (caller, form):
-            (upload,) = _uploads(form, most=1)
-            name, most = harmless(upload.filename or "", "claims.txt"), web.limited.claims(caller)
-            records = await web.in_thread(claims_in, await upload.read(), name, most)
-            job = web.jobs.file(name, records, caller, **_how(form, caller))
-            await job.changed(0.3)
-            return _to(f"/files/{job.id}")
-
-    @router.get("/files/{id}")
-    async def table(request: Request, id: str) -> Response:  # noqa: A002
-        caller = web.caller(request, "read")
-        job = await web.jobs.find_file(id.removesuffix(".json"), caller)
-        return _json(job.to_dict()) if id.endswith(".json") else made.show(request, caller, "file.html", job=job)
-
-    @router.post("/files/{id}/{what}")
-    async def act(request: Request, id: str, what: str) -> Response:  # noqa: A002
-        async with made.form(request, "check") as (caller, _):
-            job = await web.jobs.find_file(id, caller)
-            if what == "retry":
-                web.jobs.retry(job, caller)
-            elif what == "stop":
-                job.stop()
-            else:
-                raise Problem(404, "there is no such page")
-            return _to(f"/files/{id}")
-
-
-def _paper_pages(router: APIRouter, web: Web, made: Pages) -> None:
-    @router.get("/papers")
-    @router.get("/papers.json")
-    async def papers(request: Request) -> Response:
-        caller = web.caller(request, "read")
-        described = await web.describe()
-        if request.url.path.endswith(".json"):
-            return _json((described or await web.service.describe_async()).to_dict())
-        ingests = list(web.jobs.ingests.values())[::-1]
-        return made.show(request, caller, "papers.html", described=described, ingests=ingests)
-
-    @router.post("/papers")
-    async def add(request: Request) -> Response:
-        async with made.form(request, "write") as (caller, form):
-            folder = tempfile.TemporaryDirectory(prefix="ccheck-papers-")
-            try:
-                paths = await web.in_thread(_saved, _uploads(form, MOST_FILES), Path(folder.name))
-            except BaseException:
-                folder.cleanup()
-                raise
-            job = web.jobs.ingest(paths, caller, folder)
-            await job.changed(0.3)
-            return _to(f"/papers/added/{job.id}")
-
-    @router.get("/papers/added/{id}")
-    async def added(request: Request, id: str) -> Response:  # noqa: A002
-        caller = web.caller(request, "read")
-        job: IngestJob | None = web.jobs.ingests.get(id.removesuffix(".json"))
-        if job is None:
-            raise Problem(404, "this ingest is not kept any more")
-        return _json(job.to_dict()) if id.endswith(".json") else made.show(request, caller, "ingest.html", job=job)
-
-    @router.get("/documents/{id:path}")
-    async def document(request: Request, id: str) -> Response:  # noqa: A002
-        caller = web.caller(request, "read")
-        try:
-            found: Document = await web.service.document_async(id)
-        except CcheckError as error:
-            raise problem_of(error, named=True) from None
-        cited = citation_of(found)
-        shown = {"cited": cited, "url": doi_url(cited.doi), "text": found.text[:MAX_DOCUMENT]}
-        return made.show(request, caller, "document.html", document=found, **shown)
-
-
-def _sign_in(router: APIRouter, web: Web, made: Pages) -> None:
-    @router.post("/sign-in")
-    async def sign_in(request: Request) -> Response:
-        web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
-        async with request.form(max_files=0, max_fields=10) as form:
             web.access.refuse_forged(request, form.get("token"))
-            key = web.access.known(_text(form, "key").strip())
-            if key is None:
-                page = made.show(request, None, "sign_in.html", wrong=True, next=_local(_text(form, "next")))
-                page.status_code = 401
-                return page
-            response = _to(_local(_text(form, "next")))
-            made.set_cookie(response, SESSION, web.access.session(key), SESSION_SECONDS)
-            return response
+            yield Page(request, web, caller, form)
 
-    @router.post("/sign-out")
-    async def sign_out(request: Request) -> Response:
-        async with made.form(request):
-            response = _to("/")
-            response.delete_cookie(SESSION)
-            return response
-
-    def asked(request: Request) -> Response:
-        page = made.show(request, None, "sign_in.html", wrong=False, next=_local(str(request.url.path)))
-        page.status_code = 401
-        return page
-
-    web.sign_in = asked
+    return Depends(sent)
 
 
-def _result_page(web: Web, made: Pages, request: Request, caller: Caller, check: Check) -> Response:
+Opened = Annotated[Page, Depends(_opened)]
+Sent = Annotated[Page, _form("check")]
+
+
+@pages.get("/static/{name}")
+async def static(name: str) -> Response:
+    if (file := static_files().get(name)) is None:
+        raise Problem(404, "there is no such file")
+    return Response(file[1], media_type=file[0], headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+# -- checks
+
+
+@pages.get("/")
+@pages.get("/home")
+async def home(page: Opened) -> Response:
+    described, recent = await asyncio.gather(page.web.describe(), _recent(page.web))
+    data = {
+        "collection": None if described is None else described.to_dict(),
+        "missing": page.web.missing,
+        "recent": None if recent is None else [one["check"].to_dict() for one in recent],
+        "recipes": (recipes := recipe_names()),
+    }
+    claim = page.query("claim")["claim"][:MAX_CLAIM_CHARS]
+    return page.show("home.html", data, described=described, recent=recent, recipes=recipes, claim=claim)
+
+
+@pages.post("/checks")
+async def check(page: Sent) -> Response:
+    job = await page.web.jobs.check(page.text("claim"), page.caller, **_how(page))
+    await job.ended(0.3)  # the page of a quick check is its answer at once, also without a script
+    if job.error is not None:
+        raise job.error
+    return _to(f"/checks/{job.id}")
+
+
+@pages.get("/checks/{id}")
+async def find(page: Opened, id: str) -> Response:  # noqa: A002
+    id_, _, ending = id.partition(".")
+    check = await page.web.find(id_)
+    if ending in EXPORTS:
+        if check.status == "running":
+            raise Problem(409, "the check is not done yet")
+        format_, kind = EXPORTS[ending]
+        named = {"Content-Disposition": f'attachment; filename="ccheck-{id_}.{ending}"'}
+        return Response(Citing(format_).text(readable(check)), media_type=kind, headers=named)
+    if ending:
+        raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
+    if check.status == "running":
+        return page.show("progress.html", check.to_dict(), check=check)
+    return await run_in_threadpool(_result_page, page, check)
+
+
+@pages.post("/checks/{id}/corrections")
+async def correct(page: Sent, id: str) -> Response:  # noqa: A002
+    fields = {name: page.text(name) or None for name in ("what", "doc_id", "label", "note", "user")}
+    fields["what"] = fields["what"] or ("wrong stance" if fields["doc_id"] else "wrong verdict")
+    try:
+        sent = CorrectionSent.model_validate(fields)
+    except ValueError as error:
+        raise InvalidData("the correction can't be read. Load the page and send it again") from error
+    await page.web.service.correct_async(sent.value(id, page.caller))
+    return _to(f"/checks/{id}#{'verdict' if sent.doc_id is None else 'evidence'}")
+
+
+@pages.post("/checks/{id}/stop")
+async def stop(page: Sent, id: str) -> Response:  # noqa: A002
+    if (job := page.web.jobs.checks.get(id)) is not None:
+        job.stop()
+        await job.changed(2)
+    return _to(f"/checks/{id}")
+
+
+@pages.get("/history")
+async def history(page: Opened) -> Response:
+    query = page.query("q", "label", "before")
+    wanted = Wanted(query["q"] or None, query["label"] or None, LISTED, query["before"] or None)
+    found = await page.web.service.checks_async(wanted)
+    older = found[-1].created if len(found) == LISTED else None
+    data = [one.to_dict() for one in found]
+    return page.show("history.html", data, checks=_listed(found), query=query, older=older)
+
+
+# -- files of claims
+
+
+@pages.post("/files")
+async def send(page: Sent) -> Response:
+    (upload,) = _uploads(page, most=1)
+    name, most = harmless(upload.filename or "", "claims.txt"), page.web.limited.claims(page.caller)
+    records = await run_in_threadpool(claims_in, await upload.read(), name, most)
+    job = page.web.jobs.file(name, records, page.caller, **_how(page))
+    await job.changed(0.3)
+    return _to(f"/files/{job.id}")
+
+
+@pages.get("/files/{id}")
+async def table(page: Opened, id: str) -> Response:  # noqa: A002
+    job = await page.web.jobs.find_file(id, page.caller)
+    return page.show("file.html", job.to_dict(), job=job)
+
+
+@pages.post("/files/{id}/{what}")
+async def act(page: Sent, id: str, what: str) -> Response:  # noqa: A002
+    job = await page.web.jobs.find_file(id, page.caller)
+    if what == "retry":
+        page.web.jobs.retry(job, page.caller)
+    elif what == "stop":
+        job.stop()
+    else:
+        raise Problem(404, "there is no such page")
+    return _to(f"/files/{id}")
+
+
+# -- papers
+
+
+@pages.get("/papers")
+async def papers(page: Opened) -> Response:
+    described = await (page.web.service.describe_async() if page.as_json else page.web.describe())
+    data = None if described is None else described.to_dict()
+    return page.show("papers.html", data, described=described, ingests=[*page.web.jobs.ingests.values()][::-1])
+
+
+@pages.post("/papers")
+async def add(page: Annotated[Page, _form("write")]) -> Response:
+    folder = tempfile.TemporaryDirectory(prefix="ccheck-papers-")
+    try:
+        paths = await run_in_threadpool(_saved, _uploads(page, MOST_FILES), Path(folder.name))
+    except BaseException:
+        folder.cleanup()
+        raise
+    job = page.web.jobs.ingest(paths, page.caller, folder)
+    await job.changed(0.3)
+    return _to(f"/papers/added/{job.id}")
+
+
+@pages.get("/papers/added/{id}")
+async def added(page: Opened, id: str) -> Response:  # noqa: A002
+    job = page.web.jobs.ingests.get(id)
+    if job is None:
+        raise Problem(404, "this ingest is not kept any more")
+    return page.show("ingest.html", job.to_dict(), job=job)
+
+
+@pages.get("/documents/{id:path}")
+async def document(page: Opened, id: str) -> Response:  # noqa: A002
+    if page.as_json and f"{id}.json" in await run_in_threadpool(page.web.service.documents, [f"{id}.json"]):
+        del page.request.scope[JSON]  # it belongs to the document's id
+        id = f"{id}.json"  # noqa: A001
+    found = await page.web.service.document_async(id)
+    cited, text = citation_of(found), found.text[:MAX_DOCUMENT]
+    data = document_found(found)
+    return page.show("document.html", data, document=found, cited=cited, url=doi_url(cited.doi), text=text)
+
+
+# -- keys
+
+
+@pages.post("/sign-in")
+async def sign_in(request: Request, web: Shared) -> Response:
+    web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
+    async with request.form(max_files=0, max_fields=10) as form:
+        web.access.refuse_forged(request, form.get("token"))
+        page = Page(request, web, None, form)
+        address = _local(page.text("next"))
+        key = web.access.known(page.text("key"))
+        if key is None:
+            return page.show("sign_in.html", None, 401, wrong=True, next=address)
+        response = _to(address)
+        page.set_cookie(response, SESSION, web.access.session(key))
+        return response
+
+
+@pages.post("/sign-out")
+async def sign_out(page: Annotated[Page, _form()]) -> Response:
+    response = _to("/")
+    response.delete_cookie(SESSION)
+    return response
+
+
+def sign_in_page(request: Request, web: Web) -> Response:
+    """Asks for a key, and then leads to the page that was wanted."""
+    return Page(request, web, None).show("sign_in.html", None, 401, wrong=False, next=_local(request.url.path))
+
+
+# --
+
+
+def _result_page(page: Page, check: Check) -> Response:
     """A check that is done."""
-    query = {name: request.query_params.get(name, "") for name in ("stance", "from", "to", "field")}
-    result = with_texts(readable(check), web.service)
-    view = claim_view(result, 1, {})
-    shown = filtered(view["documents"], query)
+    if page.as_json:
+        return json_answer(check.to_dict())
+    query = page.query("stance", "from", "to", "field")
+    view = claim_view(with_texts(readable(check), page.web.service), 1, {})
+    documents = view["documents"]
     corrections: dict[str | None, list[Correction]] = {}
     for one in check.corrections:
         corrections.setdefault(one.doc_id, []).append(one)
-    served = {"check": check, "query": query, "choices": choices(view["documents"]), "corrections": corrections}
-    return made.show(
-        request,
-        caller,
-        "check.html",
-        served=served | {"all": len(view["documents"]), "kept": check.kept},
-        check=check,
-        link=str(request.url.replace(query="", fragment="")),
-        **view | {"documents": shown},
-    )
+    served = {"check": check, "query": query, "choices": choices(documents), "corrections": corrections}
+    served |= {"all": len(documents), "kept": check.kept}
+    link = str(page.request.url.replace(query="", fragment=""))
+    given = view | {"documents": filtered(documents, query)}
+    return page.show("check.html", None, served=served, check=check, link=link, **given)
 
 
 async def _recent(web: Web) -> list[Mapping[str, Any]] | None:
@@ -329,39 +334,25 @@ def _listed(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _how(form: FormData, caller: Caller) -> How:
-    """How to check, from the fields of a form. Raises Problem."""
-    filters = [f"year{sign}{_text(form, name)}" for name, sign in (("from", ">="), ("to", "<=")) if _text(form, name)]
-    filters += [line.strip() for line in _text(form, "filters").splitlines() if line.strip()]
+def _how(page: Page) -> How:
+    """How to check, from the fields of a form. Raises UsageError."""
+    filters = [f"year{sign}{page.text(name)}" for name, sign in (("from", ">="), ("to", "<=")) if page.text(name)]
+    filters += [line.strip() for line in page.text("filters").splitlines() if line.strip()]
+    fields = {"k": page.text("k") or 10, "filters": filters, "recipe": page.text("recipe") or None}
     try:
-        sent = ClaimSent.model_validate(
-            {
-                "claim": "-",
-                "k": _text(form, "k") or 10,
-                "filters": filters,
-                "recipe": _text(form, "recipe") or None,
-                "fresh": bool(form.get("fresh")),
-            }
-        )
+        sent = ClaimSent.model_validate({"claim": "-", "fresh": bool(page.text("fresh")), **fields})
     except ValueError as error:
-        raise problem_of(
-            UsageError("the number of papers is from 1 to 100, and there are at most 20 filters")
-        ) from error
-    return sent.how(caller)
+        raise UsageError("the number of papers is from 1 to 100, and there are at most 20 filters") from error
+    return sent.how(page.caller)
 
 
-def _text(form: FormData, name: str) -> str:
-    value = form.get(name)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _uploads(form: FormData, most: int) -> list[UploadFile]:
-    """The files of a form. Raises Problem without one."""
-    found = [one for one in form.getlist("file") if isinstance(one, UploadFile) and one.filename]
+def _uploads(page: Page, most: int) -> list[UploadFile]:
+    """The files of a form. Raises UsageError without one."""
+    found = [one for one in page.form.getlist("file") if isinstance(one, UploadFile) and one.filename]
     if not found:
-        raise problem_of(UsageError("choose a file first"))
+        raise UsageError("choose a file first")
     if len(found) > most:
-        raise problem_of(UsageError(f"{len(found)} files: at most {most} can be sent at once"))
+        raise UsageError(f"{len(found)} files: at most {most} can be sent at once")
     return found
 
 
@@ -373,8 +364,7 @@ def _saved(uploads: Iterable[UploadFile], folder: Path) -> list[Path]:
         if path in paths:
             path = path.with_name(f"{number}-{path.name}")
         with path.open("wb") as out:
-            while part := one.file.read(1 << 20):
-                out.write(part)
+            shutil.copyfileobj(one.file, out, 1 << 20)
         paths.append(path)
     return paths
 
@@ -386,7 +376,3 @@ def _local(address: str) -> str:
 
 def _to(address: str) -> RedirectResponse:
     return RedirectResponse(address, 303)
-
-
-def _json(content: Any) -> Response:
-    return Response(json_text(content), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from ..core import errors
-from ..core.errors import CcheckError
+from ..core.errors import CcheckError, InvalidData
 from ..core.text import json_line
 from .client import TYPE
 from .page import environment, placeless
@@ -27,6 +28,8 @@ STATUS: Mapping[type[CcheckError], int] = {
     errors.ServerError: 502,
     errors.Incomplete: 500,
 }
+JSON = "ccheck.json"
+"""In a request's scope if its address ended in `.json`, which `Guard` has taken off."""
 
 
 class Problem(HTTPException):
@@ -68,14 +71,22 @@ def json_text(content: Any) -> str:
 
 def for_people(scope: Scope) -> bool:
     """Whether a request is a browser's, for a page."""
-    path: str = scope["path"]
     accepts = Headers(scope=scope).get("accept", "")
-    return "text/html" in accepts and not path.startswith(("/v1/", "/mcp")) and not path.endswith(".json")
+    return "text/html" in accepts and not scope["path"].startswith(("/v1/", "/mcp")) and JSON not in scope
 
 
-def problem_of(error: CcheckError, *, named: bool = False) -> Problem:
+def problem_of(error: Exception, *, named: bool = False) -> Problem:
     """The problem that an error is. `named`: the request named what is not found; else the server lacks it (503)."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-    if status == 404 and not named:
-        status = 503
-    return Problem(status, str(error), type_=type(error).__name__)
+    match error:
+        case Problem():
+            return error
+        case CcheckError():
+            status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+            return Problem(503 if status == 404 and not named else status, str(error), type_=type(error).__name__)
+        case RequestValidationError():
+            first = error.errors()[0]
+            place = ".".join(str(one) for one in first["loc"] if one != "body") or "the body"
+            return problem_of(InvalidData(f"{place}: {first['msg']}"))
+        case HTTPException():
+            return Problem(error.status_code, str(error.detail), error.headers)
+    return Problem(500, "a bug in the server; its log has the details")

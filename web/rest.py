@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError
 from ..core.recipe import load_recipe, recipe_names
+from ..core.types import Document
 from ..pipeline.claims import ClaimRecord
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
-from .access import Caller, Right
-from .jobs import CheckJob, claims_in, sse
+from .access import Caller
+from .jobs import claims_in, sse
 from .problems import Problem, json_text, problem_of
-
-if TYPE_CHECKING:
-    from .app import Web
+from .shared import Checker, Reader, Shared, Web, json_answer
 
 QUICK_SECONDS = 2.0
 """How long a request for a check waits for it, unless it says otherwise."""
@@ -30,10 +30,6 @@ NDJSON = "application/x-ndjson"
 
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 """What OpenAPI says of answers, by status."""
-CHECKED: Answers = {
-    200: {"model": Check},
-    202: {"model": Check, "headers": {"Location": {"schema": {"type": "string"}}}},
-}
 Id = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="the id of a check: 16 hexadecimal digits")]
 
 
@@ -116,167 +112,164 @@ class RecipeFound(BaseModel):
     description: str
 
 
-def rest(app: FastAPI, web: Web) -> None:
-    """Add the routes to the application."""
-    router = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 502, 503))
-
-    def caller(*rights: Right) -> Any:
-        def asked(request: Request) -> Caller:
-            return web.caller(request, *rights)
-
-        return Depends(asked)
-
-    reader, checker = caller("read"), caller("check")
-
-    @router.post(
-        "/checks",
-        tags=["checks"],
-        responses=_answers(CHECKED, 413),
-    )
-    async def check(request: Request, sent: Annotated[ClaimSent, Body()], asked: Caller = checker) -> Response:
-        """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
-        job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
-        await _finished(job, sent.wait)
-        if job.error is not None:
-            raise problem_of(job.error)
-        where = {"Location": f"/v1/checks/{job.id}"}
-        if job.running:
-            return _json(job.check.to_dict(), 202, where | {"Retry-After": "2"})
-        return _json(job.check.to_dict(), 200, where)
-
-    @router.post(
-        "/checks/many",
-        tags=["checks"],
-        responses=_answers({200: {"content": {NDJSON: {}}}}, 413),
-        openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
-    )
-    async def check_many(
-        request: Request, how: Annotated[FileSent, Query()], asked: Caller = checker
-    ) -> StreamingResponse:
-        """Check a file of claims: a text or a JSON object a line, or another format that `name` tells (`claims.csv`).
-
-        One check a line comes back, in the order of the claims."""
-        records = await web.in_thread(claims_in, await request.body(), how.name, web.limited.claims(asked))
-        web.limited.start(asked, len(records))
-        return StreamingResponse(_many(web, records, asked, how), media_type=NDJSON)
-
-    @router.get("/checks", tags=["checks"], responses={200: {"model": list[Check]}})
-    async def checks(
-        search: Annotated[str | None, Query(max_length=500)] = None,
-        label: Annotated[str | None, Query(max_length=40)] = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 20,
-        before: Annotated[str | None, Query(max_length=40, description="older than this time (ISO 8601)")] = None,
-        asked: Caller = reader,
-    ) -> Response:
-        """The recorded checks, the newest first."""
-        wanted = Wanted(search=search, label=label, limit=limit, before=before)
-        return _json([one.to_dict() for one in await web.service.checks_async(wanted)])
-
-    @router.get("/checks/{id}", tags=["checks"], responses=_answers({200: {"model": Check}}, 404))
-    async def find(id: Id, asked: Caller = reader) -> Response:  # noqa: A002
-        """A check: of the record, or one that runs (`status` is `running`)."""
-        return _json((await web.find(id)).to_dict())
-
-    @router.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
-    async def stop(id: Id, asked: Caller = checker) -> Response:  # noqa: A002
-        """Stop a check that runs, at its next step."""
-        job = web.jobs.checks.get(id)
-        if job is None:
-            raise Problem(404, f"no check {id} runs", type_="NotFound")
-        job.stop()
-        return _json(job.check.to_dict(), 202)
-
-    @router.get(
-        "/checks/{id}/events", tags=["checks"], responses=_answers({200: {"content": {"text/event-stream": {}}}}, 404)
-    )
-    async def events(
-        id: Id,  # noqa: A002
-        last_event_id: Annotated[str | None, Header(max_length=10)] = None,
-        asked: Caller = reader,
-    ) -> StreamingResponse:
-        """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
-        after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
-        job = web.jobs.find(id)
-        stream = _ended(await web.find(id)) if job is None else job.stream(after, web.jobs.closing)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-
-    @router.post("/checks/{id}/corrections", tags=["checks"], responses=_answers({200: {"model": Check}}, 404))
-    async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], asked: Caller = checker) -> Response:  # noqa: A002
-        """Say what is wrong with a check. It is kept beside the answer, and shown with it."""
-        try:
-            return _json((await web.service.correct_async(sent.value(id, asked))).to_dict())
-        except CcheckError as error:
-            raise problem_of(error, named=True) from None
-
-    @router.get("/corrections", tags=["checks"], responses={200: {"content": {NDJSON: {}}}})
-    async def pairs(asked: Caller = reader) -> Response:
-        """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`."""
-        lines = await asyncio.to_thread(lambda: "".join(map(json_text, web.service.pairs())))
-        return Response(lines, media_type=NDJSON)
-
-    @router.get("/search", tags=["collection"], response_model=Search)
-    async def search(
-        query: Annotated[str, Query(min_length=1, max_length=10_000)],
-        k: Annotated[int, Query(ge=1, le=100)] = 10,
-        filters: Annotated[list[str] | None, Query(max_length=20)] = None,
-        asked: Caller = reader,
-    ) -> Response:
-        """The documents that a claim would be checked against."""
-        found = await web.service.search_async(query, k=k, filters=filters or [])
-        return _json({"query": query, "hits": [one.to_dict() for one in found]})
-
-    @router.get("/documents/{id:path}", tags=["collection"], response_model=DocumentFound, responses=_problems(404))
-    async def document(id: Annotated[str, Path(max_length=2000)], asked: Caller = reader) -> Response:  # noqa: A002
-        """A document with its text."""
-        try:
-            found = await web.service.document_async(id)
-        except CcheckError as error:
-            raise problem_of(error, named=True) from None
-        return _json({name: getattr(found, name) for name in DocumentFound.model_fields})
-
-    @router.get("/recipes", tags=["collection"], response_model=list[RecipeFound])
-    async def recipes(asked: Caller = reader) -> Response:
-        """The packaged recipes."""
-        found = await asyncio.to_thread(lambda: [load_recipe(name) for name in recipe_names()])
-        return _json([{"name": one.name, "description": one.description} for one in found])
-
-    @router.get("/collections", tags=["collection"], responses={200: {"model": list[Description]}})
-    async def collections(asked: Caller = reader) -> Response:
-        """What is searched, and with what."""
-        return _json([(await web.service.describe_async()).to_dict()])
-
-    app.include_router(router)
-    _state(app, web)
+def document_found(document: Document) -> dict[str, Any]:
+    """JSON values of a `DocumentFound`."""
+    return {name: getattr(document, name) for name in DocumentFound.model_fields}
 
 
-def _state(app: FastAPI, web: Web) -> None:
-    @app.get("/health", tags=["state"], responses={200: {"model": dict[str, str]}})
-    async def health() -> Response:
-        """200 while the server runs. Needs no key."""
-        return _json({"status": "ok"})
-
-    @app.get("/ready", tags=["state"], responses=_answers({200: {"model": dict[str, str]}}, 503))
-    async def ready() -> Response:
-        """200 once the models are loaded and the store can be searched, else 503 with what is missing. Needs no key."""
-        if web.loading:
-            raise Problem(503, "the models are being loaded", {"Retry-After": "5"})
-        if web.missing is not None:
-            await web.describe()  # which may find that it has come
-        if web.missing is not None:
-            raise Problem(503, web.missing)
-        return _json({"status": "ready"})
-
-    @app.get("/metrics", tags=["state"], responses=_answers({200: {"content": {"text/plain": {}}}}, 401, 403))
-    async def metrics(request: Request) -> Response:
-        """Prometheus's text format."""
-        web.caller(request, "read")
-        return Response(web.metrics.page(), media_type=CONTENT_TYPE_LATEST)
+def _problems(*statuses: int) -> Answers:
+    body = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+    return {status: {"description": "a problem", "content": body} for status in statuses}
 
 
-async def _finished(job: CheckJob, seconds: float) -> None:
-    """Wait so long for a check. It goes on if the time is over, or if the caller hangs up."""
-    if job.task is not None:
-        await asyncio.wait([job.task], timeout=seconds)
+def _answers(good: Any, *problems: int) -> Answers:
+    """A type's JSON, or a text of the media type that is named; and these problems."""
+    said = {"content": {good: {}}} if isinstance(good, str) else {"model": good}
+    return {200: said} | _problems(*problems)
+
+
+_CHECKED: Answers = {202: {"model": Check, "headers": {"Location": {"schema": {"type": "string"}}}}}
+_FILE = {"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}}
+rest = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 502, 503))
+state = APIRouter(tags=["state"])
+
+
+@rest.post("/checks", tags=["checks"], responses=_CHECKED | _answers(Check, 413))
+async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker) -> Response:
+    """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
+    job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
+    await job.ended(sent.wait)
+    if job.error is not None:
+        raise job.error
+    where = {"Location": f"/v1/checks/{job.id}"}
+    if job.running:
+        return json_answer(job.check.to_dict(), 202, where | {"Retry-After": "2"})
+    return json_answer(job.check.to_dict(), 200, where)
+
+
+@rest.post("/checks/many", tags=["checks"], responses=_answers(NDJSON, 413), openapi_extra=_FILE)
+async def check_many(
+    request: Request, how: Annotated[FileSent, Query()], web: Shared, asked: Checker
+) -> StreamingResponse:
+    """Check a file of claims: a text or a JSON object a line, or another format that `name` tells (`claims.csv`).
+
+    One check a line comes back, in the order of the claims."""
+    records = await run_in_threadpool(claims_in, await request.body(), how.name, web.limited.claims(asked))
+    web.limited.start(asked, len(records))
+    return StreamingResponse(_many(web, records, asked, how), media_type=NDJSON)
+
+
+@rest.get("/checks", tags=["checks"], responses=_answers(list[Check]))
+async def checks(
+    web: Shared,
+    _: Reader,
+    search: Annotated[str | None, Query(max_length=500)] = None,
+    label: Annotated[str | None, Query(max_length=40)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    before: Annotated[str | None, Query(max_length=40, description="older than this time (ISO 8601)")] = None,
+) -> Response:
+    """The recorded checks, the newest first."""
+    wanted = Wanted(search=search, label=label, limit=limit, before=before)
+    return json_answer([one.to_dict() for one in await web.service.checks_async(wanted)])
+
+
+@rest.get("/checks/{id}", tags=["checks"], responses=_answers(Check, 404))
+async def find(id: Id, web: Shared, _: Reader) -> Response:  # noqa: A002
+    """A check: of the record, or one that runs (`status` is `running`)."""
+    return json_answer((await web.find(id)).to_dict())
+
+
+@rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
+async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
+    """Stop a check that runs, at its next step."""
+    job = web.jobs.checks.get(id)
+    if job is None:
+        raise Problem(404, f"no check {id} runs", type_="NotFound")
+    job.stop()
+    return json_answer(job.check.to_dict(), 202)
+
+
+@rest.get("/checks/{id}/events", tags=["checks"], responses=_answers("text/event-stream", 404))
+async def events(
+    id: Id,  # noqa: A002
+    web: Shared,
+    _: Reader,
+    last_event_id: Annotated[str | None, Header(max_length=10)] = None,
+) -> StreamingResponse:
+    """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
+    after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
+    job = web.jobs.find(id)
+    stream = _ended(await web.find(id)) if job is None else job.stream(after, web.jobs.closing)
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+@rest.post("/checks/{id}/corrections", tags=["checks"], responses=_answers(Check, 404))
+async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], web: Shared, asked: Checker) -> Response:  # noqa: A002
+    """Say what is wrong with a check. It is kept beside the answer, and shown with it."""
+    return json_answer((await web.service.correct_async(sent.value(id, asked))).to_dict())
+
+
+@rest.get("/corrections", tags=["checks"], responses=_answers(NDJSON))
+async def pairs(web: Shared, _: Reader) -> Response:
+    """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`."""
+    lines = await run_in_threadpool(lambda: "".join(map(json_text, web.service.pairs())))
+    return Response(lines, media_type=NDJSON)
+
+
+@rest.get("/search", tags=["collection"], response_model=Search)
+async def search(
+    web: Shared,
+    _: Reader,
+    query: Annotated[str, Query(min_length=1, max_length=10_000)],
+    k: Annotated[int, Query(ge=1, le=100)] = 10,
+    filters: Annotated[list[str] | None, Query(max_length=20)] = None,
+) -> Response:
+    """The documents that a claim would be checked against."""
+    found = await web.service.search_async(query, k=k, filters=filters or [])
+    return json_answer({"query": query, "hits": [one.to_dict() for one in found]})
+
+
+@rest.get("/documents/{id:path}", tags=["collection"], response_model=DocumentFound, responses=_problems(404))
+async def document(id: Annotated[str, Path(max_length=2000)], web: Shared, _: Reader) -> Response:  # noqa: A002
+    """A document with its text."""
+    return json_answer(document_found(await web.service.document_async(id)))
+
+
+@rest.get("/recipes", tags=["collection"], response_model=list[RecipeFound])
+async def recipes(_: Reader) -> Response:
+    """The packaged recipes."""
+    found = await asyncio.to_thread(lambda: [load_recipe(name) for name in recipe_names()])
+    return json_answer([{"name": one.name, "description": one.description} for one in found])
+
+
+@rest.get("/collections", tags=["collection"], responses=_answers(list[Description]))
+async def collections(web: Shared, _: Reader) -> Response:
+    """What is searched, and with what."""
+    return json_answer([(await web.service.describe_async()).to_dict()])
+
+
+@state.get("/health", responses=_answers(dict[str, str]))
+async def health() -> Response:
+    """200 while the server runs. Needs no key."""
+    return json_answer({"status": "ok"})
+
+
+@state.get("/ready", responses=_answers(dict[str, str], 503))
+async def ready(web: Shared) -> Response:
+    """200 once the models are loaded and the store can be searched, else 503 with what is missing. Needs no key."""
+    if web.loading:
+        raise Problem(503, "the models are being loaded", {"Retry-After": "5"})
+    if web.missing is not None:
+        await web.describe()  # which may find that it has come
+    if web.missing is not None:
+        raise Problem(503, web.missing)
+    return json_answer({"status": "ready"})
+
+
+@state.get("/metrics", responses=_answers("text/plain", 401, 403))
+async def metrics(web: Shared, _: Reader) -> Response:
+    """Prometheus's text format."""
+    return Response(generate_latest(web.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _ended(check: Check) -> AsyncIterator[bytes]:
@@ -285,29 +278,13 @@ async def _ended(check: Check) -> AsyncIterator[bytes]:
 
 async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
     """Checks as lines; what stops them all is the last line, a problem."""
-    usage = {"prompt_tokens": 0, "completion_tokens": 0}
+    tokens = 0
     try:
         answers = web.service.answers(records, **how.how(asked))
-        while (answer := await web.in_thread(next, answers, None)) is not None:
-            check = answer[0]
-            result: Mapping[str, Any] = check.result or {}
-            for name in usage:
-                usage[name] += (result.get("usage") or {}).get(name, 0)
-            yield json_text(check.to_dict())
+        while (answer := await run_in_threadpool(next, answers, None)) is not None:
+            tokens += answer[0].tokens
+            yield json_text(answer[0].to_dict())
     except CcheckError as error:
         yield json_text(problem_of(error).to_dict())
     finally:
-        web.limited.end(asked, usage)
-
-
-def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json_text(content), status, headers, "application/json")
-
-
-def _answers(good: Answers, *statuses: int) -> Answers:
-    return good | _problems(*statuses)
-
-
-def _problems(*statuses: int) -> Answers:
-    body = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
-    return {status: {"description": "a problem", "content": body} for status in statuses}
+        web.limited.end(asked, tokens)

@@ -107,7 +107,7 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
 def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
     web = serve_web()
     wait_until(lambda: not web.web.loading)
-    monkeypatch.setattr("ccheck.web.app.PATIENCE", 0.1)
+    monkeypatch.setattr("ccheck.web.shared.PATIENCE", 0.1)
     go = threading.Event()
     monkeypatch.setattr(web.web.service.checker.store, "count", lambda: go.wait(60) and 3)
     monkeypatch.setattr(web.web.service.record, "list", lambda wanted: (_ for _ in ()).throw(ServerError("gone")))
@@ -123,6 +123,29 @@ def test_what_was_checked_is_found_in_the_history(web):
     assert "No check fits" in web.page("/history?q=nothing+of+it").words
     assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
     assert "Coffee is a drink." in web.page("/").words
+
+
+def test_every_page_is_json_too(serve_web):
+    web = serve_web(papers=[*PAPERS, {"_id": "x.json", "title": "Other", "text": "Nothing of it."}])
+    check, _ = checked(web)
+    file = web.send("/files", {}, files={"file": ("c.txt", CLAIM)}).url.path
+    added = web.send("/papers", {}, files=[("file", ("p.jsonl", json.dumps(PAPERS[0])))]).url.path
+    wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
+
+    def data(path: str) -> object:
+        answer = web.browser.get(f"{path}.json")
+        assert answer.status_code == 200 and answer.headers["content-type"] == "application/json", path
+        return answer.json()
+
+    home = data("/home")
+    assert home["collection"]["documents"] == 4 and home["recent"][0]["claim"] == CLAIM and "default" in home["recipes"]
+    assert data(check) == web.client.get(f"/v1{check}").json() and data("/history")[0]["id"] == check[-16:]
+    assert [one["claim"] for one in data(file)["claims"]] == [CLAIM]
+    assert data("/papers")["store"] and data(added)["counts"]["updated"] == 1
+    assert data("/documents/sea") == web.client.get("/v1/documents/sea").json()
+    assert web.page("/documents/x.json").one("h1").words == "Other" and data("/documents/x.json")["id"] == "x.json"
+    missing = web.browser.get("/documents/no.json")
+    assert missing.status_code == 404 and missing.headers["content-type"] == "application/problem+json"
 
 
 def test_a_correction_takes_two_clicks_and_is_shown(serve_web):

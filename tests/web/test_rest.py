@@ -14,8 +14,8 @@ from web_servers import CLAIM, KEYS, PAPERS, web_server
 from ccheck.core import errors
 from ccheck.core.errors import UsageError
 from ccheck.web.access import keys_from
-from ccheck.web.app import Limits
 from ccheck.web.client import error_of
+from ccheck.web.shared import Limits
 
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 

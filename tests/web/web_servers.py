@@ -24,7 +24,8 @@ import ccheck
 from ccheck.core.types import Stance, Verdict
 from ccheck.service import Service
 from ccheck.web.access import Quotas, keys_from
-from ccheck.web.app import Limits, Served, create_app
+from ccheck.web.app import create_app
+from ccheck.web.shared import Limits, Served
 
 PAPERS = [
     {"_id": "sea", "title": "Sea level", "text": "Coasts flood. Sea level rose by 20 cm since 1900.", "year": 2015,

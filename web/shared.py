@@ -1,0 +1,122 @@
+"""What all routes share: the service with its jobs, keys and limits, and who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.requests import HTTPConnection
+
+from ..core import serving
+from ..service import Check, Description, Service
+from .access import Access, Caller, Key, Limited, Quotas, Right, needed
+from .jobs import Jobs
+from .problems import json_text
+
+PATIENCE = 5.0
+"""Seconds that a page waits for a store that does not answer."""
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(serving.Limits):
+    """`body` is of requests, `upload` of files of claims or papers, in bytes; `timeout` of what runs at the end."""
+
+    body: int = 1 << 20
+    upload: int = 256 << 20
+    connections: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Who may ask, within what limits, and by which names (`hosts`). `owner` is who started the server."""
+
+    limits: Limits = field(default_factory=Limits)
+    quotas: Quotas = field(default_factory=Quotas)
+    keys: tuple[Key, ...] = ()
+    hosts: tuple[str, ...] = ()
+    owner: str | None = None
+    secure: bool = False
+    """Cookies are sent over HTTPS alone."""
+
+
+class Web:
+    """The service and all that belongs to serving it. Lives in one event loop."""
+
+    def __init__(self, service: Service, served: Served) -> None:
+        self.service, self.served = service, served
+        self.access, self.limited = Access(served.keys, served.owner), Limited(served.quotas)
+        self.jobs = Jobs(service, self.limited)
+        self.loading = True
+        self.missing: str | None = None
+        # A registry of its own: several servers in one process don't mix.
+        self.metrics = registry = CollectorRegistry()
+        self.requests = Counter("ccheck_web_requests", "Requests answered.", ("path", "status"), registry=registry)
+        said = "Seconds from a request to the end of its answer."
+        self.seconds = Histogram("ccheck_web_seconds", said, ("path",), buckets=SECONDS, registry=registry)
+        running = Gauge("ccheck_web_running_checks", "Checks that run.", registry=registry)
+        running.set_function(lambda: len(self.jobs.checks))
+
+    def caller(self, connection: HTTPConnection, *rights: Right) -> Caller:
+        """Who asks. Raises Problem 401, 403 or 429."""
+        caller = self.access.caller(connection)
+        needed(rights, caller)
+        self.limited.requests.spend(caller.id)
+        return caller
+
+    async def find(self, id_: str) -> Check:
+        """A check that runs or is recorded. Raises NotFound."""
+        job = self.jobs.find(id_)
+        return job.check if job is not None else await self.service.find_async(id_)
+
+    async def describe(self) -> Description | None:
+        """What is searched; None while the models are being loaded, or the store is waited for."""
+        if self.loading:
+            return None
+        try:
+            described = await asyncio.wait_for(self.service.describe_async(), PATIENCE)
+        except TimeoutError:
+            self.missing = "the store does not answer"
+            return None
+        self.missing = described.missing
+        return described
+
+    async def load(self) -> None:
+        """Load the models and look at the store, so that the first check does not wait. Failures are said."""
+        try:
+            self.missing = (await self.service.describe_async()).missing
+        except Exception as error:  # said by /ready, and by the page
+            log.exception("a bug in loading the models")
+            self.missing = f"a bug: {type(error).__name__}"
+        finally:
+            self.loading = False
+
+
+async def web_of(connection: HTTPConnection) -> Web:
+    """What the application that answers shares."""
+    web: Web = connection.app.state.web
+    return web
+
+
+def _allowed(*rights: Right) -> Any:
+    async def asked(connection: HTTPConnection) -> Caller:
+        return (await web_of(connection)).caller(connection, *rights)
+
+    return Depends(asked)
+
+
+Shared = Annotated[Web, Depends(web_of)]
+Reader = Annotated[Caller, _allowed("read")]
+Checker = Annotated[Caller, _allowed("check")]
+
+
+def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that nobody keeps a copy of."""
+    return Response(json_text(content), status, {"Cache-Control": "no-store"} | dict(headers or {}), "application/json")
