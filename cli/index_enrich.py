@@ -27,6 +27,7 @@ def enrich(
     recipe: str | None = opt.recipe("Add everything that this recipe searches, such as sparse vectors and terms."),
     replace: tuple[str, ...] = opt.replace,
     in_place: bool = opt.option("Change the documents themselves. Asks first, and can't be undone."),
+    one_vector: bool = opt.option("One vector per document, flat: ES|QL and Kibana see it."),
     rate: float | None = opt.option("Most documents to write per second.", "N", least=0.001),
     undo: bool = opt.option("Delete the companion index."),
     yes: bool = opt.yes,
@@ -45,6 +46,7 @@ def enrich(
     add what was written since: new documents, changed texts and removals. --undo deletes the companion.
 
     With --in-place there is no companion. The documents get a field ccheck.vector, which any search can use.
+    With --one-vector, a new companion has one vector for as much of each document as the model reads.
     """
     from ..pipeline.enrich import open_enricher
     from ..pipeline.enrich import undo as run_undo
@@ -68,7 +70,7 @@ def enrich(
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
     with (
         runtime(settings) as models,
-        open_enricher(models, needed, in_place=in_place, rate=rate) as enricher,
+        open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate) as enricher,
     ):
         if said := enricher.consequences():
             notice(*said)

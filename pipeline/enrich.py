@@ -219,11 +219,17 @@ class Enricher:
 
 @contextmanager
 def open_enricher(
-    runtime: Runtime, recipe: Recipe | None = None, *, in_place: bool = False, rate: float | None = None
+    runtime: Runtime,
+    recipe: Recipe | None = None,
+    *,
+    in_place: bool = False,
+    one_vector: bool = False,
+    rate: float | None = None,
 ) -> Iterator[Enricher]:
     """Open the settings' store, which ccheck did not make, and the models for what it gets.
 
-    By default it gets the vectors of the settings' model; a recipe can ask for more. Raises UsageError, NotFound or
+    By default it gets the vectors of the settings' model; a recipe can ask for more. With `one_vector`, a new companion
+    gets one for each document, in a flat field; a recipe says so by `passages = false`. Raises UsageError, NotFound or
     InvalidData for what can't be enriched, before anything is written.
     """
     from ..search.elastic.companion import Companion
@@ -232,6 +238,8 @@ def open_enricher(
     with open_store(runtime.settings) as store:
         source = open_source(store)
         target: Target
+        if one_vector and recipe is not None:
+            raise UsageError("leave out --one-vector: a recipe says it with passages = false in its dense retriever")
         if in_place:
             if recipe is not None:
                 raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
@@ -239,7 +247,8 @@ def open_enricher(
         else:
             beside = Companion(source.store)
             info = beside.info()
-            encoders = open_encoders(runtime, info, recipe, True if recipe is None else None)
+            flat = one_vector and info is None
+            encoders = _one_vector(runtime) if flat else open_encoders(runtime, info, recipe, recipe is None or None)
             _refuse_unread(encoders)
             target = Beside(source, beside)
         yield Enricher(target, encoders, runtime.settings, rate)

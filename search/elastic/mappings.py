@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from ... import __version__, es_mappings
-from ...core.layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
+from ...core.layout import MAIN_VECTORS, DenseField, Layout, UnitField, analysis_key
 from .bound import new_alias
 
 FORMAT: Final = 1
@@ -53,12 +54,12 @@ def create_body(index: str, alias: str | None, layout: Layout, options: IndexOpt
     return {"settings": settings, "mappings": mappings, "aliases": aliases}
 
 
-def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
-    """Returns the fields that a layout adds to those of every index.
+def layout_mappings(layout: Layout, index_type: str | None = None, there: Container[str] = ()) -> dict[str, Any]:
+    """Returns the fields that a layout adds to those of every index, without fields of vectors that are `there`.
 
-    An index that already has some of them may be sent them all.
+    An index that already has some of the others may be sent them all.
     """
-    properties = {name: _passages(field.embedding, index_type) for name, field in layout.dense.items()}
+    properties = {name: _passages(field, index_type) for name, field in layout.dense.items() if name not in there}
     if layout.sparse is not None:
         properties |= es_mappings.mappings("sparse")["properties"]
     if layout.analyses:
@@ -78,11 +79,13 @@ def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
     return kept | ({TERMS: said} if said else {})
 
 
-def _passages(embedding: Embedding, index_type: str | None) -> dict[str, Any]:
-    """A nested field of passages with their vectors."""
+def _passages(field: DenseField, index_type: str | None) -> dict[str, Any]:
+    """A nested field of passages with their vectors; a flat one, which ES|QL sees, where each document is one."""
     mapping: dict[str, Any] = es_mappings.mappings("vectors")["properties"][MAIN_VECTORS]
+    if not field.chunking.cuts:
+        del mapping["type"]
     vector = mapping["properties"]["vector"]
-    vector["dims"] = embedding.dimensions
+    vector["dims"] = field.embedding.dimensions
     if index_type is not None:
         rescored = {} if index_type in _FULL_VECTORS else {"rescore_vector": dict(OVERSAMPLE)}
         vector["index_options"] = {"type": index_type} | rescored

@@ -171,13 +171,11 @@ def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tu
 
 
 def count_passages(client: Client, name: str, index: Index) -> int:
-    """How many vectors of passages there are; of an index that ccheck did not make, documents with one."""
-    if index.made_here:
-        passages: dict[str, Any] = {"nested": {"path": "passages"}}
-    elif index.vector is not None and not index.fields[index.vector].nested:
-        passages = {"filter": {"exists": {"field": index.vector}}}
-    else:
+    """How many vectors of passages there are; where they are flat, documents with one."""
+    nested = index.vector is not None and index.fields[index.vector].nested
+    if index.vector is None or (nested and not index.made_here):
         return 0
+    passages = {"nested": {"path": "passages"}} if nested else {"filter": {"exists": {"field": index.vector}}}
     body = {"size": 0, "aggs": {"passages": passages}}
     return int(client.search(name, body)["aggregations"]["passages"]["doc_count"])
 

@@ -214,7 +214,8 @@ class ElasticStore(Closing):
         meta, fields = index.meta, None
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
-            meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
+            meta = mappings.remembered(layout, type_)
+            fields = mappings.layout_mappings(layout, type_, index.layout.dense)
         if noted := list(dict.fromkeys([*_noted(index), *reading])):
             meta = {**meta, READING: noted}
         if meta != index.meta or fields:

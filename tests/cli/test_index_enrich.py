@@ -49,6 +49,18 @@ def test_enriched_searched_and_undone(papers_of_others: str) -> None:
     assert ran.code == 4 and "no companion" in ran.err
 
 
+def test_one_vector_per_document_is_flat(papers_of_others: str, elasticsearch_url: str) -> None:
+    ran = ccheck("index", "enrich", papers_of_others, "--one-vector")
+    assert ran.code == 0 and "2 made" in ran.err, ran.err
+    flat = {"query": {"exists": {"field": "passages.vector"}}}
+    found = httpx.post(f"{elasticsearch_url}/{PREFIX}{papers_of_others}/_search", json=flat, timeout=60).json()
+    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "b"}
+    # It stays as it was made, whatever the next run says.
+    assert "nothing to do" in ccheck("index", "enrich", papers_of_others).err
+    refused = ccheck("index", "enrich", papers_of_others, "--one-vector", "--recipe", "default")
+    assert refused.code == 2 and "passages = false" in refused.err
+
+
 def test_in_place_asks_first(papers_of_others: str) -> None:
     ran = ccheck("index", "enrich", papers_of_others, "--in-place", stdin="n\n")
     assert ran.code == 0 and "there is no undo" in ran.err and "nothing was changed" in ran.err

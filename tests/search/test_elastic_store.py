@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector, unit_key
 from ccheck.search import Filter, parse_filter
-from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic import Connection, ElasticStore, mappings
 
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
@@ -82,6 +83,47 @@ def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, ela
         with pytest.raises(InvalidData, match=r"not there any more\. 0 in .* Run the same command again"):
             store.upsert([entry("a")])
         assert client.get(f"/{store.index}").status_code == 404
+
+
+# -- vectors: nested in passages, flat where every document is one
+
+
+def test_flat_and_nested_vectors_rank_alike(elasticsearch_url: str, elasticsearch_8_url: str) -> None:
+    texts = [f"Paper {number} on sea level" for number in range(300)]
+    entries = [
+        Entry(Document(str(n), "", text, {"odd": n % 2}), "1", {MAIN_VECTORS: (Passage(0, 5, vector_of(text)),)})
+        for n, text in enumerate(texts)
+    ]
+    queries = [Query(f"level {number}", vector_of(str(number))) for number in range(20)]
+    dense: dict[str, Retriever] = {"dense": Dense(depth=50, candidates=300)}
+    whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
+    for url in (elasticsearch_url, elasticsearch_8_url):
+        with filled(url, whole, entries) as flat, filled(url, LAYOUT, entries) as nested:
+            assert [one._index().fields["passages.vector"].nested for one in (flat, nested)] == [False, True]
+            assert info_of(flat).passages == info_of(nested).passages == 300
+            for filters in ([], [parse_filter("odd=1")]):
+                found = (answer_all(store, queries, dense, k=50, filters=filters) for store in (flat, nested))
+                for one, other in zip(*found, strict=True):
+                    assert isinstance(one, Ranking) and isinstance(other, Ranking) and len(one.hits) == 50
+                    assert_equal_but_for_ties(one, other)
+            # What Kibana and ES|QL see, a search without `nested` finds.
+            counted = {"size": 0, "query": {"exists": {"field": "passages.vector"}}, "track_total_hits": True}
+            assert [
+                store.client.search(store.index, counted)["hits"]["total"]["value"] for store in (flat, nested)
+            ] == [300, 0]
+
+
+def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(
+    store: ElasticStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made when vectors of whole documents were nested, too."""
+    whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
+    nested = mappings.layout_mappings(LAYOUT)["properties"][MAIN_VECTORS]
+    with monkeypatch.context() as before:
+        before.setattr(mappings, "_passages", lambda *_: nested)
+        fill(store, whole, [entry("a", "Sea")])
+    fill(store, replace(whole, analyses=(Analysis(stopwords="nltk"),)), [entry("b", "Sea")])
+    assert store._index(fresh=True).fields["passages.vector"].nested and info_of(store).passages > 2
 
 
 # -- crashes
