@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from ..core.analysis import clean, terms, two_claims, wording_of
+from ..core.analysis import Wording, clean, terms, two_claims, wording_of
 from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.recipe import Recipe
@@ -115,19 +115,21 @@ class Run:
 
     def states(self, claims: Iterable[Claim]) -> list[ClaimState]:
         """The claims before anything was done; those that can't be checked have their error."""
-        return [ClaimState(claim, clean(claim.text), self._warnings(claim), error=_problem(claim)) for claim in claims]
+        return [self._state(claim) for claim in claims]
 
-    def _warnings(self, claim: Claim) -> list[str]:
-        made = list(self.plan.warnings)
+    def _state(self, claim: Claim) -> ClaimState:
+        state = ClaimState(claim, clean(claim.text), list(self.plan.warnings), error=_problem(claim))
         if self.recipe.verdict.method != "none":
-            made += [YES_NO] if wording_of(claim.text) == "yes_no_question" else []
-            made += [TWO_CLAIMS.format(*two)] if (two := two_claims(claim.text)) else []
-        return made
+            state.wording = wording_of(state.text)
+            state.warnings += [YES_NO] if state.wording == "yes_no_question" else []
+            state.warnings += [TWO_CLAIMS.format(*two)] if (two := two_claims(state.text)) else []
+        return state
 
 
 @dataclass(slots=True)
 class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
+    `wording` is what it is, where somebody judges it.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
     `empty` says why nothing was found, if that is so. `reranked_by` is the last reranker that ordered the hits.
@@ -137,6 +139,7 @@ class ClaimState:
     claim: Claim
     text: str
     warnings: list[str]
+    wording: Wording = "statement"
     query: Query | None = None
     hits: tuple[Hit, ...] = ()
     fused_by: FusedBy | None = None

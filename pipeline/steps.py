@@ -372,7 +372,7 @@ def why_not_judged(run: Run, state: ClaimState) -> str | None:
         return str(state.error)
     if not state.evidence:
         return state.empty or "nothing was found for the claim"
-    if (other := no_claim(state.text)) is not None:
+    if (other := no_claim(state.wording)) is not None:
         return other.rationale
     if irrelevant(run, state):
         return (
@@ -408,7 +408,7 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
             if not state.hits and (language := foreign_language(state.text)) is not None:
                 why = f"the claim seems to be in {language}: retrieval may not have been made for it"
                 state.verdict = Verdict(None, error=f"nothing was found, and {why}")
-            elif (other := no_claim(state.text)) is not None:
+            elif (other := no_claim(state.wording)) is not None:
                 state.verdict = other
             elif irrelevant(run, state):
                 state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)

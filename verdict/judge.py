@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
-from ..core.analysis import MADE_FOR, Wording, foreign_language, wording_of
+from ..core.analysis import MADE_FOR, Wording, foreign_language
 from ..core.errors import CcheckError
 from ..core.types import Claim, Document, Evidence, Label, Reason, Sentence, Stance, Usage, Verdict, document_text
 from .differences import differences
@@ -228,10 +228,10 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
-def no_claim(text: str) -> Verdict | None:
+def no_claim(wording: Wording) -> Verdict | None:
     """The verdict on a text that claims nothing: a question that yes or no does not answer, a greeting, a command, an
     opinion. None for a claim, and for a question that yes or no answers."""
-    what = _NO_CLAIM.get(wording_of(text))
+    what = _NO_CLAIM.get(wording)
     if what is None:
         return None
     why = f"{what}, so there is nothing to support or refute. Write a claim instead"

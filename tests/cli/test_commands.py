@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from http_stub import Reply, http_stub
 from ccheck.core import models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.search.local.database import mark
 
 # -- in common
 
@@ -83,6 +86,12 @@ def test_demo():
     assert "ccheck query --store local:demo" in steps
     again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
     assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
+    with closing(sqlite3.connect("home/data/demo/documents.sqlite")) as database:
+        database.execute("UPDATE meta SET value = '2', mark = ? WHERE key = 'format'", (mark("format", "2"),))
+        database.commit()
+    assert ccheck("query", first, "--store", "local:demo").code == 5
+    anew = ccheck("demo", "-k", "1")
+    assert anew.code == 0 and "local:demo can't be read, so it is made again" in anew.err
 
 
 @pytest.mark.slow
