@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck
 
-from ccheck.core.errors import UsageError
 from ccheck.ingest import ingest
-from ccheck.search import parse_filter
 from ccheck.search.local import LocalStore
 
 FORMATS = Path(__file__).parents[1] / "ingest" / "formats"
@@ -58,26 +56,6 @@ def test_removal_by_id_and_by_filter(store: Path) -> None:
     assert len(ids()) == 4 and ccheck("index", "remove", "--store", store, "--yes").code == 2
     assert ccheck("index", "remove", "x", "--filter", "year>1", "--store", store, "--yes").code == 2
     assert len(ids()) == 4
-
-
-def test_names_of_fields_with_spaces() -> None:
-    for text in ("Source title=Annals", "'Source title' = Annals", 'Source title="Annals"'):
-        one = parse_filter(text)
-        assert (one.field, one.operator, one.value) == ("Source title", "=", "Annals")
-
-
-def test_dates_of_any_length() -> None:
-    for given, meant in (
-        ("published<2015", "published<2015-01-01"),
-        ("published>2015", "published>2015-12-31"),
-        ("published>=2016-02", "published>=2016-02-01"),
-        ("published<=2016-02", "published<=2016-02-29"),
-        ("published<2015-03-04", "published<2015-03-04"),
-    ):
-        assert str(parse_filter(given)) == meant
-    for wrong in ("last year", "2015-13", "20"):
-        with pytest.raises(UsageError, match="is not a date"):
-            parse_filter(f"published<{wrong}")
 
 
 def test_evidence_to_cite(store: Path) -> None:

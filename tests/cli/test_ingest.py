@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 from pathlib import Path
@@ -46,36 +45,6 @@ def test_a_first_and_a_second_time(tmp_path):
     assert ccheck("index", "info", "--json").objects[0]["documents"] == 71
 
 
-@pytest.mark.parametrize("kind", ["csv", "folder", "glob", "stdin"])
-def test_the_same_papers_in_other_forms_rank_the_same(papers, tmp_path, kind):
-    records = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
-    source, fields, stdin = tmp_path / f"corpus.{kind}", [], b""
-    if kind == "csv":
-        names = {"_id": "key", "title": "heading", "text": "summary"}
-        with source.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream)
-            writer.writerow([names.get(name, name) for name in records[0]])
-            writer.writerows([record.get(name) for name in records[0]] for record in records)
-        fields = ["--id-field", "key", "--title-field", "heading", "--text-field", "summary"]
-    elif kind == "stdin":
-        source, stdin = Path("-"), CORPUS.read_bytes()
-    else:
-        folder = tmp_path / "folder"
-        folder.mkdir()
-        lines = CORPUS.read_text(encoding="utf-8").splitlines()
-        jsonl(folder / "part-1.jsonl", *lines[:40])
-        jsonl(folder / "part-2.jsonl", *lines[40:])
-        (folder / "notes.md").write_text("not this one")
-        source = folder if kind == "folder" else folder / "part-*"
-    ran = ccheck("ingest", source, "--store", "local:same", "--no-dense", *fields, stdin=stdin)
-    assert ran.code == 0 and "71 added" in ran.err
-    claim = "sea level has risen 20 cm since 1900"
-    assert found("local:same", claim) == found(papers, claim)
-    assert ccheck("query", claim, "--store", "local:same", *BM25, "--filter", "year>=2010", "--json").objects[0][
-        "evidence"
-    ]
-
-
 def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     ran = ccheck("ingest", mixed, "--no-dense", "--json")
     assert ran.code == 7 and ran.objects[0]["added"] == 3 and ran.objects[0]["rejected"] == 4
@@ -87,23 +56,6 @@ def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     assert len(found("local:papers", "ice")) == 1 and "1 record without an id" in ran.err
 
 
-def test_rejects_that_cannot_be_written_stop_nothing(mixed, tmp_path):
-    ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "no" / "such" / "folder")
-    assert ran.code == 2 and "there is no folder" in ran.err and not list(tmp_path.glob("store*"))
-    (tmp_path / "mixed.rejects.jsonl").mkdir()
-    Path("mixed.rejects.jsonl").mkdir(exist_ok=True)
-    ran = ccheck("ingest", mixed, "--no-dense")
-    assert ran.code == 7 and "rejects can't be written to" in ran.err and "3 added" in ran.err
-    assert "None" not in ran.err
-
-
-def test_rejects_never_overwrite_what_is_read(mixed):
-    before = mixed.read_bytes()
-    assert ccheck("ingest", mixed, "--no-dense", "--rejects", mixed).code == 2
-    assert ccheck("ingest", mixed, "--no-dense", "--rejects", "-").code == 2
-    assert mixed.read_bytes() == before and not Path("-").exists()
-
-
 def test_dry_run_shows_and_stores_nothing(mixed):
     ran = ccheck("ingest", CORPUS, "--no-dense", "--dry-run")
     assert ran.code == 0 and "nothing was stored" in ran.err and ran.out.count("\nmetadata.doi") == 3
@@ -112,14 +64,6 @@ def test_dry_run_shows_and_stores_nothing(mixed):
     documents = ccheck("ingest", mixed, "--no-dense", "--dry-run", "--json").objects
     assert [document["text"] for document in documents] == [record["text"] for record in GOOD]
     assert ccheck("index", "info").code == 4
-
-
-@pytest.mark.usefixtures("minilm")
-def test_dry_run_counts_passages(tmp_path):
-    long = {"_id": "long", "text": "The sea level rises every year. " * 100}
-    file = jsonl(tmp_path / "c.jsonl", long, {"_id": "short", "text": "Ice melts."})
-    passages = [document["passages"] for document in ccheck("ingest", file, "--dry-run", "--json").objects]
-    assert passages[0] > 1 and passages[1] == 1
 
 
 def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch):
@@ -184,17 +128,6 @@ def test_what_names_no_store(store):
         ran = ccheck(*arguments, "--store", store)
         assert ran.code == 2 and "https://host:9200/INDEX" in ran.err
     assert not [file for file in Path().iterdir() if file.name != "home"]
-
-
-def test_the_store_of_the_environment(tmp_path, monkeypatch):
-    for store, folder in (("local:mine", tmp_path / "home/data/mine"), (str(tmp_path / "folder"), tmp_path / "folder")):
-        monkeypatch.setenv("CCHECK_STORE", store)
-        assert ccheck("ingest", CORPUS, "--no-dense").code == 0
-        assert (folder / "documents.sqlite").exists() and ccheck("query", "sea level", *BM25).code == 0
-    monkeypatch.delenv("CCHECK_STORE")
-    Path("ccheck.toml").write_text('store = "folder"\n')
-    assert ccheck("query", "sea level", *BM25, "--json").objects[0]["store"] == f"local:{tmp_path / 'folder'}"
-    assert ccheck("query", "sea level", *BM25, "--json", "--store", "local:papers").code == 4
 
 
 # -- models

@@ -101,20 +101,6 @@ def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, tmp_path):
     assert KEY not in one.out + one.err + ran.out + ran.err
 
 
-def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at, monkeypatch):
-    with scripted(judge) as server:
-        monkeypatch.setenv("CCHECK_LLM_MAX_CALLS", "2")
-        ran = ccheck(*at(server.url, SEA, "--json"))
-        assert ran.code == 7 and len(server.requests) == 2
-        errors = [piece["stance"]["error"] for piece in ran.objects[0]["evidence"]]
-        assert sum("CCHECK_LLM_MAX_CALLS" in (error or "") for error in errors) == 1
-        monkeypatch.delenv("CCHECK_LLM_MAX_CALLS")
-        assert ccheck(*at(server.url, SEA, "--json")).code == 0 and len(server.requests) == 3
-        monkeypatch.setenv("CCHECK_LLM_MAX_COST", "1")
-        costly = ccheck(*at(server.url, SEA))
-        assert costly.code == 2 and "CCHECK_LLM_PROMPT_PRICE" in costly.err
-
-
 def test_a_dry_run_asks_nobody(at, monkeypatch):
     monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
     monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")

@@ -162,12 +162,9 @@ def test_consent_is_for_recipes_and_prompts_as_they_are():
     Path("prompts/batch.txt").write_text("new")
     with pytest.raises(UsageError):
         resolve({}, {})
-
-
-def test_a_recipe_that_comes_after_the_consent_is_not_in_it():
-    here('recipe = "mine.toml"')
+    mine.unlink()
     accept()
-    Path("mine.toml").write_text('extends = "bm25"')
+    mine.write_text('extends = "bm25"')
     with pytest.raises(UsageError):
         resolve({}, {})
 
@@ -256,9 +253,9 @@ def test_a_pipe_keeps_nobody_waiting():
         resolve({}, {})
 
 
-@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "#" * (2 << 20)])
-def test_a_file_that_is_too_much(text):
-    here(text)
+@pytest.mark.parametrize("data", [b"a = " + b"[" * 100_000, b"#" * (2 << 20), b"\xff\xfe"])
+def test_a_file_that_is_too_much_or_no_text(data):
+    Path("ccheck.toml").write_bytes(data)
     with pytest.raises(InvalidData, match="can't be read"):
         resolve({}, {})
 

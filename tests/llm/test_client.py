@@ -119,20 +119,6 @@ def test_the_model_is_told_what_was_wrong(open_model):
     assert reply == {"role": "assistant", "content": "seven"} and "no JSON object" in complaint["content"]
 
 
-def test_a_check_makes_a_reply_invalid(open_model):
-    def check(value: Number) -> None:
-        if value.number != 8:
-            raise ValueError("number must be 8")
-
-    with scripted([say(GOOD), say(GOOD | {"number": 8}), say(GOOD)]) as server:
-        model = open_model(server.url)
-        assert model.ask(words(), Number, check=check).value.number == 8
-        assert "number must be 8" in server.requests[1]["messages"][-1]["content"]
-        with pytest.raises(InvalidReply, match="number must be 8") as caught:
-            model.ask(words("again"), Number, check=check)
-    assert caught.value.value == Number(number=7, share=0.5)
-
-
 def test_half_a_reply_is_told_as_such(open_model):
     half = Said('{"number": 7, "share": 0.5}', finish_reason="length")
     with scripted([half]) as server, pytest.raises(InvalidReply, match=r"cut off after 20 .*CCHECK_LLM_MAX_TOKENS"):

@@ -62,11 +62,6 @@ def test_a_data_frame_is_not_taken_for_claims(tmp_path: Path) -> None:
         assert [result.claim.text for result in checker.check_many(frame["claim"])] == ["abc"]
 
 
-def test_a_setting_that_is_none_is_named_with_the_nearest() -> None:
-    with pytest.raises(ccheck.CcheckError, match=r"unknown key recpie: did you mean 'recipe'\?"):
-        ccheck.open(recpie="bm25")
-
-
 PAIR = [{"_id": "a", "text": "Tea is hot.", "year": 2001}, {"_id": "b", "text": "Tea is very, very hot."}]
 
 

@@ -155,6 +155,8 @@ def test_what_values_can_be_compared_with(kind: Kind, condition: str, said: str 
         ("journal == 'a=b>c'", ("journal", "=", "a=b>c")),
         ("authors.name=Keeling, C. D.", ("authors.name", "=", "Keeling, C. D.")),
         ("n<-1.5", ("n", "<", "-1.5")),
+        ("Source title=Annals", ("Source title", "=", "Annals")),
+        ("'Source title' = Annals", ("Source title", "=", "Annals")),
     ],
 )
 def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
@@ -180,9 +182,11 @@ def test_what_is_no_condition_says_why(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_a_day_before_which_documents_were_published() -> None:
+def test_days_months_and_years_by_which_documents_were_published() -> None:
     assert parse_filter("published< 2015-01-31 ") == Filter(PUBLISHED, "<", "2015-01-31")
-    for wrong in ("15", "31.1.2015", "2015-02-30"):
+    for said, meant in (("<2015", "<2015-01-01"), (">2015", ">2015-12-31"), ("<=2016-02", "<=2016-02-29")):
+        assert str(parse_filter(f"published{said}")) == f"published{meant}"
+    for wrong in ("15", "31.1.2015", "2015-02-30", "2015-13", "last year"):
         with pytest.raises(UsageError, match="2015-01-31"):
             parse_filter(f"published<{wrong}")
 
