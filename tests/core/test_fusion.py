@@ -17,23 +17,23 @@ DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
 EVEN = {"bm25": 1.0, "dense": 1.0}
 
 
-def test_reciprocal_rank_fusion() -> None:
-    fused = fuse({"bm25": BM25, "dense": DENSE}, EVEN, Fusion(k=60))
-    assert [key for key, _ in fused] == ["a", "c", "b", "d"]
-    assert dict(fused) == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63})
+@pytest.mark.parametrize(
+    ("weights", "fusion", "expected"),
+    [
+        (EVEN, Fusion(k=60), {"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63}),
+        (
+            {"bm25": 1.0, "dense": 3.0},
+            Fusion(k=1),
+            {"c": 1 / 4 + 3 / 2, "a": 1 / 2 + 3 / 3, "d": 3 / 4, "b": 1 / 3},
+        ),
+        ({"bm25": 0.5, "dense": 0.5}, Fusion(method="minmax"), {"a": 0.5 + 0.5 * 0.2, "c": 0.5, "b": 0.25, "d": 0.0}),
+    ],
+)
+def test_fused_scores(weights: dict[str, float], fusion: Fusion, expected: dict[str, float]) -> None:
+    fused = fuse({"bm25": BM25, "dense": DENSE}, weights, fusion)
+    assert dict(fused) == pytest.approx(expected)
+    assert [key for key, _ in fused] == list(expected)
     assert reciprocal_ranks(BM25, 1) == [1 / 2, 1 / 3, 1 / 4]
-
-
-def test_weighted_reciprocal_rank_fusion() -> None:
-    fused = fuse({"bm25": BM25, "dense": DENSE}, {"bm25": 1.0, "dense": 3.0}, Fusion(k=1))
-    assert dict(fused) == pytest.approx({"c": 1 / 4 + 3 / 2, "a": 1 / 2 + 3 / 3, "d": 3 / 4, "b": 1 / 3})
-    assert [key for key, _ in fused] == ["c", "a", "d", "b"]
-
-
-def test_min_max_fusion() -> None:
-    fused = fuse({"bm25": BM25, "dense": DENSE}, {"bm25": 0.5, "dense": 0.5}, Fusion(method="minmax"))
-    assert dict(fused) == pytest.approx({"a": 0.5 + 0.5 * 0.2, "c": 0.5, "b": 0.25, "d": 0.0})
-    assert [key for key, _ in fused] == ["a", "c", "b", "d"]
 
 
 def test_min_max_of_equal_scores_and_of_nothing() -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -342,16 +341,3 @@ def test_a_folder_without_weights_and_modules_that_are_no_list(model):
         file.unlink()
     with pytest.raises(NotFound, match="no safetensors weights"):
         fingerprint(model)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes as Unix has them")
-def test_caches_are_for_their_owner_only(model, tmp_path, monkeypatch):
-    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "new" / "cache"))
-    old = os.umask(0)
-    try:
-        file_hash(model / "model.safetensors")
-    finally:
-        os.umask(old)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
-    assert modes["cache"] == stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
-    assert {mode for name, mode in modes.items() if name != "cache"} == {0o600}

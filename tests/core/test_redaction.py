@@ -41,25 +41,16 @@ CLAIM = "vaccines cause autism"
         ("sent Bearer 0123456789abcdef.x", "sent Bearer ***"),
         ("Incorrect API key provided: sk-proj-12***89", "Incorrect API key provided: ***"),
         ("hf_abcdefghij is refused", "*** is refused"),
+        ("https://host:9200/papers refuses this: set ELASTICSEARCH_API_KEY", None),
+        ("hf-internal-testing/tiny-random-bert is not here", None),
+        ("Basic authentication; the author=Smith, key = value", None),
+        ("http://127.0.0.1:8080/rerank?model=BAAI/bge-reranker-v2-m3", None),
+        ("write to me@example.org, or see https://example.org/a?b=c", None),
+        ("retrievers.bm25.depth=10,20 and --replace a=b", None),
     ],
 )
-def test_what_looks_like_a_secret(text, shown):
-    assert redact(text) == shown
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "https://host:9200/papers refuses this: set ELASTICSEARCH_API_KEY",
-        "hf-internal-testing/tiny-random-bert is not here",
-        "Basic authentication; the author=Smith, key = value",
-        "http://127.0.0.1:8080/rerank?model=BAAI/bge-reranker-v2-m3",
-        "write to me@example.org, or see https://example.org/a?b=c",
-        "retrievers.bm25.depth=10,20 and --replace a=b",
-    ],
-)
-def test_what_does_not_look_like_one_stays(text):
-    assert redact(text) == text
+def test_what_looks_like_a_secret_and_what_stays(text, shown):
+    assert redact(text) == (shown or text)
 
 
 def test_a_known_secret_in_all_its_spellings():

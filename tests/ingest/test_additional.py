@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,17 +101,6 @@ def options(tmp_path: Path) -> IngestOptions:
 
 
 # -- writing
-
-
-def test_each_document_gets_a_summary_and_posts(open_model: OpenModel) -> None:
-    with scripted(answer) as server:
-        writer = AdditionalWriter(open_model(server.url), STAGE)
-        written, stopped = writer.write(documents(3))
-        assert stopped is None
-        assert written[1] == ("Summary of Title 1.", "Post 0 about Title 1", "Post 1 about Title 1")
-        asked = Counter((paper_of(request)["title"], wants_posts(request)) for request in server.requests)
-        assert asked == Counter((f"Title {n}", posts) for n in range(3) for posts in (False, True))
-        assert (writer.questions_each, writer.usage.llm_calls) == (2, 6)
 
 
 @pytest.mark.parametrize(

@@ -97,17 +97,6 @@ def test_long_documents_have_several_passages(tmp_path: Path) -> None:
         assert np.array_equal(passage.vector, embedder.vector(text[passage.start : passage.end]))
 
 
-def test_the_second_time_nothing_is_written(tmp_path: Path) -> None:
-    store, embedder = MemoryStore(), TinyEmbedder()
-    path = write(tmp_path / "a.jsonl", rows(50))
-    ingest([path], store, embedder)
-    store.calls.clear()
-    report = ingest([path], store, embedder)
-    assert counts(report) == {"unchanged": 50}
-    assert store.calls == ["prepare", "digests", "publish"]
-    assert embedder.calls == 1
-
-
 def test_what_changed_is_taken_again(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     records = rows(50)

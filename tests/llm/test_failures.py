@@ -142,15 +142,6 @@ def test_who_waited_for_a_server_that_is_back_is_as_patient_as_all(open_model):
     assert [isinstance(outcome, Answer) for outcome in outcomes] == [True, True]
 
 
-def test_who_waits_while_a_server_is_found_to_be_still_gone_does_not_ask_it_too(open_model):
-    down = error(503, "down")
-    with scripted([Said(status=down.status, body=down.body, hang=0.2)]) as server:
-        model = open_model(server.url, llm_concurrency=8)
-        model._gone = "down"
-        outcomes = list(model.ask_many(many(8)))
-    assert len(server.requests) == 1 and all(isinstance(outcome, Failure) for outcome in outcomes)
-
-
 def test_a_server_that_hangs_for_all_does_not_cost_a_timeout_for_each(open_model):
     with scripted([Said(hang=600)]) as server:
         model = open_model(server.url, llm_timeout=0.3, llm_retry_seconds=0, llm_concurrency=4)

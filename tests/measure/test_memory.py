@@ -32,6 +32,7 @@ def test_what_was_put_is_there_in_another_process(tmp_path):
     cache.put({(1).to_bytes(4): b"other"})
     assert cache.get([(1).to_bytes(4)]) == {(1).to_bytes(4): b"other"}
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600 and cache.notice is None
+    assert stat.S_IMODE(cache.path.parent.stat().st_mode) == 0o700
     cache.close()
     assert cache.get([(1).to_bytes(4)]) == {} and cache.put({b"k": b"v"}) is None
 
