@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,9 +37,7 @@ FOUND = 20
 """How many articles of a store are searched for a claim that names none."""
 MOST_UNREAD = 10
 """How many files that can't be read are named."""
-CLAIM_IDS = ("claim_id", "id", "_id")
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
-CLAIMS = ("claim", "text", "query")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +192,7 @@ def read_asked(given: Given) -> Asked:
         expected = " and ".join(parts) or "no further arguments"
         raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
     if file is not None:
-        claims = list(_rows(file))
+        claims = _rows(file)
     elif text := argument_text(given.arguments[-1]).strip():
         claims = [AskedClaim("", text, None)]
     else:
@@ -257,23 +255,22 @@ def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
     return Asked(articles, unread, claims, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()})
 
 
-def _rows(file: str) -> Iterator[AskedClaim]:
-    """The claims of a JSON Lines, JSON or CSV file. Raises InvalidData for a row without a claim."""
-    from ..ingest.readers import read
-    from ..ingest.records import Reject
+def _rows(file: str) -> list[AskedClaim]:
+    """The claims of a file, in the formats that `pipeline/claims.py` reads. Raises InvalidData for one without a text."""
+    from ..ingest import Record
+    from ..ingest.rows import take_all
+    from ..pipeline.claims import COLUMNS, TEXTS, claim_id, first_of, text_of
 
-    for number, record in enumerate(read([file]), 1):
-        if isinstance(record, Reject):
-            raise InvalidData(f"{record.file}, line {record.line}: {record.reason}")
-        data = record.data
-        text = next((data[name] for name in CLAIMS if isinstance(data.get(name), str) and data[name].strip()), None)
-        if text is None:
-            raise InvalidData(
-                f"{record.file}, line {record.line}: the claim is missing. A row needs claim_id, article and claim"
-            )
-        identifier = next((data[name] for name in CLAIM_IDS if data.get(name) is not None), number)
-        article = next((data[name] for name in ARTICLES if data.get(name)), None)
-        yield AskedClaim(str(identifier), text.strip(), None if article is None else str(article))
+    found: list[AskedClaim] = []
+
+    def take(record: Record, number: int) -> None:
+        article, text = first_of(record.data, ARTICLES)[1], text_of(first_of(record.data, TEXTS)[1])
+        if not text:
+            raise InvalidData("the claim is missing. A row needs claim_id, article and claim")
+        found.append(AskedClaim(claim_id(record.data, number), text, None if article is None else str(article)))
+
+    take_all(file, COLUMNS | {*ARTICLES}, take)
+    return found
 
 
 # -- answers
@@ -319,8 +316,6 @@ def answer_all(
                 errors.append(error)
                 print_json(row | {"error": str(error)})
             update(done, len(asked.claims))
-    if not asked.claims:
-        inform("the file has no claims")
     if errors:
         said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
         raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))

@@ -25,6 +25,7 @@ from ...core.recipe import Recipe, models_used
 from ...core.runtime import Runtime
 from ...core.types import Usage
 from ...ingest.rows import take_all
+from ...pipeline.claims import first_of, text_of
 from ...pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -54,7 +55,7 @@ def read_gold(path: str | Path) -> list[GoldClaim]:
 
 
 def _gold(row: Mapping[str, Any]) -> GoldClaim:
-    identifier = next((row[name] for name in _IDS if row.get(name) is not None), None)
+    identifier = first_of(row, _IDS)[1]
     if identifier is None:
         raise InvalidData("claim_id is missing")
     listed: dict[tuple[str, ...], list[Any]] = {
@@ -62,10 +63,8 @@ def _gold(row: Mapping[str, Any]) -> GoldClaim:
         for names in (_ELEMENTS, _PASSAGES)
     }
     passages = tuple(str(one.get("text", "")) if isinstance(one, dict) else str(one) for one in listed[_PASSAGES])
-    article = str(row.get("article") or row.get("citekey") or "")
-    return GoldClaim(
-        str(identifier), str(row.get("claim") or ""), article, tuple(map(str, listed[_ELEMENTS])), passages
-    )
+    article = str(first_of(row, ("article", "citekey"))[1] or "")
+    return GoldClaim(str(identifier), text_of(row.get("claim")), article, tuple(map(str, listed[_ELEMENTS])), passages)
 
 
 def gain(element: str, gold: Collection[str]) -> float:
