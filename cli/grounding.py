@@ -256,7 +256,7 @@ def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
 
 
 def _rows(file: str) -> list[AskedClaim]:
-    """The claims of a file, in the formats that `pipeline/claims.py` reads. Raises InvalidData for one without a text."""
+    """The claims of a file, as `pipeline/claims.py` reads them. Raises InvalidData for a row without a text."""
     from ..ingest import Record
     from ..ingest.rows import take_all
     from ..pipeline.claims import COLUMNS, TEXTS, claim_id, first_of, text_of
