@@ -66,6 +66,14 @@ def test_dry_run_shows_and_stores_nothing(mixed):
     assert ccheck("index", "info").code == 4
 
 
+@pytest.mark.usefixtures("minilm")
+def test_dry_run_counts_passages(tmp_path):
+    long = {"_id": "long", "text": "The sea level rises every year. " * 100}
+    file = jsonl(tmp_path / "c.jsonl", long, {"_id": "short", "text": "Ice melts."})
+    passages = [document["passages"] for document in ccheck("ingest", file, "--dry-run", "--json").objects]
+    assert passages[0] > 1 and passages[1] == 1
+
+
 def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "load_embedder", lambda *_: pytest.fail("loaded a model"))
     (tmp_path / "empty").mkdir()
