@@ -133,7 +133,8 @@ class ClaimState:
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
     `empty` says why nothing was found, if that is so. `reranked_by` is the last reranker that ordered the hits.
-    `relevance` is the probability that one of them bears on the claim.
+    `relevance` is the probability that one of them bears on the claim. `told`: the places of the evidence whose stances
+    were told.
     """
 
     claim: Claim
@@ -153,6 +154,7 @@ class ClaimState:
     usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
     stages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     error: CcheckError | None = None
+    told: set[int] = field(default_factory=set)
 
     def use(self, stage: str, used: Usage) -> None:
         """Note what a stage asked a language model."""

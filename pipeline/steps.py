@@ -336,11 +336,18 @@ def documents_told(hits: Sequence[Hit]) -> list[dict[str, Any]]:
 
 
 def tell_judged(run: Run, state: ClaimState) -> None:
-    """Tell the stance of each document that was judged, then the verdict."""
-    parts = [(piece.document.id, piece.stance) for piece in state.evidence if piece.stance is not None]
-    run.told([state], "stance", lambda _: [{"doc_id": id_, **asdict(stance)} for id_, stance in parts])
+    """Tell the stance of each document that was judged, but for those that were told while it was, then the verdict."""
+    for place, piece in enumerate(state.evidence):
+        if piece.stance is not None and place not in state.told:
+            tell_stance(run, state, place, piece.stance)
     verdict = state.verdict
     run.told([state], "verdict", lambda _: [asdict(verdict)] if verdict is not None else [])
+
+
+def tell_stance(run: Run, state: ClaimState, place: int, stance: Stance) -> None:
+    """Tell what the document in this place says about the claim."""
+    state.told.add(place)
+    run.told([state], "stance", lambda _: [{"doc_id": state.evidence[place].document.id, **asdict(stance)}])
 
 
 def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
@@ -391,6 +398,7 @@ def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
                 piece if piece.hit.unit is None else replace(piece, hit=replace(piece.hit, document=piece.hit.read))
                 for piece in state.evidence[: run.recipe.verdict.documents]
             ),
+            partial(tell_stance, run, state),
         )
         for state in states
         if why_not_judged(run, state) is None

@@ -99,8 +99,12 @@ class Calibrated:
     name: str
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        for judged in self.method(cases):
+        for judged in self.method(list(map(self._calibrating, cases))):
             yield replace(judged, stances=tuple(map(self.calibration.apply, judged.stances)))
+
+    def _calibrating(self, case: Case) -> Case:
+        """The case, which is told calibrated stances."""
+        return replace(case, tell=lambda place, stance: case.tell(place, self.calibration.apply(stance)))
 
 
 def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:

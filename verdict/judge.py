@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
@@ -59,10 +59,14 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A claim with the evidence to judge, best first."""
+    """A claim with the evidence to judge, best first.
+
+    `tell` is told the stance of a piece of evidence, by its place, as soon as a method has it that asks about each.
+    """
 
     claim: Claim
     evidence: tuple[Evidence, ...]
+    tell: Callable[[int, Stance], None] = field(default=lambda place, stance: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

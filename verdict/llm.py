@@ -131,6 +131,8 @@ class LlmStances:
                     if len(self._steps) > 1 and isinstance(outcome, Answer) and outcome.value.relevant:
                         relevant.append((place, outcome))
                 made.append(ready.pop(0))
+                if not relevant or relevant[-1][0] != place:
+                    case.tell(place, made[-1][0])
             if relevant:
                 self._add_sides(case, relevant, made)
             yield Judged(
@@ -145,6 +147,7 @@ class LlmStances:
         asked = (self._question(self._steps[1], [(case.claim, documents[place])]) for place, _ in relevant)
         for (place, outcome), side in zip(relevant, self.llm.ask_many(asked), strict=True):
             made[place] = _combined(outcome, side, documents[place])
+            case.tell(place, made[place][0])
 
     def plan_prompts(self, cases: Sequence[Case]) -> list[PlannedPrompt]:
         """Plans the prompts without sending them. With `two-step`, every document has the second question, too."""

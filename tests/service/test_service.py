@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.pipeline.claims import ClaimRecord
-from ccheck.service import Correction, Service, open_service
+from ccheck.service import Correction, Event, Service, open_service
 from ccheck.service.record import Wanted
 
 PAPERS = [
@@ -72,6 +75,30 @@ def test_claims_that_fail_are_checks_that_failed_and_are_tried_again(service: Se
         service.check(CLAIM, recipe="/etc/passwd")
     with pytest.raises(UsageError, match="a claim is a text"):
         service.check(3)  # type: ignore[arg-type]
+
+
+def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> None:
+    first = threading.Event()
+    told = []
+
+    def answer(request: dict[str, Any]) -> Said:
+        quote = "Sea ice melts." if "Sea ice melts." in user_text(request) else "Sea level rose by 20 cm since 1900."
+        if quote == "Sea ice melts." and not first.wait(60):
+            return error(500, "the first stance was not told")
+        return say({"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": 0.9})
+
+    def tell(event: Event) -> None:
+        if event.kind == "stance":
+            told.append((event.data["doc_id"], event.data["label"]))
+            first.set()
+
+    with scripted(answer) as llm:
+        model = {"llm_model": "m", "llm_base_url": llm.url, "llm_api_key": "k", "cache_dir": tmp_path / "cache"}
+        with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", **model) as service:
+            service.checker.ingest(PAPERS, dense=False)
+            check = service.check("Sea level has risen.", tell, k=2)
+    assert check.label == "SUPPORTS"
+    assert told == [("sea", "SUPPORTS"), ("ice", "SUPPORTS")]
 
 
 def test_corrections_stay_beside_the_answer(service: Service) -> None:
