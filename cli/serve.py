@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,6 +17,14 @@ from ..core.events import write_events
 from ..core.redaction import keep_secret
 from . import opt
 from .common import notice, settings_from, shared_options, user_name
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ..core.serving import Limits
+    from ..core.settings import Settings
+    from ..pipeline.checker import Checker
+    from ..service import Service
 
 KEY = "CCHECK_SERVE_API_KEY"
 MODEL = ("dtype", "max_tokens", "yes_token", "prompt")
@@ -102,7 +113,7 @@ def rerank(asked: Served) -> None:
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..core.models import require_models
-    from ..core.runtime import Runtime, silent
+    from ..core.runtime import Runtime
     from ..core.settings import Settings
     from ..core.stages import ModelStage
 
@@ -110,16 +121,14 @@ def rerank(asked: Served) -> None:
     require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
     require_models("the reranking server")
     name, where = named_model(asked.model)
-    from ..core.serving import listen, public, run_server
+    from ..core.serving import listen, public
 
-    listening = listen(asked.host, asked.port)
-    with listening:
+    with listen(asked.host, asked.port) as listening:
         from ..core.models import best_device
         from ..rerank.load import batch_tokens_for
         from ..rerank.server.app import load_app
         from ..rerank.server.guard import Access, Limits
 
-        say = silent if opt.is_quiet() else notice  # also in other threads, which know of no command
         limits = Limits(
             body=asked.max_body,
             texts=asked.max_texts,
@@ -130,21 +139,16 @@ def rerank(asked: Served) -> None:
         key = os.environ.get(KEY) or None
         app = load_app(
             name,
-            Runtime(Settings(device=asked.device), say),
+            Runtime(Settings(device=asked.device), _say()),
             ModelStage.model_validate({"model": where} | {key: getattr(asked, key) for key in MODEL}),
             limits,
             Access(key, (asked.host, *asked.allow_host)),
             asked.canary,
         )
-
-        def started(url: str) -> None:
-            say(f"serving {name if name == where else f'{name} ({where})'} at {url}. Stop with Ctrl-C")
-            if public(asked.host) and key is None:
-                say(f"anyone who can reach {url} can use it. Set a key with {KEY}")
-
-        if asked.events:
-            write_events()
-        run_server(app, [listening], limits, started)
+        said = f"serving {name if name == where else f'{name} ({where})'} at {{}}. Stop with Ctrl-C"
+        if public(asked.host) and key is None:
+            said += f"\nanyone who can reach {{}} can use it. Set a key with {KEY}"
+        _run(app, [listening], limits, said, events=asked.events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +162,13 @@ class ServedWeb:
     llm: str | None = opt.llm
     rerank: str | None = opt.rerank
     no_record: bool = opt.option("Keep no record of checks: no history, no lasting links, no corrections.")
+    pdfs: str | None = opt.option(
+        "Folder with the PDFs that were ingested. The page opens them where evidence stands, if they are unchanged.",
+        "FOLDER",
+    )
+    serve_reranker: bool = opt.option(
+        "Serve the recipe's reranking model, too: at /reranker, as ccheck serve rerank does. It is loaded once."
+    )
     allow_host: tuple[str, ...] = opt.option(
         "Host name that browsers may use for this server, such as ccheck.example.org. Repeatable.", "NAME"
     )
@@ -190,14 +201,10 @@ def web(asked: ServedWeb) -> None:
     On this machine no key is needed. Any other address needs CCHECK_API_KEYS: NAME:RIGHTS:KEY, separated by spaces,
     with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
     """
-    from ..core.adjust import Changes, resolved
     from ..core.recipe import recipe_names
-    from ..core.runtime import silent
-    from ..service import Service
-    from .progress import checker
 
     require("the service", "server", "fastapi", "uvicorn", "prometheus_client", "python_multipart")
-    from ..core.serving import listen, public, run_server
+    from ..core.serving import listen, public
     from ..web import local
     from ..web.access import EXAMPLE, KEYS, Quotas, keys_from
     from ..web.app import create_app
@@ -206,30 +213,50 @@ def web(asked: ServedWeb) -> None:
     keys = keys_from(os.environ.get(KEYS))
     if public(asked.host) and not keys:
         raise UsageError(f"--host {asked.host} lets other machines in, so it needs keys: set {EXAMPLE}")
-    say = silent if opt.is_quiet() else notice
+    pdfs = None if asked.pdfs is None else Path(asked.pdfs).expanduser()
+    if pdfs is not None and not pdfs.is_dir():
+        raise UsageError(f"--pdfs {asked.pdfs}: there is no such folder")
     names = ("body", "max_body"), ("upload", "max_upload"), ("timeout", "timeout"), ("connections", "connections")
     limits = Limits(**{name: getattr(asked, given) for name, given in names})
     quotas = Quotas(**{name: getattr(asked, name) for name in ("requests", "checks", "at_once", "tokens", "claims")})
     hosts = (asked.host, *asked.allow_host)
     settings = settings_from(**opt.settings_of(asked))
-    pipeline = resolved(settings, Changes(llm=asked.llm, rerank=asked.rerank))
     # A recipe or prompts of one's own can change while the server runs: without it, they would be read again.
     lasting = settings.recipe in recipe_names() and settings.prompts_dir is None and not asked.no_record
     with (
         listen(asked.host, asked.port) as at,
         local.listening(shared_options(asked) | {"alone": not lasting}) as here,
-        checker(settings, recipe=pipeline) as checked,
-        Service(checked, record=False if asked.no_record else None) as service,
+        _service(settings, asked.llm, asked.rerank, record=not asked.no_record) as service,
     ):
-        served = Served(limits=limits, quotas=quotas, keys=keys, hosts=hosts, secure=asked.https, owner=user_name())
-        app = create_app(service, served)
+        served = Served(
+            limits=limits,
+            quotas=quotas,
+            keys=keys,
+            hosts=hosts,
+            secure=asked.https,
+            owner=user_name(),
+            pdfs=pdfs,
+        )
+        app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
+        said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"
+        _run(app, [at, *here], limits, said, events=asked.events)
 
-        def started(url: str) -> None:
-            say(f"{checked.store.name} is at {url}. Stop with Ctrl-C")
 
-        if asked.events:
-            write_events()
-        run_server(app, [at, *here], limits, started, app.state.web.jobs.stopping)
+def _reranker_of(checked: Checker) -> FastAPI:
+    """The application that serves the model with which a checker reranks. Raises UsageError if it has none here."""
+    from ..rerank.server.app import create_app
+    from ..rerank.server.canary import check_scorer
+    from ..rerank.server.guard import Limits
+    from ..rerank.several import LocalReranker
+
+    models = [one for _, one in checked.plan().rerankers.values() if isinstance(one, LocalReranker)]
+    if not models:
+        raise UsageError(
+            f"--serve-reranker: the recipe {checked.recipe.name} reranks with no model on this machine. Name one with "
+            "--rerank"
+        )
+    check_scorer(models[0].scorer, "order")
+    return create_app(models[0].name, models[0].scorer, Limits(), None)
 
 
 @opt.command(name="mcp")
@@ -252,24 +279,51 @@ def serve_mcp(
     """
     import asyncio
 
-    from ..core.adjust import Changes, resolved
-    from ..service import Service
-    from .progress import checker
-
     require("MCP", "mcp", "mcp", "fastapi", "prometheus_client")
     from ..web.mcp import serve_stdio
     from ..web.shared import Served, Web
 
     settings = settings_from(store=store, recipe=recipe, llm_model=llm, rerank=rerank)
-    with (
-        checker(settings, recipe=resolved(settings, Changes(llm=llm, rerank=rerank))) as checked,
-        Service(checked, record=False if no_record else None) as service,
-    ):
+    with _service(settings, llm, rerank, record=not no_record) as service:
 
         async def run() -> None:
             await serve_stdio(Web(service, Served()))
 
         asyncio.run(run())
+
+
+@contextmanager
+def _service(settings: Settings, llm: str | None, rerank: str | None, *, record: bool) -> Iterator[Service]:
+    """The service of a store, with a record if neither the command nor the settings say otherwise."""
+    from ..core.adjust import Changes, resolved
+    from ..service.service import Service
+    from .progress import checker
+
+    pipeline = resolved(settings, Changes(llm=llm, rerank=rerank))
+    with checker(settings, recipe=pipeline) as checked, Service(checked, record=None if record else False) as service:
+        yield service
+
+
+def _say() -> Callable[[str], None]:
+    """Says something to the user, also from other threads, which know of no command."""
+    from ..core.runtime import silent
+
+    return silent if opt.is_quiet() else notice
+
+
+def _run(app: FastAPI, at: list[socket.socket], limits: Limits, said: str, *, events: bool) -> None:
+    """Serve until SIGINT or SIGTERM. `said` is what to say then, with `{}` for the address."""
+    from ..core.serving import run_server
+
+    say, web = _say(), getattr(app.state, "web", None)
+    if events:
+        write_events()
+
+    def started(url: str) -> None:
+        for line in said.split("\n"):
+            say(line.replace("{}", url))
+
+    run_server(app, at, limits, started, (lambda: None) if web is None else web.jobs.stopping)
 
 
 serve.add_command(web)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import hashlib
 import io
 import itertools
 import math
@@ -15,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.text import TEXT_CHARS, whole_number
-from .documents import PAGE_STARTS, clean
+from .documents import FILE_HASH, PAGE_STARTS, clean
 from .records import Record, Reject
 from .sources import Source
 
@@ -245,6 +246,7 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         "authors": people(re.split(r"[;]| and ", info["Author"])),
         "file_year": whole_number(year[1]) if year else None,
         "page_count": count,
+        FILE_HASH: hashlib.sha256(source.path.read_bytes()).hexdigest(),
     }
     yield one_document(source, data, "PDF files")
 

@@ -6,7 +6,8 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -19,20 +20,29 @@ from .apply import score_many
 from .types import BatchReranker, Request, Reranker, Scorer, Scores, all_or_error, not_finite, refuse_equal
 
 
+def in_turn(scorer: Scorer) -> Scorer:
+    """The scorer for any number of threads: one of them has the model at a time."""
+    lock = threading.Lock()
+
+    def forward(*asked: Any) -> Any:
+        with lock:
+            return scorer.forward(*asked)
+
+    return replace(scorer, forward=forward)
+
+
 class LocalReranker(BatchReranker):
-    """Scores passages with a model on this machine, for one caller at a time."""
+    """Scores passages with a model on this machine. Whoever else uses its `scorer` takes turns with it."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.name = scorer.name
-        self._scorer = scorer
-        self._lock = threading.Lock()
+        self.scorer = in_turn(scorer)
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """The passages of all queries go through the model together, in its own batches of tokens."""
-        encoded = [self._scorer.encode(query, passages) for query, passages in requests]
+        encoded = [self.scorer.encode(query, passages) for query, passages in requests]
         try:
-            with self._lock:
-                values = iter(self._scorer.score([one for some in encoded for one in some]))
+            values = iter(self.scorer.score([one for some in encoded for one in some]))
         except CcheckError as error:
             if len(requests) == 1:
                 return [error]

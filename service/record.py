@@ -228,9 +228,6 @@ class FileRecord(Closing):
                     for sql in _TABLES:
                         connection.execute(sql)
                     connection.execute(f"PRAGMA user_version = {FORMAT}")
-                elif version == 1 and made == _TABLES[:-1]:  # which kept no files
-                    connection.execute(_TABLES[-1])
-                    connection.execute(f"PRAGMA user_version = {FORMAT}")
                 elif version != FORMAT or made != _TABLES:
                     raise InvalidData(
                         f"{self.path} is not a record of checks that this version of ccheck reads (format {version}; "

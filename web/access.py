@@ -232,7 +232,7 @@ class Guard:
     `.json` off the addresses of pages."""
 
     def __init__(self, app: ASGIApp, most: int, larger: Mapping[str, int]) -> None:
-        """`most`: bytes of a body; `larger`: the same for paths that take files."""
+        """`most`: bytes of a body; `larger`: the same for paths that begin so."""
         self.app, self.most, self.larger = app, most, larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -241,7 +241,8 @@ class Guard:
             return
         for_owner.set(is_owner(scope))
         headers = Headers(scope=scope)
-        most = self.larger.get(path := scope["path"], self.most)
+        path = scope["path"]
+        most = next((size for start, size in self.larger.items() if path.startswith(start)), self.most)
         too_large = Problem(413, f"the request is larger than {most:,} bytes, the most that is allowed here")
         if path.endswith(".json") and not path.startswith(("/v1/", "/openapi")):
             scope = {**scope, "path": path.removesuffix(".json"), JSON: True}

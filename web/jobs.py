@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import secrets
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -384,14 +385,22 @@ class Jobs:
 
     # -- papers
 
-    def ingest(self, paths: Sequence[Path], caller: Caller, folder: tempfile.TemporaryDirectory[str]) -> IngestJob:
-        """Start to read files into the store; the folder is removed when that is done."""
+    def ingest(
+        self,
+        paths: Sequence[Path],
+        caller: Caller,
+        folder: tempfile.TemporaryDirectory[str],
+        pdfs: Path | None = None,
+    ) -> IngestJob:
+        """Start to read files into the store; the folder is removed when that is done. `pdfs` keeps copies of PDFs."""
         job = IngestJob(secrets.token_hex(8), caller, [path.name for path in paths])
         _add(self.ingests, job)
-        job.start(self._ingest(job, paths, folder))
+        job.start(self._ingest(job, paths, folder, pdfs))
         return job
 
-    async def _ingest(self, job: IngestJob, paths: Sequence[Path], folder: tempfile.TemporaryDirectory[str]) -> None:
+    async def _ingest(
+        self, job: IngestJob, paths: Sequence[Path], folder: tempfile.TemporaryDirectory[str], pdfs: Path | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         rejects = Path(folder.name) / "rejects.jsonl"
         checker = self.service.checker
@@ -405,6 +414,9 @@ class Jobs:
             async with self._ingest_alone:
                 job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
             job.rejects = _rejects(rejects)
+            for path in paths if pdfs is not None else ():
+                if path.suffix.lower() == ".pdf" and not (kept := pdfs / path.name).exists():
+                    await run_in_threadpool(shutil.copyfile, path, kept)
 
     # --
 

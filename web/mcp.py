@@ -17,9 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
-from starlette.requests import HTTPConnection
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import __version__
 from ..core.citation import citation_of
@@ -29,7 +27,7 @@ from ..service import How
 from .access import RIGHTS, Caller, Right, needed
 from .page import placeless
 from .problems import Problem
-from .shared import Web
+from .shared import Keyed, Web
 from .shown import readable
 from .views import claim_view
 
@@ -167,24 +165,13 @@ def make_server(web: Web) -> MCPServer:
     return server
 
 
-class Keyed:
-    """The tools over HTTP: only with a key, where keys are needed. Each tool asks for its own right."""
-
-    def __init__(self, web: Web, tools: ASGIApp) -> None:
-        self.web, self.tools = web, tools
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.web.caller(HTTPConnection(scope))
-        await self.tools(scope, receive, send)
-
-
 def mount(app: FastAPI, web: Web) -> StreamableHTTPSessionManager:
     """Serve the tools at `/mcp` (streamable HTTP) while what is returned runs. Hosts and origins are checked for all
     paths alike, in `app.py`."""
     server = make_server(web)
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
-    tools = Keyed(web, StreamableHTTPASGIApp(server.session_manager))
+    tools = Keyed(web, StreamableHTTPASGIApp(server.session_manager))  # each tool asks for its own right
     app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))
     return server.session_manager
 

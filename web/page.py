@@ -18,7 +18,7 @@ from .. import __version__
 from ..core.redaction import without_secrets
 from ..core.text import counted, printable
 from ..core.words import OPEN, VERDICTS, sure
-from .views import SAID, STANCE_COUNTS
+from .views import SAID, STANCE_COUNTS, in_short
 
 if TYPE_CHECKING:
     import jinja2
@@ -90,6 +90,7 @@ def environment() -> jinja2.Environment:
         "stance_counts": STANCE_COUNTS,
         "open": OPEN,
         "sure": sure,
+        "in_short": in_short,
         "counted": counted,
         "version": __version__,
         # Browsers keep the files of one version for good.

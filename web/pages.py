@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -16,11 +17,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from ..core.citation import citation_of, doi_url
-from ..core.errors import CcheckError, InvalidData, UsageError
+from ..core.errors import CcheckError, InvalidData, NotFound, StoreChanged, UsageError
 from ..core.recipe import recipe_names
 from ..core.text import shortened
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, How, Wanted
+from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
 from .jobs import claims_in, harmless
@@ -238,7 +240,7 @@ async def add(page: Annotated[Page, _form("write")]) -> Response:
     except BaseException:
         folder.cleanup()
         raise
-    job = page.web.jobs.ingest(paths, page.caller, folder)
+    job = page.web.jobs.ingest(paths, page.caller, folder, page.web.served.pdfs)
     await job.changed(0.3)
     return _to(f"/papers/added/{job.id}")
 
@@ -259,7 +261,21 @@ async def document(page: Opened, id: str) -> Response:  # noqa: A002
     found = await page.web.service.document_async(id)
     cited, text = citation_of(found), found.text[:MAX_DOCUMENT]
     data = document_found(found)
-    return page.show("document.html", data, document=found, cited=cited, url=doi_url(cited.doi), text=text)
+    pdf = pdfs.pdf_of(page.web.served.pdfs, found) is not None
+    return page.show("document.html", data, document=found, cited=cited, url=doi_url(cited.doi), text=text, pdf=pdf)
+
+
+@pages.get("/pdf/{id:path}")
+async def pdf(page: Opened, id: str) -> Response:  # noqa: A002
+    found = await page.web.service.document_async(id)
+    path = pdfs.pdf_of(page.web.served.pdfs, found)
+    if path is None:
+        raise NotFound("this server has no PDF of this paper. Start it with --pdfs and the folder that was ingested")
+    content = await run_in_threadpool(pdfs.unchanged, path, found)
+    if content is None:
+        raise StoreChanged("the PDF has changed since the paper was read from it. Ingest it again")
+    named = f"inline; filename*=UTF-8''{quote(path.name)}"
+    return Response(content, media_type="application/pdf", headers={"Content-Disposition": named, **pdfs.HEADERS})
 
 
 # -- keys
@@ -306,6 +322,9 @@ def _result_page(page: Page, check: Check) -> Response:
     for one in check.corrections:
         corrections.setdefault(one.doc_id, []).append(one)
     served = {"check": check, "query": query, "choices": choices(documents), "corrections": corrections}
+    pdf_folder = page.web.served.pdfs
+    with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
+    served |= {"pdfs": {one.document.id: pdfs.links(one) for one in with_pdf}}
     served |= {"all": len(documents), "kept": check.kept}
     link = str(page.request.url.replace(query="", fragment=""))
     given = view | {"documents": filtered(documents, query)}
@@ -327,6 +346,7 @@ def _listed(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
         {
             "check": one,
             "outcome": "ERROR" if one.status == "failed" else one.label or "NONE",
+            "confidence": ((one.result or {}).get("verdict") or {}).get("confidence"),
             "claim": shortened(one.claim, 200),
             "day": one.created[:16].replace("T", " "),
         }

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..core import serving
 from ..service import Check, Description, Service
@@ -45,6 +47,8 @@ class Served:
     owner: str | None = None
     secure: bool = False
     """Cookies are sent over HTTPS alone."""
+    pdfs: Path | None = None
+    """The folder with the PDFs that papers were read from."""
 
 
 class Web:
@@ -97,6 +101,17 @@ class Web:
             self.missing = f"a bug: {type(error).__name__}"
         finally:
             self.loading = False
+
+
+class Keyed:
+    """Another application that is served here, only to callers with these rights."""
+
+    def __init__(self, web: Web, app: ASGIApp, *rights: Right) -> None:
+        self.web, self.app, self.rights = web, app, rights
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.web.caller(HTTPConnection(scope), *self.rights)
+        await self.app(scope, receive, send)
 
 
 async def web_of(connection: HTTPConnection) -> Web:

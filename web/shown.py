@@ -10,10 +10,13 @@ from typing import Any
 from ..core.answers import result_of
 from ..core.errors import CcheckError, Incomplete
 from ..core.types import Claim, Document, Evidence, Result
+from ..ingest.documents import FILE_HASH
 from ..service import Check, Service
 
 MOST_VALUES, LONGEST_VALUE = 20, 80
-CITED = frozenset({"title", "doi", "url", "year", "authors", "author", "first_author", "abstract", "id", "pmid"})
+CITED = frozenset(
+    {"title", "doi", "url", "year", "authors", "author", "first_author", "abstract", "id", "pmid", FILE_HASH}
+)
 """Fields that say which paper it is, and not of what kind."""
 
 

@@ -22,6 +22,8 @@ MAX_TEXT = 20_000
 CLAIM_CHARS = 500
 CONTEXT_CHARS = 600
 """Characters shown of a sentence next to the evidence."""
+WEAK = 0.5
+"""A verdict with less confidence is said to be weak: one paper decides, say, and others lean to the other side."""
 FOLDED_CHARS = 300
 """Less than this is not worth folding away."""
 
@@ -62,6 +64,12 @@ def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str,
         "way": _way(result.evidence),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
     }
+
+
+def in_short(outcome: str, confidence: float | None) -> str:
+    """The verdict in words: `Weakly supported` if it takes a side that is more probably wrong than right."""
+    said = VERDICTS[outcome][1]
+    return f"Weakly {said.lower()}" if outcome in SIDES and confidence is not None and confidence < WEAK else said
 
 
 def outcome(result: Result) -> str:

@@ -56,13 +56,14 @@ def create_app(
     name: str,
     scorer: Scorer,
     limits: Limits = Limits(),  # noqa: B008 - frozen
-    access: Access = Access(),  # noqa: B008 - frozen
+    access: Access | None = Access(),  # noqa: B008 - frozen
 ) -> FastAPI:
-    """The application that serves a reranker, called `name` in requests.
+    """The application that serves a reranker, called `name` in requests. Without `access`, whoever mounts it has asked
+    for keys and hosts.
 
     The scorer must have passed `check_scorer`: the server is ready as soon as it runs.
     """
-    service = Service(name, scorer, limits, access)
+    service = Service(name, scorer, limits, access or Access())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -77,7 +78,7 @@ def create_app(
     )
     app.state.service, app.state.limits = service, limits
     app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
-    if access.key is None:
+    if access is not None and access.key is None:
         app.add_middleware(HostCheck, names=access.hosts, key=KEY)
     _add_reranking(app, service)
     _add_state(app, service)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import threading
 
 import pytest
 from html_page import HOSTILE, Element, parse
+from pdf_papers import Layout, sentence, write_paper
 from rerank_servers import wait_until
 from web_servers import CLAIM, KEYS, PAPERS, Web, web_server
 
@@ -237,6 +239,47 @@ def test_papers_are_added_with_progress_and_rejects(serve_web):
     assert [(one["file"], one["line"]) for one in rejects] == [("x papers.jsonl", 4), ("x papers.jsonl", 5)]
     assert "ccheck-papers-" not in answer.text + page.text and web.client.get("/ready").status_code == 200
     assert "3 papers" in web.page("/papers").words
+
+
+def test_a_pdf_opens_at_the_page_of_the_evidence_while_it_is_unchanged(serve_web, tmp_path):
+    folder = tmp_path / "pdfs"
+    (folder / "sub").mkdir(parents=True)
+    layout = Layout(header="Tides 7")
+    write_paper(file := folder / "sub" / "sea paper.pdf", layout, 150)
+    (tmp_path / "secret.pdf").write_bytes(file.read_bytes())
+    (folder / "linked.pdf").symlink_to(tmp_path / "secret.pdf")
+    hashed = {"title": "x", "text": "y", "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    web = serve_web(papers=[*PAPERS, {"_id": "../secret.pdf", **hashed}, {"_id": "linked.pdf", **hashed}], pdfs=folder)
+    web.web.service.checker.ingest(str(folder), dense=False)
+    _, page = checked(web, sentence(120))
+    (card,) = [one for one in page.all("li", class_="document") if "sea paper.pdf" in one.words]
+    opened = [one.attributes["href"] for one in card.all("a") if one.attributes["href"].startswith("/pdf/")]
+    shown = f"page={layout.pages[120][0]}&search=Observation%20120%20says%20that"
+    assert any(one.startswith(f"/pdf/sub/sea%20paper.pdf#{shown}") for one in opened)
+    answer = web.client.get("/pdf/sub/sea paper.pdf")
+    assert answer.content == file.read_bytes() and answer.headers["content-type"] == "application/pdf"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff" and "/pdf/" in web.browser.get(
+        "/documents/sub/sea paper.pdf"
+    ).text  # fmt: skip
+    for path in ("../secret.pdf", "..%2fsecret.pdf", "linked.pdf", "sea", "no.pdf"):
+        assert web.client.get(f"/pdf/{path}").status_code == 404, path
+    file.write_bytes(file.read_bytes() + b"%")
+    assert web.client.get("/pdf/sub/sea paper.pdf").status_code == 409
+    web.send("/papers", {}, files=[("file", ("dropped.pdf", (tmp_path / "secret.pdf").read_bytes()))])
+    wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
+    assert web.client.get("/pdf/dropped.pdf").status_code == 200
+
+
+def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
+    write_paper(tmp_path / "a.pdf", Layout(), 20)
+    web = serve_web(keys=KEYS, papers=None, pdfs=tmp_path)
+    web.web.service.checker.ingest(str(tmp_path / "a.pdf"), dense=False)
+    asked = [web.client.get("/pdf/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code for key in (
+        "reader-0123456789", "checker-012345678", "nobody")]  # fmt: skip
+    assert asked == [200, 403, 401]
+    other = serve_web(papers=None)
+    assert "--pdfs" in other.client.get("/pdf/a.pdf").json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/checks", "/files", "/papers", "/sign-in", "/checks/0123456789abcdef/corrections"])

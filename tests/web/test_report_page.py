@@ -323,3 +323,19 @@ def test_no_path_of_this_machine_is_shown(tmp_path):
     words = page(tmp_path, result(store="/home/me/papers"), about=about).one("body").words
     assert "/home" not in words and "model rr" in words and "stance_model = nli" in words
     assert placeless("https://h:9200/a/b") == "https://h:9200/a/b" and placeless("local:papers") == "local:papers"
+
+
+@pytest.mark.parametrize(
+    ("label", "confidence", "said"),
+    [
+        ("SUPPORTS", 0.07, "Weakly supported"),
+        ("REFUTES", 0.49, "Weakly refuted"),
+        ("SUPPORTS", 0.5, "Supported"),
+        ("NOT_ENOUGH_INFO", 0.07, "Not enough information"),
+        ("SUPPORTS", None, "Supported"),
+    ],
+)
+def test_a_side_with_little_confidence_is_told_apart(tmp_path, label, confidence, said):
+    made = result(piece(ROSE, stance=Stance("SUPPORTS", 0.9)), verdict=Verdict(label, confidence))
+    (shown,) = page(tmp_path, made).all("div", class_="verdict")
+    assert shown.one("strong").words == said and ("Read both sides" in shown.words) == said.startswith("Weakly")

@@ -104,6 +104,8 @@ def _start(
     papers: Any = PAPERS,
     limits: Limits | None = None,
     record: bool = True,
+    pdfs: Path | None = None,
+    reranker: Any = None,
     **quotas: Any,
 ) -> Web:
     judge = WordJudge()
@@ -111,8 +113,8 @@ def _start(
     if papers:
         checker.ingest(papers, dense=False)
     service = stack.enter_context(Service(checker, record=record))
-    served = Served(keys=keys_from(keys), quotas=Quotas(**quotas), limits=limits or Limits(timeout=20))
-    app = create_app(service, served)
+    served = Served(keys=keys_from(keys), quotas=Quotas(**quotas), limits=limits or Limits(timeout=20), pdfs=pdfs)
+    app = create_app(service, served, reranker)
     web = Web(stack.enter_context(running(app)), app, judge)
     stack.callback(web.client.close)
     stack.callback(web.browser.close)
