@@ -414,9 +414,8 @@ class Jobs:
             async with self._ingest_alone:
                 job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
             job.rejects = _rejects(rejects)
-            for path in paths if pdfs is not None else ():
-                if path.suffix.lower() == ".pdf" and not (kept := pdfs / path.name).exists():
-                    await run_in_threadpool(shutil.copyfile, path, kept)
+            if pdfs is not None:
+                await run_in_threadpool(_copy_pdfs, paths, pdfs)
 
     # --
 
@@ -452,6 +451,13 @@ def _add(jobs: dict[str, J], job: J) -> None:
         if not one.running:
             del jobs[old]
     jobs[job.id] = job
+
+
+def _copy_pdfs(paths: Sequence[Path], folder: Path) -> None:
+    """Copies of the PDFs that the folder does not have."""
+    for path in paths:
+        if path.suffix.lower() == ".pdf" and not (kept := folder / path.name).exists():
+            shutil.copyfile(path, kept)
 
 
 def _rejects(file: Path) -> list[Mapping[str, Any]]:
