@@ -1,51 +1,107 @@
-"""Traces by OpenTelemetry (extra `telemetry`): a span for each stage, for whoever sets OTEL_EXPORTER_OTLP_ENDPOINT.
+"""Traces and metrics by OpenTelemetry (extra `telemetry`), for whoever sets OTEL_EXPORTER_OTLP_ENDPOINT.
 
-Its other variables (OTEL_SERVICE_NAME, OTEL_EXPORTER_OTLP_HEADERS, …) count too. Spans hold names, and no claim.
+Its other variables (OTEL_SERVICE_NAME, OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER=none, …) count too. What is
+sent holds names and numbers, and no claim.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .errors import require
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""The variables that say where traces go, over HTTP. Without one, nothing is traced or imported."""
+TRACES, METRICS = "TRACES", "METRICS"
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""Where both go, over HTTP; each has a variable of its own, too. Without any, nothing is collected or imported."""
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""The limits between which durations are counted."""
+
+
+def _wanted(signal: str) -> bool:
+    """Whether somebody collects traces, or metrics. Raises MissingExtra if that is not installed."""
+    endpoints = (ENDPOINT, f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    if not any(map(os.environ.get, endpoints)) or os.environ.get(f"OTEL_{signal}_EXPORTER") == "none":
+        return False
+    require("telemetry", "telemetry", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
+    return True
+
+
+def _resource() -> Any:
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+    return Resource.create({SERVICE_NAME: os.environ.get("OTEL_SERVICE_NAME", "ccheck")})
 
 
 @functools.cache
 def tracer() -> Any:
     """OpenTelemetry's tracer, which sends spans in the background; or None. Raises MissingExtra."""
-    if not any(map(os.environ.get, ENDPOINTS)):
+    if not _wanted(TRACES):
         return None
-    require("tracing", "telemetry", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    named = Resource.create({SERVICE_NAME: os.environ.get("OTEL_SERVICE_NAME", "ccheck")})
-    provider = TracerProvider(resource=named)
+    provider = TracerProvider(resource=_resource())
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider.get_tracer("ccheck")
 
 
+@functools.cache
+def meters() -> Any:
+    """A provider of OpenTelemetry's meters, which sends numbers every minute and at the end; or None."""
+    if not _wanted(METRICS):
+        return None
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    return MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], _resource())
+
+
+@functools.cache
+def _meter(kind: str, name: str, unit: str, **how: Any) -> Any:
+    return getattr(meters().get_meter("ccheck"), f"create_{kind}")(f"ccheck.{name}", unit, **how)
+
+
+def count(name: str, unit: str, number: float = 1, **about: Any) -> None:
+    """Add to the counter `ccheck.NAME`, for these values of its attributes."""
+    if meters() is not None:
+        _meter("counter", name, unit).add(number, about)
+
+
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """A part of the work, also as a decorator. What it raises is noted in the span, by its type alone."""
-    if (found := tracer()) is None:
+    """A part of the work, also as a decorator: its span, its seconds, and that it is under way.
+
+    What it raises is noted in both, by its type alone.
+    """
+    traced, metered = tracer(), meters() is not None
+    if traced is None and not metered:
         yield
         return
-    with found.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as current:
+    how = {"record_exception": False, "set_status_on_exception": False}
+    about, started = {"stage": name}, time.perf_counter()
+    if metered:
+        _meter("up_down_counter", "stage.active", "1").add(1, {"stage": name})
+    with nullcontext() if traced is None else traced.start_as_current_span(name, **how) as current:
         try:
             yield
         except Exception as error:
-            current.set_attribute("error.type", type(error).__name__)
+            about["error.type"] = type(error).__name__
+            if current is not None:
+                current.set_attribute("error.type", about["error.type"])
             raise
+        finally:
+            if metered:
+                _meter("up_down_counter", "stage.active", "1").add(-1, {"stage": name})
+                seconds = _meter("histogram", "stage.duration", "s", explicit_bucket_boundaries_advisory=SECONDS)
+                seconds.record(time.perf_counter() - started, about)
 
 
 def trace_headers() -> dict[str, str]:

@@ -22,7 +22,7 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, NotFound, UsageError
 from ..core.events import event
 from ..core.recipe import Recipe, load_recipe, recipe_names
-from ..core.telemetry import span
+from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
@@ -245,6 +245,9 @@ class Service(Closing):
         verdict, timings = (result.get("verdict") or {}).get("label"), result.get("timings_ms", {})
         about = {"recipe": check.settings.get("recipe"), "verdict": verdict, "ms": round(sum(timings.values()), 1)}
         event("check", id=check.id, status=check.status, user=check.user, run=check.run, **about)
+        count("checks", "{check}", status=check.status, verdict=verdict or "none", problem=check.problem or "none")
+        for kind in ("prompt", "completion"):
+            count("tokens", "{token}", result.get("usage", {}).get(f"{kind}_tokens", 0), kind=kind)
         if self.record is None or not check.claim.strip():
             return check
         self._forget_old(self.record)

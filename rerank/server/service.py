@@ -14,13 +14,13 @@ from more_itertools import chunked, constrained_batches
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...core.errors import CcheckError
+from ...core.telemetry import SECONDS
 from ..types import Encoded, Scorer, sigmoid
 from .dialects import Dialect, Ranked, Refusal
 from .guard import Access, Held, Limits
 
 PIECE = 32
 """Texts that are tokenised at a time, so that a huge request leaves room for others and a cancelled one stops."""
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TOKENS = tuple(2.0**power for power in range(5, 18))
 SICK_AFTER = 3
 """After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -15,20 +18,25 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+import ccheck
 from ccheck.core import events, telemetry
 from ccheck.core.events import AccessLog, event, write_events
 from ccheck.core.redaction import keep_secret
 from ccheck.search.elastic import Connection
 from ccheck.search.elastic.client import Client
+from ccheck.service import Service
 
 
 @pytest.fixture
 def own_tracer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in telemetry.ENDPOINTS:
-        monkeypatch.delenv(name, raising=False)
-    telemetry.tracer.cache_clear()
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    caches = (telemetry.tracer, telemetry.meters, telemetry._meter)
+    for cached in caches:
+        cached.cache_clear()
     yield
-    telemetry.tracer.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 def test_stages_are_spans_and_servers_get_the_trace(own_tracer: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +69,41 @@ def test_stages_are_spans_and_servers_get_the_trace(own_tracer: None, monkeypatc
     assert asked.headers["traceparent"].startswith(f"00-{inner.trace_id.hex()}-{inner.span_id.hex()}-")
 
 
+def test_checks_stages_and_failures_are_counted(own_tracer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    collected = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    with http_stub(lambda asked: Reply({})) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{server.url}/v1/metrics")
+        papers = [{"_id": "a", "text": "Tea number 1 is warm."}, {"_id": "b", "text": "Tea number 2 is cold."}]
+        with ccheck.open("local:counted", recipe="bm25") as checker:
+            checker.ingest(papers, dense=False)
+            with Service(checker) as service:
+                labels = [service.check(f"Tea number {number} is warm.", k=2).label for number in (1, 2)]
+        with telemetry.span("verdict"), pytest.raises(ZeroDivisionError), telemetry.span("retrieve"):
+            1 / 0  # noqa: B018
+        telemetry.meters().shutdown()
+    assert telemetry.tracer() is None and {asked.path for asked in server.asked} == {"/v1/metrics"}
+    request = collected.ExportMetricsServiceRequest.FromString(server.asked[-1].body)
+    found = {one.name: one for part in request.resource_metrics for one in part.scope_metrics[0].metrics}
+
+    def points(name: str) -> list[tuple[dict[str, str], Any]]:
+        data = getattr(found[name], found[name].WhichOneof("data"))
+        return [({one.key: one.value.string_value for one in point.attributes}, point) for point in data.data_points]
+
+    counted = {about["verdict"]: point.as_int for about, point in points("ccheck.checks")}
+    assert counted == Counter(labels) and all(about["status"] == "done" for about, _ in points("ccheck.checks"))
+    assert {about["kind"] for about, _ in points("ccheck.tokens")} == {"prompt", "completion"}
+    stages = {
+        (about["stage"], about.get("error.type")): point.count for about, point in points("ccheck.stage.duration")
+    }
+    assert stages["check", None] == 2 and stages["retrieve", None] == 2
+    assert stages["retrieve", "ZeroDivisionError"] == 1
+    assert {point.as_int for _, point in points("ccheck.stage.active")} == {0}
+    assert b"warm" not in server.asked[-1].body
+
+
 def test_nothing_is_traced_unless_somebody_collects_it(own_tracer: None) -> None:
     with telemetry.span("check"):
-        assert telemetry.tracer() is None and telemetry.trace_headers() == {}
+        assert telemetry.tracer() is None is telemetry.meters() and telemetry.trace_headers() == {}
 
 
 @pytest.fixture
