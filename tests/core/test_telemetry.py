@@ -43,6 +43,7 @@ def test_stages_are_spans_and_servers_get_the_trace(own_tracer: None, monkeypatc
     trace = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     with http_stub(lambda asked: Reply({}, headers={"X-Elastic-Product": "Elasticsearch"})) as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
         client = Client(Connection(server.url))
 
         @telemetry.span("retrieve")
