@@ -172,6 +172,9 @@ class Settings(Table):
     )
     llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")
     llm_completion_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
+    llm_currency: str | None = Field(
+        None, description="currency of these prices, such as EUR, for the record of checks"
+    )
     prompts_dir: Path | None = Field(None, description="a folder with prompts that replace the packaged ones")
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -53,12 +53,15 @@ class ElasticRecord:
         self._alias = record_alias(store.index)
         self.name = f"{self._client.connection.name}/{self._alias}"
         self._there = False
+        self._left_out: set[str] = set()
+        """Fields that the index lacks, because an older version made it."""
 
     def put(self, check: Check) -> Check:
-        fields = self._fields(check, within_limit(text_of(stored(check))))
+        text = within_limit(text_of(stored(check)))
+        self._prepare()
+        fields = self._fields(check, text)
         body = {"doc": fields, "doc_as_upsert": True}
         params = {"require_alias": "true", "retry_on_conflict": "10", "_source": "corrections"}
-        self._prepare()
         try:
             answer = self._request("POST", f"_update/{check.id}", body, params)
         except NotFound:  # somebody removed it
@@ -172,6 +175,7 @@ class ElasticRecord:
             described = self._client.request("GET", f"/{quote(self._alias)}", index=self._alias, patient=False)
         except NotFound:
             return False
+        properties = _template()["mappings"]["properties"]
         with self._client.understanding():
             for index, one in described.items():
                 made = one.get("mappings", {}).get("_meta", {}).get(MARK, {})
@@ -180,15 +184,20 @@ class ElasticRecord:
                         f"{index} on {self._client.connection.name} is not a record of checks of this version of ccheck"
                         ", which writes to no other index. Rename it, or use --no-record"
                     )
+                self._left_out = properties.keys() - one["mappings"]["properties"].keys()
         self._there = True
         return True
 
     def _prepare(self) -> None:
-        """Make the index, unless it is there. The first process to ask makes it."""
+        """Make the index (the first process to ask does), or give it fields that it lacks."""
         if self._exists():
+            if self._left_out:
+                fields = {name: _template()["mappings"]["properties"][name] for name in self._left_out}
+                with contextlib.suppress(Denied):  # then checks are kept without them
+                    self._request("PUT", "_mapping", {"properties": fields})
+                    self._left_out = set()
             return
-        template = es_mappings.read("ccheck-checks")["template"]
-        body = {**template, "aliases": {self._alias: {"is_write_index": True}}}
+        body = {**_template(), "aliases": {self._alias: {"is_write_index": True}}}
         with contextlib.suppress(AlreadyExists):
             self._client.request("PUT", f"/{quote(self._alias)}-000001", body)
         if not self._exists():
@@ -227,12 +236,22 @@ class ElasticRecord:
             "prompt_tokens": tokens[0],
             "completion_tokens": tokens[1],
             "cost": None if price is None else price.of(*tokens),
+            "prompt_price": self._settings.llm_prompt_price,
+            "completion_price": self._settings.llm_completion_price,
+            "currency": self._settings.llm_currency,
             "timings_ms": result.get("timings_ms", {}),
             "milliseconds": sum(result.get("timings_ms", {}).values()),
             "host": socket.gethostname(),
             "permalink": None if link is None else f"{link.rstrip('/')}/checks/{check.id}",
         }
-        return {**json.loads(without_secrets(json.dumps(fields))), "data": text}
+        kept = {name: value for name, value in fields.items() if name not in self._left_out}
+        return {**json.loads(without_secrets(json.dumps(kept))), "data": text}
+
+
+def _template() -> dict[str, Any]:
+    """The settings and mappings of a new record."""
+    template: dict[str, Any] = es_mappings.read("ccheck-checks")["template"]
+    return template
 
 
 def _year(value: Any) -> int | None:

@@ -18,7 +18,7 @@ from http_stub import Asked, HttpStub, Reply, http_stub
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.settings import Settings
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.service import Check
+from ccheck.service import Check, Correction
 from ccheck.service.kibana import Kibana, lacking, objects, put, remove, state
 from ccheck.service.record_elastic import ElasticRecord
 
@@ -74,10 +74,10 @@ def check(number: int) -> Check:
         claim=f"Claim {number}.",
         status="done",
         result=result,
-        created="2026-01-01T00:00:00Z",
+        created=f"2026-01-{1 + number % 5:02}T00:00:00Z",
         settings=settings,
     )
-    return replace(made, status="failed", result=None, error="why") if number % 5 == 4 else made
+    return replace(made, status="failed", result=None, error="why", problem="ServerError") if number % 5 == 4 else made
 
 
 @pytest.fixture
@@ -98,28 +98,83 @@ def test_every_field_of_every_panel_is_in_the_record(store: ElasticStore) -> Non
     assert lacking(store.client, store.index) == {}
 
 
-def test_the_record_counts_what_the_panels_ask_for(store: ElasticStore) -> None:
+def days(field: str | None = None, **inside: Any) -> dict[str, Any]:
+    """What panels over time ask for: by day, and by a field."""
+    parts = inside or ({"by": {"terms": {"field": field}}} if field else {})
+    return {"date_histogram": {"field": "@timestamp", "calendar_interval": "day"}, "aggs": parts}
+
+
+def within(status: str, aggregation: dict[str, Any]) -> dict[str, Any]:
+    return {"filter": {"term": {"status": status}}, "aggs": {"in": aggregation}}
+
+
+def test_every_panel_counts_what_python_counts(store: ElasticStore) -> None:
     """The same sums as the panels', by aggregations, since the tests' server has no ES|QL."""
-    record, checks = ElasticRecord(store, Settings()), [check(number) for number in range(20)]
+    settings = Settings(llm_prompt_price=2.0, llm_completion_price=8.0, llm_currency="EUR")
+    record, checks = ElasticRecord(store, settings), [check(number) for number in range(40)]
     for one in checks:
         record.put(one)
+    corrected = [checks[number] for number in (1, 2, 7)]
+    for one in corrected:
+        record.correct(Correction(one.id, "wrong verdict", label="SUPPORTS", created=one.created))
     store.client.on_index("POST", f"ccheck-checks-{store.index}", "_refresh")
-    aggregations = {
-        "verdicts": {"terms": {"field": "verdict"}},
+    open_labels = {"terms": {"verdict": ["NOT_ENOUGH_INFO", "CONFLICTING"]}}
+    asked = {
+        "checks": {"value_count": {"field": "id"}},
+        "cost": {"sum": {"field": "cost"}},
+        "verdicts-over-time": days("verdict"),
+        "corrections": {"filter": {"term": {"corrected": True}}, "aggs": {"in": days()}},
+        "open": {"filter": {"bool": {"should": [open_labels, {"term": {"status": "failed"}}]}}},
         "cited": {"terms": {"field": "documents"}},
-        "failed": {"filter": {"term": {"status": "failed"}}},
-        "tokens": {"sum": {"field": "prompt_tokens"}},
-        "retrieval": {"avg": {"field": "timings_ms.retrieve"}},
+        "failures": within("failed", days("problem")),
+        "latency": days(**{name: {"avg": {"field": f"timings_ms.{name}"}} for name in STAGES}),
+        "tokens": {"terms": {"field": "method"}, "aggs": {"p": {"sum": {"field": "prompt_tokens"}},
+                                                          "c": {"sum": {"field": "completion_tokens"}}}},
+        "spent": {"terms": {"field": "currency"}, "aggs": {"sum": {"sum": {"field": "cost"}}}},
+    }  # fmt: skip
+    assert set(asked) == {panel["id"] for panel in objects("x")[1].body["panels"]}
+    found = store.client.search(f"ccheck-checks-{store.index}", {"size": 0, "aggs": asked})["aggregations"]
+    done = [one.result for one in checks if one.result is not None]
+    usage = [one["usage"] for one in done]
+    cost = sum(2e-6 * one["prompt_tokens"] + 8e-6 * one["completion_tokens"] for one in usage)
+    assert found["checks"]["value"] == len(checks)
+    assert found["cost"]["value"] == pytest.approx(cost)
+    assert by_day(found["verdicts-over-time"]) == Counter(
+        (one.created[:10], one.label) for one in checks if one.label is not None
+    )
+    days_of = Counter(one.created[:10] for one in corrected)
+    assert [day["doc_count"] for day in found["corrections"]["in"]["buckets"]] == [
+        days_of[day] for day in sorted(days_of)
+    ]
+    undecided = [one for one in checks if one.label in (None, "NOT_ENOUGH_INFO", "CONFLICTING")]
+    assert found["open"]["doc_count"] == len(undecided)
+    assert counts(found["cited"]) == Counter(one["evidence"][0]["doc_id"] for one in done)
+    failed = [one for one in checks if one.status == "failed"]
+    assert by_day(found["failures"]["in"]) == Counter((one.created[:10], one.problem) for one in failed)
+    for day in found["latency"]["buckets"]:
+        here = [
+            one.result["timings_ms"] for one in checks if one.result and day["key_as_string"][:10] == one.created[:10]
+        ]
+        for name in STAGES:
+            spent = [one[name] for one in here]
+            assert day[name]["value"] == (pytest.approx(sum(spent) / len(spent)) if spent else None)
+    (tokens,) = found["tokens"]["buckets"]
+    assert tokens["key"] == "m" and tokens["p"]["value"] == sum(one["prompt_tokens"] for one in usage)
+    assert tokens["c"]["value"] == sum(one["completion_tokens"] for one in usage)
+    (spent_in,) = found["spent"]["buckets"]
+    assert (spent_in["key"], spent_in["sum"]["value"]) == ("EUR", pytest.approx(cost))
+
+
+def counts(terms: dict[str, Any]) -> dict[str, int]:
+    return {one["key"]: one["doc_count"] for one in terms["buckets"]}
+
+
+def by_day(histogram: dict[str, Any]) -> dict[tuple[str, str], int]:
+    return {
+        (day["key_as_string"][:10], key): count
+        for day in histogram["buckets"]
+        for key, count in counts(day["by"]).items()
     }
-    found = store.client.search(f"ccheck-checks-{store.index}", {"size": 0, "aggs": aggregations})["aggregations"]
-    results = [one.result for one in checks if one.result is not None]
-    counted = {name: {one["key"]: one["doc_count"] for one in found[name]["buckets"]} for name in ("verdicts", "cited")}
-    assert counted["verdicts"] == Counter(one["verdict"]["label"] for one in results)
-    assert counted["cited"] == Counter(one["evidence"][0]["doc_id"] for one in results)
-    assert found["failed"]["doc_count"] == len(checks) - len(results) == 4
-    assert found["tokens"]["value"] == sum(one["usage"]["prompt_tokens"] for one in results)
-    spent = [one["timings_ms"]["retrieve"] for one in results]
-    assert found["retrieval"]["value"] == pytest.approx(sum(spent) / len(spent))
 
 
 def test_it_is_put_once_and_taken_out_again(recorder: Recorder) -> None:
@@ -131,7 +186,7 @@ def test_it_is_put_once_and_taken_out_again(recorder: Recorder) -> None:
     assert [state(kibana, one) for one in objects("papers")] == ["same", "same"]
     assert [state(kibana, one) for one in objects("papers", {"latency"})] == ["same", "changed"]
     dashboard = recorder.saved["/s/facts/api/dashboards/ccheck-papers"]
-    assert "STORE" not in json.dumps(dashboard) and len(dashboard["panels"]) == 9
+    assert "STORE" not in json.dumps(dashboard) and len(dashboard["panels"]) == 10
     assert (
         recorder.saved["/s/facts/api/data_views/data_view/ccheck-papers"]["data_view"]["title"]
         == "ccheck-checks-papers"
@@ -169,7 +224,7 @@ def test_the_command_asks_first_and_leaves_out_what_has_no_field(store: ElasticS
     assert ccheck(*command).code == 2 and not recorder.saved
     assert ccheck(*command, "--yes").code == 0
     (dashboard,) = (one for path, one in recorder.saved.items() if "dashboards" in path)
-    assert "latency" not in {panel["id"] for panel in dashboard["panels"]} and len(dashboard["panels"]) == 8
+    assert "latency" not in {panel["id"] for panel in dashboard["panels"]} and len(dashboard["panels"]) == 9
     again = ccheck(*command)
     assert again.code == 0 and "nothing to do" in again.err and not again.out
     assert ccheck(*command, "--undo", "--yes").code == 0 and not recorder.saved

@@ -22,7 +22,9 @@ from ccheck.service import record as records
 from ccheck.service.record import FileRecord, Record, Wanted
 
 SERVERS = {"elasticsearch": "elasticsearch_url", "elasticsearch-8": "elasticsearch_8_url"}
-SETTINGS = Settings(llm_prompt_price=2.0, llm_completion_price=8.0, public_url="https://facts.example/")
+SETTINGS = Settings(
+    llm_prompt_price=2.0, llm_completion_price=8.0, llm_currency="EUR", public_url="https://facts.example/"
+)
 
 
 def check(number: int, **changes: Any) -> Check:
@@ -197,6 +199,7 @@ def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(elasticsear
         assert data["claim"] == source["claim"] == "Claim 1."
         expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
         expected |= {"supports": 0, "refutes": 1, "leaves_open": 0, "not_judged": 1, "documents": ["a", "b"]}
+        expected |= {"prompt_price": 2.0, "completion_price": 8.0, "currency": "EUR"}
         expected |= {"cost": 0.006, "milliseconds": 3.5, "timings_ms": {"retrieve": 1.5, "verdict": 2.0}}
         expected |= {"permalink": f"https://facts.example/checks/{check(1).id}", "corrected": True, "user": "ann"}
         assert {name: source[name] for name in expected} == expected
@@ -214,6 +217,25 @@ def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(elasticsear
         assert after["indices"].keys() - before["indices"].keys() == {f"{alias}-000001"}
         for part in ("templates", "index_template", "component_template", "index_lifecycle"):
             assert after.get(part) == before.get(part)
+
+
+def test_a_record_of_an_older_version_gains_fields(elasticsearch_url, elasticsearch_index) -> None:
+    from ccheck.search.elastic import Connection, ElasticStore
+    from ccheck.service.record_elastic import ElasticRecord
+
+    alias, template = f"ccheck-checks-{elasticsearch_index}", es_mappings.read("ccheck-checks")["template"]
+    for name in ("currency", "prompt_price"):
+        del template["mappings"]["properties"][name]
+    with (
+        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
+        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
+    ):
+        server.put(f"/{alias}-000001", json=template | {"aliases": {alias: {}}}).raise_for_status()
+        assert ElasticRecord(store, SETTINGS).list(Wanted()) == []  # whoever only reads changes nothing
+        assert "currency" not in server.get(f"/{alias}").json()[f"{alias}-000001"]["mappings"]["properties"]
+        ElasticRecord(store, SETTINGS).put(check(1))
+        (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+        assert (source["currency"], source["prompt_price"]) == ("EUR", 2.0)
 
 
 def _refreshed(server: httpx.Client, index: str) -> list[dict[str, Any]]:
