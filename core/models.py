@@ -15,7 +15,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -316,11 +316,14 @@ def loading_quietly() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any, Any]:
+def load_transformer(
+    path: Path, kind: str, what: str, dtype: str = "float32", *, heads: Set[str] = frozenset(), **how: Any
+) -> tuple[Any, Any, bool]:
     """The model of a folder, by the class of transformers that `kind` names, and its tokenizer; on the CPU.
 
-    Only safetensors are loaded and no code beside them runs. Raises InvalidData if the folder does not hold `what`,
-    whole: weights that are missing would be drawn at random.
+    Only safetensors are loaded and no code beside them runs. `how` goes to the class. The parts of the model that
+    `heads` names may lack weights, and the last value says if they do: they are drawn at random. Raises InvalidData if
+    the folder does not hold `what`, with all other weights.
     """
     with loading_quietly():
         import torch
@@ -335,14 +338,15 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
                 use_safetensors=True,
                 dtype=getattr(torch, dtype),
                 output_loading_info=True,
+                **how,
             )
         except Exception as error:
             # A folder can be broken in any way.
             raise InvalidData(f"{path} can't be loaded as a {what}: {first_line(error)}") from error
-    if info["missing_keys"]:
-        missing = ", ".join(sorted(info["missing_keys"])[:3])
-        raise InvalidData(f"{path} is not a {what}: its weights lack {missing}. Choose another one")
-    return model.eval(), tokenizer
+    drawn = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
+    if lacking := sorted(name for name in drawn if heads.isdisjoint(name.split("."))):
+        raise InvalidData(f"{path} is not a {what}: its weights lack {', '.join(lacking[:3])}. Choose another one")
+    return model.eval(), tokenizer, bool(drawn)
 
 
 def load_encoder(

@@ -38,7 +38,7 @@ class Clip:
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any, Any]:
         """Model, tokenizer and what prepares images. Raises InvalidData for a folder that holds no CLIP model."""
-        model, tokenizer = load_transformer(self.found.path, "CLIPModel", "CLIP model", "float32")
+        model, tokenizer, _ = load_transformer(self.found.path, "CLIPModel", "CLIP model")
         import transformers
 
         # Newer versions have one class for Pillow and one for torchvision.

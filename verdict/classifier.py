@@ -247,7 +247,7 @@ class StanceClassifier(PairStances):
             check_device(self._runtime.device)
         self._runtime.notify(f"loading {self.path.name}")
         kind, what = "AutoModelForSequenceClassification", "sequence classifier"
-        model, tokenizer = load_transformer(self.path, kind, what, "float32")
+        model, tokenizer, _ = load_transformer(self.path, kind, what)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
             model.config.pad_token_id = tokenizer.pad_token_id

@@ -13,10 +13,11 @@ from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, fingerprint, loading_quietly
 from ...core.runtime import Runtime
 from ...core.special_tokens import words_only_in
+from ...core.text import first_line
 from ...core.types import Claim, Document, Vector
 from .figures import Report
 from .folders import Output
-from .loop import Phase, Training, checkpointing, opening
+from .loop import Phase, Training, checkpointing
 from .negatives import Drawing, Drawn, draw_negatives
 from .options import EmbedderOptions, Lora
 from .ranker import checked, train_ranker
@@ -136,14 +137,18 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
     fingerprint(found.path)  # NotFound without safetensors
     half = options.lora is not None and device == "cuda"
     torch.manual_seed(options.seed)
-    with opening(found.path, "an embedding model"):
-        model = SentenceTransformer(
-            str(found.path),
-            device="cpu",
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
-        )
+    with loading_quietly():
+        try:
+            model = SentenceTransformer(
+                str(found.path),
+                device="cpu",
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {first_line(error)}") from error
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} contains no transformer to train")
     return model, words_only_in(model)

@@ -19,11 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InvalidData, UsageError, require
+from ...core.errors import UsageError, require
 from ...core.files import write_text
-from ...core.models import best_device, check_device, cpu_has_bfloat16, loading_quietly
+from ...core.models import FoundModel, best_device, check_device, cpu_has_bfloat16, load_transformer, loading_quietly
 from ...core.runtime import OnProgress, Runtime
-from ...core.text import first_line
 from .options import TrainingOptions
 
 WEIGHTS = "trainable.safetensors"
@@ -84,14 +83,20 @@ def require_training() -> None:
     require("training", "train", *needed)
 
 
-@contextlib.contextmanager
-def opening(folder: Path, what: str) -> Iterator[None]:
-    """Quiet while a base is loaded. Raises InvalidData for whatever goes wrong: a folder can be broken in any way."""
-    with loading_quietly():
-        try:
-            yield
-        except Exception as error:
-            raise InvalidData(f"{folder} can't be loaded to train {what}: {first_line(error)}") from error
+HEADS = frozenset({"classifier", "score", "pooler", "head", "pre_classifier", "classification_head"})
+"""Names of the parts after an encoder, which may be new."""
+
+
+def classifier_to_train(found: FoundModel, what: str, seed: int, **head: Any) -> tuple[Any, Any, bool]:
+    """A sequence classifier of transformers with this head, its tokenizer, and whether the head is new.
+
+    What is new is drawn by the seed. Raises InvalidData for a base that is not an encoder, whole.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    kind, base = "AutoModelForSequenceClassification", f"base for a {what}"
+    return load_transformer(found.path, kind, base, heads=HEADS, ignore_mismatched_sizes=True, **head)
 
 
 def training_device(name: str | None) -> str:

@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData, UsageError
-from ...core.models import find_model, loading_quietly, positions
+from ...core.models import find_model, loading_quietly, positions, read_settings
 from ...rerank.load import DEFAULT_MAX_TOKENS, encoder_pairs, takes_token_types
 from ...rerank.padding import by_length, padded, token_types
 from ...rerank.tokens import SpecialPairs
 from ...rerank.types import Encoded
-from .loop import opening
+from .loop import classifier_to_train
 from .options import RerankerOptions
 
 if TYPE_CHECKING:
     import torch
 
-HEADS = {"classifier", "score", "pooler", "head", "pre_classifier", "classification_head"}
-"""Names of the parts after the encoder, which may be new."""
 BATCH_TOKENS = 16_384
 """Token ids in one forward pass."""
 ST_SETTINGS = "config_sentence_transformers.json"
@@ -85,32 +83,12 @@ def load_rerank_model(options: RerankerOptions) -> RerankModel:
 
     Raises NotFound or InvalidData for a base that is missing or unusable, and UsageError for a decoder.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-
     found = find_model(options.base)
-    own: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    torch.manual_seed(options.seed)
-    with opening(found.path, "a reranker"):
-        config = AutoConfig.from_pretrained(found.path, **own)
-        tokenizer = AutoTokenizer.from_pretrained(found.path, **own)
-    if any(name.endswith("ForCausalLM") for name in config.architectures or ()):
+    made_as = read_settings(found.path / "config.json", dict).get("architectures") or ()
+    if any(str(name).endswith("ForCausalLM") for name in made_as):
         raise UsageError(f"{found.name} is a decoder, which ccheck can't train as a reranker. Choose an encoder")
-    config.num_labels = 1
-    with opening(found.path, "a reranker"):
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            found.path,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            **own,
-        )
-    drawn = {*info["missing_keys"], *(one[0] for one in info["mismatched_keys"])}
-    strange = sorted(name for name in drawn if HEADS.isdisjoint(name.split(".")))
-    if strange:
-        raise InvalidData(f"{found.path} is incomplete: weights of the model are missing, for example {strange[0]}")
+    model, tokenizer, drawn = classifier_to_train(found, "reranker", options.seed, num_labels=1)
+    config = model.config
     file = found.path / ST_SETTINGS
     settings = file.read_text(encoding="utf-8") if file.is_file() and not drawn else None
     most = min(positions(config) or 1 << 20, tokenizer.model_max_length)
@@ -124,4 +102,4 @@ def load_rerank_model(options: RerankerOptions) -> RerankModel:
             f"{found.name} can't be trained: its tokenizer does not support pairs of a query and a passage"
         )
     types = pairs.template.types if takes_token_types(tokenizer, model) else None
-    return RerankModel(model, tokenizer, pairs, types, bool(drawn), settings)
+    return RerankModel(model, tokenizer, pairs, types, drawn, settings)

@@ -27,7 +27,7 @@ from ..measure.rows import StanceRow, judge_rows
 from .card import counted, model_card
 from .figures import Report, measure_rows, stance_figures, stance_value
 from .folders import Output, finish, work_folder
-from .loop import Phase, Training, checkpointing, opening, require_training
+from .loop import Phase, Training, checkpointing, classifier_to_train, require_training
 from .options import StanceOptions
 from .stance_data import StanceData
 
@@ -135,7 +135,6 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
         "num_labels": len(STANCES),
         "id2label": dict(enumerate(STANCES)),
         "label2id": {label: number for number, label in enumerate(STANCES)},
-        "ignore_mismatched_sizes": True,
     }
     try:
         read_labels(found.path)
@@ -145,22 +144,7 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
         head = {}
     temporary = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    with opening(found.path, "a stance model"):
-        import torch
-        import transformers
-
-        torch.manual_seed(options.seed)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(
-            found.path,
-            trust_remote_code=False,
-            local_files_only=True,
-            use_safetensors=True,
-            dtype=torch.float32,
-            **head,
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            found.path, trust_remote_code=False, local_files_only=True
-        )
+    model, tokenizer, _ = classifier_to_train(found, "stance model", options.seed, **head)
     own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
     # What uses the folder reads windows of the length that was trained on.
     tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)

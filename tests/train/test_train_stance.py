@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from plain_steps import refuse_another_step
 from runtimes import on_cpu
+from safetensors.torch import save_file
 from saved_folders import tokenizer_of
 from tiny_rerankers import make_encoder
 from tiny_stances import options_for, rows_of
@@ -246,3 +248,9 @@ def test_what_cant_be_trained_says_why(base, tmp_path):
     with pytest.raises(NotFound):
         options = options_for(tmp_path / "nothing")
         train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
+    file = shutil.copytree(base, tmp_path / "part") / "model.safetensors"
+    weights = saved_weights(file)
+    del weights["bert.encoder.layer.1.output.dense.weight"]
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(InvalidData, match=r"its weights lack bert\.encoder"):
+        train_stance(stance_data(rows_of(), options), options_for(tmp_path / "part"), tmp_path / "model")
