@@ -1,0 +1,145 @@
+"""Checks over HTTP beside the same checks in Python: how long do callers wait, does anything fail, does memory grow?
+
+    python benchmarks/web_load.py [--callers 50] [--seconds 60] [--rounds 3] [--recorded]
+
+A server (`ccheck serve web`) and a process with the same service take turns, as many rounds each: so many callers check
+claims like those of the demo, each one after the other. All of them are new, or with `--recorded` none is: then a call
+takes milliseconds. Both have the default recipe and
+one thread for a matrix product. Prints p50 and p99 of the seconds for each round, and the medians of the ratios. The
+exit code is 1 if a call failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import psutil
+
+import ccheck
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.service import open_service
+
+TEXTS = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+LIMITS = ("--requests", "1000000", "--checks", "1000000", "--at-once", "1000")
+
+
+def waited(check: Callable[[str], None], callers: int, seconds: float, *, new: bool) -> list[float]:
+    """The seconds that each call took, by so many callers for so long. `new`: of claims that were never checked."""
+    ends, found = time.monotonic() + seconds, list[float]()
+
+    def call(caller: int) -> None:
+        number = caller
+        while time.monotonic() < ends:
+            started = time.perf_counter()
+            claim = TEXTS[number % len(TEXTS)]
+            check(f"{claim.rstrip('.')}, says report {caller} of series {number}." if new else claim)
+            found.append(time.perf_counter() - started)
+            number += 1
+
+    with ThreadPoolExecutor(callers) as pool:
+        for done in [pool.submit(call, caller) for caller in range(callers)]:
+            done.result()
+    return sorted(found)
+
+
+def in_python(store: str, callers: int, *, new: bool) -> None:
+    """Measure a round of so many seconds for each line of standard input, and print its calls as JSON."""
+    with open_service(store) as service:
+
+        def check(claim: str) -> None:
+            assert service.check(claim, fresh=new).status == "done"
+
+        for claim in TEXTS:
+            check(claim)
+        print("ready", flush=True)
+        for line in sys.stdin:
+            print(json.dumps(waited(check, callers, float(line), new=new)), flush=True)
+
+
+@contextlib.contextmanager
+def serving(store: str, log: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """The address of a server that runs as a program, and its process."""
+    command = [sys.executable, "-m", "ccheck", "serve", "web", "--store", store, "--port", "0", *LIMITS]
+    with log.open("wb") as said, subprocess.Popen(command, stderr=said) as process:
+        try:
+            while (found := re.search(r"http://\S+\d", log.read_text())) is None:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.1)
+            yield found[0], psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--callers", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--recorded", action="store_true")
+    parser.add_argument("--store")
+    given = parser.parse_args()
+    if given.store is not None:
+        in_python(given.store, given.callers, new=not given.recorded)
+        return
+    os.environ["OMP_NUM_THREADS"] = "1"
+    seconds = given.seconds / given.rounds
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        with ccheck.open(store := f"{folder}/store") as checker:
+            checker.ingest(str(CORPUS))
+        url, process = stack.enter_context(serving(store, Path(folder) / "log"))
+        command = [sys.executable, __file__, "--store", store, "--callers", str(given.callers)]
+        command += ["--recorded"] * given.recorded
+        python = stack.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
+        assert python.stdin is not None and python.stdout is not None and python.stdout.readline() == "ready\n"
+        local = threading.local()
+        failed = 0
+
+        def check(claim: str) -> None:
+            nonlocal failed
+            if not hasattr(local, "client"):
+                local.client = stack.enter_context(httpx.Client(base_url=url, timeout=120))
+            answer = local.client.post("/v1/checks", json={"claim": claim, "fresh": not given.recorded, "wait": 60})
+            while answer.status_code == 202 or (answer.status_code == 200 and answer.json()["status"] == "running"):
+                time.sleep(0.2)
+                answer = local.client.get(f"/v1/checks/{answer.json()['id']}")
+            failed += answer.status_code != 200 or answer.json()["status"] != "done"
+
+        for claim in TEXTS:
+            check(claim)
+        ratios: dict[str, list[float]] = {"p50": [], "p99": []}
+        held = []
+        for number in range(given.rounds):
+            over_http = waited(check, given.callers, seconds, new=not given.recorded)
+            held.append(process.memory_info().rss / 2**20)
+            print(seconds, file=python.stdin, flush=True)
+            alone = json.loads(python.stdout.readline())
+            print(f"round {number + 1}: {len(over_http)} calls over HTTP, {len(alone)} in Python, {held[-1]:.0f} MiB")
+            for name, at in (("p50", 50), ("p99", 99)):
+                ours, theirs = (statistics.quantiles(one, n=100)[at - 1] for one in (over_http, alone))
+                ratios[name].append(ours / theirs)
+                print(f"  {name} {ours:.3f} s over HTTP, {theirs:.3f} s in Python, ratio {ours / theirs:.2f}")
+        python.stdin.close()
+        for name, found in ratios.items():
+            print(f"{name}: ratio {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})")
+        print(
+            f"{failed} calls failed; the server held {held[0]:.0f} MiB after the first round, {held[-1]:.0f} at the end"
+        )
+        sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
