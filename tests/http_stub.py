@@ -60,7 +60,9 @@ class HttpStub:
 
 
 @contextmanager
-def http_stub(answer: Callable[[Asked], Reply | None], tls: ssl.SSLContext | None = None) -> Iterator[HttpStub]:
+def http_stub(
+    answer: Callable[[Asked], Reply | None], tls: ssl.SSLContext | None = None, port: int = 0
+) -> Iterator[HttpStub]:
     """Serves `answer` until the end of the context. None drops the connection. Each connection has one request."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -99,7 +101,7 @@ def http_stub(answer: Callable[[Asked], Reply | None], tls: ssl.SSLContext | Non
         server.server_close()
         thread.join()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)

@@ -97,7 +97,7 @@ class ScriptedLlm:
 
 
 @contextmanager
-def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said]) -> Iterator[ScriptedLlm]:
+def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said], port: int = 0) -> Iterator[ScriptedLlm]:
     """A server that answers by a function of the request, or with a list of answers, the last one again and again."""
     if isinstance(answer, list):
         answers, lock = list(answer), threading.Lock()
@@ -109,7 +109,7 @@ def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said]) -> Iterator[
         llm = ScriptedLlm(next_answer)
     else:
         llm = ScriptedLlm(answer)
-    with http_stub(llm.reply) as server:
+    with http_stub(llm.reply, port=port) as server:
 
         def close() -> None:
             llm.released.set()

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import logging
+import os
 import secrets
 import shutil
 import tempfile
@@ -411,8 +412,11 @@ class Jobs:
             loop.call_soon_threadsafe(job.progressed, progress)
 
         with folder:
-            async with self._ingest_alone:
-                job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
+            try:
+                async with self._ingest_alone:
+                    job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
+            except CcheckError as error:  # where the files lay is nobody's business
+                raise InvalidData(str(error).replace(f"{folder.name}{os.sep}", "")) from error
             job.rejects = _rejects(rejects)
             if pdfs is not None:
                 await run_in_threadpool(_copy_pdfs, paths, pdfs)

@@ -199,6 +199,8 @@ async def send(page: Sent) -> Response:
     (upload,) = _uploads(page, most=1)
     name, most = harmless(upload.filename or "", "claims.txt"), page.web.limited.claims(page.caller)
     records = await run_in_threadpool(claims_in, await upload.read(), name, most)
+    if all(one.problem is not None for one in records):
+        raise InvalidData(f"{name} has no claims that can be checked: {records[0].problem}")
     job = page.web.jobs.file(name, records, page.caller, **_how(page))
     await job.changed(0.3)
     return _to(f"/files/{job.id}")

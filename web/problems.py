@@ -59,6 +59,7 @@ class Problem(HTTPException):
         """As JSON, or as a page for a browser that opened an address of pages."""
         if for_people(scope):
             given = {"problem": self, "visitor": None, "loading": False, "missing": None}
+            given["sent"] = scope["method"] == "POST"
             page = environment().get_template("problem.html").render(given)
             return HTMLResponse(page, self.status, self.headers)
         return Response(json_text(self.to_dict()), self.status, self.headers, "application/problem+json")

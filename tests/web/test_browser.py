@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from scripted_llm import say, scripted
 from web_servers import CLAIM, Web
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -71,6 +73,25 @@ def test_what_happens_is_told_as_it_happens(look, serve_web):
     assert "Found 3 papers." in page.inner_text("[role=log]")
     web.judge.go.set()
     page.wait_for_selector("#verdict")
+
+
+def test_the_language_models_server_goes_and_comes_back(look, serve_web, tmp_path):
+    def answer(request: Any) -> Any:
+        return say({"rationale": "r", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.9})
+
+    with scripted(answer) as llm:
+        model = {"llm_model": "m", "llm_base_url": llm.url, "llm_api_key": "k", "llm_retry_seconds": 0}
+        web = serve_web(settings={**model, "rerank": "none", "cache_dir": tmp_path / "cache"})
+        page = look(web.url)
+        ask(page)
+        page.wait_for_selector("#verdict >> text=Not enough information")
+    page.goto(web.url)
+    ask(page, "Sea ice melts.")
+    page.wait_for_selector("#verdict >> text=No verdict")
+    assert "127.0.0.1" in page.inner_text("#verdict") and "Not enough" not in page.inner_text("#verdict")
+    with scripted(answer, urlsplit(llm.url).port):
+        page.click("text=Check again")
+        page.wait_for_selector("#verdict >> text=Not enough information")
 
 
 def test_a_file_of_claims_fills_its_table(look, serve_web, tmp_path):

@@ -224,6 +224,8 @@ def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_pa
 
 def test_a_file_that_has_no_claims_is_refused(web):
     assert "has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
+    refused = web.send("/files", {}, files={"file": ("x.bin", b"\0\1\2" * 9)})
+    assert refused.status_code == 422 and "no claims that can be checked" in refused.text and "Go back" in refused.text
     assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
 
 
@@ -239,6 +241,10 @@ def test_papers_are_added_with_progress_and_rejects(serve_web):
     assert [(one["file"], one["line"]) for one in rejects] == [("x papers.jsonl", 4), ("x papers.jsonl", 5)]
     assert "ccheck-papers-" not in answer.text + page.text and web.client.get("/ready").status_code == 200
     assert "3 papers" in web.page("/papers").words
+    refused = web.send("/papers", {}, files=[("file", ("x.bin", "?"))]).url.path
+    wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
+    said = web.page(refused).words
+    assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
 
 
 def test_a_pdf_opens_at_the_page_of_the_evidence_while_it_is_unchanged(serve_web, tmp_path):

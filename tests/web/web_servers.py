@@ -91,7 +91,7 @@ class Web:
 
 @contextmanager
 def web_server(folder: Path) -> Iterator[Callable[..., Web]]:
-    """What starts servers over a store in the folder: `start(keys=…, **quotas)`."""
+    """What starts servers over a store in the folder: `start(keys=…, **quotas)`. `settings` say who judges, if any."""
     with ExitStack() as stack:
         yield functools.partial(_start, stack, folder)
 
@@ -106,10 +106,12 @@ def _start(
     record: bool = True,
     pdfs: Path | None = None,
     reranker: Any = None,
+    settings: Any = None,
     **quotas: Any,
 ) -> Web:
     judge = WordJudge()
-    checker = stack.enter_context(ccheck.open(str(folder / "store"), recipe="bm25", judge=judge))
+    reads = {"judge": judge} if settings is None else settings
+    checker = stack.enter_context(ccheck.open(str(folder / "store"), recipe="bm25", **reads))
     if papers:
         checker.ingest(papers, dense=False)
     service = stack.enter_context(Service(checker, record=record))
