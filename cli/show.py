@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
+from ..core.text import shortened
 from ..core.words import OPEN, STANCES, in_words, sure
 from .common import print_hanging, printable
 
@@ -124,7 +125,7 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     document = evidence.document
     cited = citation_of(document)
     year = document.metadata.get("year") or cited.year
-    title = printable(document.title) or printable(document.text[:80])
+    title = printable(document.title) or printable(shortened(document.text, 80))
     year = printable(str(year)).strip()
     head = Text.assemble((title, "bold cyan"), f" ({year})" if year else "")
     if evidence.stance is not None:

@@ -157,7 +157,9 @@ class Service:
             raise Refusal(dialect.unknown_model, f"no model {model!r} here; available: {self.name}")
         most = self.limits.characters
         if len(texts) > self.limits.texts:
-            raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
+            ways = "Send fewer (in Elasticsearch, rank_window_size), or start the server with a larger --max-texts"
+            said = f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}"
+            raise Refusal(413, f"{said}. {ways}")
         read = [text[:most] for text in texts]
         loop = asyncio.get_running_loop()
         encoded = []

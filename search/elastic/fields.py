@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,13 @@ DIGEST_IN_PLACE = "ccheck.digest"
 """What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
+
+_TAG = re.compile(
+    r"</?(?:a|b|br|blockquote|div|em|h[1-6]|hr|i|img|li|ol|p|span|strong|su[bp]|t[dhr]|table|ul)"
+    r"(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*/?>",
+    re.IGNORECASE,
+)
+"""A tag of HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +200,11 @@ def text_of(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
+def without_tags(text: str) -> str:
+    """A text of others with spaces in place of HTML's tags, so that offsets stay true."""
+    return _TAG.sub(lambda tag: " " * len(tag[0]), text) if "</" in text else text
+
+
 def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
     """A document from its `_source`."""
     if index.made_here:
@@ -215,7 +228,7 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
     ]
     # A copy of a text, such as the one that the server itself embeds, is neither read twice nor metadata.
     different = {words_of(part): part for part in reversed(parts) if part}
-    text = "\n\n".join(reversed(different.values()))
+    text = without_tags("\n\n".join(reversed(different.values())))
     values = {name: value for name, value in values.items() if words_of(text_of(value)) not in different}
     values.pop(DIGEST_IN_PLACE, None)
     published = values.get(index.published) if index.published else None

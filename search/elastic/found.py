@@ -265,7 +265,8 @@ def sampler(client: Client, name: str) -> Sampling:
         for one, known in fields.items():
             path = known.of or one
             source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
-            query: dict[str, Any] = {"exists": {"field": one}}
+            # A keyword ignores long values, which its words do not.
+            query: dict[str, Any] = {"bool": {"should": [{"exists": {"field": name}} for name in (one, *known.words)]}}
             if known.within:
                 query = {"nested": {"path": known.within, "query": query, "ignore_unmapped": True}}
             bodies.append({"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]})

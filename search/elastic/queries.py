@@ -38,6 +38,8 @@ then they may become `CLAUSES`."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+_ROUNDED = {len("2011"): "||/y", len("2011-03"): "||/M", len("2011-03-05"): "||/d"}
+"""What rounds a date: down for its beginning, up for its end."""
 _INITIAL_RANKS = re.compile(r"computed for initial ranks \[([\d, ]+)\]")
 _SCALED = re.compile(r"computed for normalized scores \[([^\]]*)\]")
 _NOTHING: Body = {"match_none": {}}
@@ -294,7 +296,7 @@ def _condition(index: Index, filter_: Filter) -> Body:
     if filter_.field == DOCUMENT_ID:
         return _has_id(index, filter_)
     if filter_.field == PUBLISHED and index.published is not None:
-        return _compare(index.published, filter_.operator, filter_.value)
+        return _dated(index.published, filter_)
     if index.made_here:
         return _metadata(f"metadata.{filter_.field}", filter_)
     return _foreign(index, filter_)
@@ -337,6 +339,8 @@ def _foreign(index: Index, filter_: Filter) -> Body:
     if known.type == "boolean":
         is_truth = filter_.operator == "=" and filter_.value in ("true", "false")
         return {"term": {filter_.field: filter_.value}} if is_truth else _NOTHING
+    if known.type in ("date", "date_nanos"):
+        return _dated(filter_.field, filter_)
     if known.type not in ("text", "match_only_text"):
         return _compare(filter_.field, filter_.operator, filter_.value)
     if known.keyword is not None:
@@ -350,6 +354,13 @@ def _foreign(index: Index, filter_: Filter) -> Body:
 
 def _compare(name: str, operator: str, value: str | float) -> Body:
     return {"term": {name: {"value": value}}} if operator == "=" else {"range": {name: {_RANGES[operator]: value}}}
+
+
+def _dated(name: str, filter_: Filter) -> Body:
+    """A date is compared whatever format the mapping has for it; a month or year stands for all of its days."""
+    ends = ("gte", "lte") if filter_.operator == "=" else (_RANGES[filter_.operator],)
+    value = filter_.value + _ROUNDED.get(len(filter_.value), "")
+    return {"range": {name: dict.fromkeys(ends, value) | {"format": "strict_date_optional_time"}}}
 
 
 def _not(body: Body) -> Body:

@@ -15,7 +15,7 @@ from ...core.fusion import projected
 from ...core.stages import Retriever
 from ...core.types import Hit, Query, Unit, document_of, unit_key
 from .client import Client
-from .fields import Index, flatten, text_of
+from .fields import Index, flatten, text_of, without_tags
 from .mappings import UNITS
 from .reading import Key, by_ids, home_of, key_of, stored
 
@@ -128,7 +128,7 @@ def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:
             nested = one["_nested"]
             text = flatten(one.get("_source", {})).get(field.removeprefix(f"{nested['field']}."))
             if isinstance(text, str):
-                found.append((float(one["_score"]), nested["field"], int(nested["offset"]), text))
+                found.append((float(one["_score"]), nested["field"], int(nested["offset"]), without_tags(text)))
     return max(found, key=lambda one: one[0], default=None)
 
 

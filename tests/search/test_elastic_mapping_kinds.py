@@ -27,7 +27,7 @@ from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Hit, Query
 from ccheck.pipeline.agreement import agreement
 from ccheck.pipeline.checker import Checker
-from ccheck.search import open_store
+from ccheck.search import open_store, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 
 TEXT = {"type": "text"}
@@ -35,9 +35,9 @@ ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
 PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 
-def found(store: ElasticStore, words: str, bm25: Bm25 | None = None) -> list[Document]:
+def found(store: ElasticStore, words: str, bm25: Bm25 | None = None, **options: Any) -> list[Document]:
     retrievers: dict[str, Retriever] = {"bm25": bm25 or Bm25()}
-    ranking = answer_one(store, Query(words), retrievers, k=10)
+    ranking = answer_one(store, Query(words), retrievers, k=10, **options)
     return [hit.document for hit in ranking.hits]
 
 
@@ -60,6 +60,33 @@ def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client: httpx.C
     for words in ("sheets", "glaciers"):
         (one,) = found(store, words)
         assert (one.title, one.text, one.metadata) == ("Ice sheets", PROSE, {})
+
+
+def test_html_is_read_as_text_at_the_same_offsets(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, {"content_html": TEXT})
+    html = f'<h2>Ice</h2><p class="x">{PROSE}</p><p>If a<b and b>c, tea grows.<br/>It is <em>warm</em>.</p>'
+    put(client, store.index, "p", {"content_html": html})
+    (one,) = found(store, "glaciers")
+    assert one.text.split() == f"Ice {PROSE} If a<b and b>c, tea grows. It is warm .".split()
+    start = one.text.index(PROSE)
+    assert html[start : start + len(PROSE)] == PROSE and len(one.text) == len(html)
+
+
+@pytest.mark.parametrize("format_", ["dd.MM.yyyy", "epoch_second", "yyyy/MM/dd", "strict_date_optional_time"])
+def test_dates_are_compared_whatever_their_format(client: httpx.Client, store: ElasticStore, format_: str) -> None:
+    make(client, store.index, {"text": TEXT, "when": {"type": "date", "format": format_}})
+    written = {"dd.MM.yyyy": "05.03.2011", "epoch_second": 1299283200, "yyyy/MM/dd": "2011/03/05"}
+    put(client, store.index, "p", {"text": PROSE, "when": written.get(format_, "2011-03-05")})
+    passing = ("when=2011", "when=2011-03", "when=2011-03-05", "when>=2011-03-05", "when<2012", "when!=2011-04")
+    for asked in (*passing, "when=2011-04", "when>2011-03-05", "when<2011"):
+        assert len(found(store, "glaciers", filters=[parse_filter(asked)])) == (asked in passing), asked
+
+
+def test_a_keyword_that_is_too_long_is_searched_by_its_words(client: httpx.Client, store: ElasticStore) -> None:
+    short = {"type": "keyword", "ignore_above": 20, "fields": {"words": TEXT}}
+    make(client, store.index, {"summary": short})
+    put(client, store.index, "p", {"summary": PROSE})
+    assert [one.text for one in found(store, "glaciers")] == [PROSE]
 
 
 def test_text_in_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
