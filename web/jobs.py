@@ -21,9 +21,7 @@ from more_itertools import chunked
 from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError, Incomplete, InvalidData
-from ..core.text import counted
 from ..core.types import Claim
-from ..core.words import STANCES, VERDICTS
 from ..ingest import IngestOptions, Progress, Reject, Report
 from ..pipeline.claims import ClaimRecord, iter_claims
 from ..service import Check, Event, How, Service
@@ -105,32 +103,10 @@ class CheckJob(Job):
         super().__init__(id_, caller)
         self.check = Check(id=id_, claim=claim, status="running")
         self.events: list[Event] = []
-        self._titles: dict[str, str] = {}
 
     def add(self, event: Event) -> None:
-        """Note an event, with what it means in words (`said`), if people should be told."""
-        for one in event.data.get("documents", ()):
-            self._titles[one["doc_id"]] = one["title"] or one["doc_id"]
-        said = self._said(event, first=all(one.kind != event.kind for one in self.events))
-        self.events.append(Event(event.kind, {**event.data, **({"said": said} if said else {})}))
+        self.events.append(event)
         self.change()
-
-    def _said(self, event: Event, *, first: bool) -> str | None:
-        data, documents = event.data, event.data.get("documents", ())
-        best = documents[0]["title"] if documents else ""
-        match event.kind:
-            case "hits":
-                return f"Found {counted(len(documents), 'paper')}." if documents else "Found no paper."
-            case "reranked" if best:
-                return f"Put them in order. The best match: {best}"
-            case "sentences" if first:
-                return "Reading them for the sentences that bear on the claim."
-            case "stance":
-                title = self._titles.get(data["doc_id"], data["doc_id"])
-                return f"{title}: {STANCES[data['label']] if data.get('label') else 'not judged'}"
-            case "verdict":
-                return f"Verdict: {VERDICTS[data.get('label') or 'NONE'][1]}"
-        return None
 
     async def stream(self, after: int, closing: asyncio.Event) -> AsyncIterator[bytes]:
         """The events after the first so many, as SSE; the last is `done` or `error`."""

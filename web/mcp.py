@@ -160,7 +160,8 @@ def make_server(web: Web) -> MCPServer:
         """What the collection holds: how many papers, which metadata can be filtered on, which models judge."""
         with _asked(web, ctx, "read"):
             found = await web.service.describe_async()
-        return Collection.model_validate({name: getattr(found, name) for name in Collection.model_fields})
+        told = {name: getattr(found, name) for name in Collection.model_fields}
+        return Collection.model_validate(told | {"missing": found.missing and placeless(found.missing)})
 
     return server
 

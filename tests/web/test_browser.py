@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from scripted_llm import say, scripted
+from scripted_llm import say, scripted, user_text
 from web_servers import CLAIM, Web
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -76,14 +77,22 @@ def test_what_happens_is_told_as_it_happens(look, serve_web):
 
 
 def test_the_language_models_server_goes_and_comes_back(look, serve_web, tmp_path):
+    go = threading.Event()
+    go.set()
+
     def answer(request: Any) -> Any:
+        assert "Sea ice melts" not in user_text(request) or go.wait(60)
         return say({"rationale": "r", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.9})
 
     with scripted(answer) as llm:
         model = {"llm_model": "m", "llm_base_url": llm.url, "llm_api_key": "k", "llm_retry_seconds": 0}
         web = serve_web(settings={**model, "rerank": "none", "cache_dir": tmp_path / "cache"})
         page = look(web.url)
-        ask(page)
+        go.clear()
+        ask(page)  # the answer about one paper waits: the others are told
+        page.wait_for_selector("[role=log] li >> text=Sea level: leaves it open")
+        assert page.locator("#verdict").count() == 0 and "Found 3 papers." in page.inner_text("[role=log]")
+        go.set()
         page.wait_for_selector("#verdict >> text=Not enough information")
     page.goto(web.url)
     ask(page, "Sea ice melts.")

@@ -66,7 +66,7 @@ def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
     kinds = [kind for kind, _ in events]
     assert kinds[0] == "queries" and kinds[-2:] == ["verdict", "done"] and {"hits", "stance"} <= set(kinds)
     assert events[-1][1]["id"] == answer.json()["id"]
-    assert "Tide gauges: refutes" in [data.get("said") for _, data in events]
+    assert ("gauge", "REFUTES") in [(data["doc_id"], data["label"]) for kind, data in events if kind == "stance"]
     assert events_of(web.client.get(f"{place}/events").text)[-1][0] == "done"  # of the record, or still of the job
 
 

@@ -4,12 +4,29 @@ const live = document.querySelector("[data-events]");
 if (live) {
   const list = live.querySelector("ol");
   const source = new EventSource(live.dataset.events);
-  for (const kind of ["queries", "hits", "reranked", "sentences", "stance", "verdict"]) {
+  const words = JSON.parse(live.dataset.words); // of each label its sign and its words
+  const titles = {};
+  let reads = false;
+  const said = {
+    hits: ({ documents }) => {
+      for (const one of documents) titles[one.doc_id] = one.title || one.doc_id;
+      return `Found ${documents.length || "no"} paper${documents.length > 1 ? "s" : ""}.`;
+    },
+    reranked: ({ documents }) => documents[0]?.title && `Put them in order. The best match: ${documents[0].title}`,
+    sentences: () => {
+      if (reads) return "";
+      reads = true;
+      return "Reading them for the sentences that bear on the claim.";
+    },
+    stance: ({ doc_id, label }) => `${titles[doc_id] ?? doc_id}: ${words.stances[label]?.[1] ?? "not judged"}`,
+    verdict: ({ label }) => `Verdict: ${words.verdicts[label ?? "NONE"][1]}`,
+  };
+  for (const [kind, tell] of Object.entries(said)) {
     source.addEventListener(kind, (event) => {
-      const { said } = JSON.parse(event.data);
-      if (!said) return;
+      const text = tell(JSON.parse(event.data));
+      if (!text) return;
       const item = document.createElement("li");
-      item.textContent = said;
+      item.textContent = text;
       list.append(item);
     });
   }
