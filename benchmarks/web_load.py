@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +36,7 @@ TEXTS = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8")
 LIMITS = ("--requests", "1000000", "--checks", "1000000", "--at-once", "1000")
 
 
-def waited(check: Callable[[str], None], callers: int, seconds: float, *, new: bool) -> list[float]:
+def waited(check: Callable[[str, int], None], callers: int, seconds: float, *, new: bool) -> list[float]:
     """The seconds that each call took, by so many callers for so long. `new`: of claims that were never checked."""
     ends, found = time.monotonic() + seconds, list[float]()
 
@@ -46,7 +45,7 @@ def waited(check: Callable[[str], None], callers: int, seconds: float, *, new: b
         while time.monotonic() < ends:
             started = time.perf_counter()
             claim = TEXTS[number % len(TEXTS)]
-            check(f"{claim.rstrip('.')}, says report {caller} of series {number}." if new else claim)
+            check(f"{claim.rstrip('.')}, says report {caller} of series {number}." if new else claim, caller)
             found.append(time.perf_counter() - started)
             number += 1
 
@@ -60,11 +59,11 @@ def in_python(store: str, callers: int, *, new: bool) -> None:
     """Measure a round of so many seconds for each line of standard input, and print its calls as JSON."""
     with open_service(store) as service:
 
-        def check(claim: str) -> None:
+        def check(claim: str, caller: int) -> None:
             assert service.check(claim, fresh=new).status == "done"
 
         for claim in TEXTS:
-            check(claim)
+            check(claim, 0)
         print("ready", flush=True)
         for line in sys.stdin:
             print(json.dumps(waited(check, callers, float(line), new=new)), flush=True)
@@ -105,21 +104,21 @@ def main() -> None:
         command += ["--recorded"] * given.recorded
         python = stack.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
         assert python.stdin is not None and python.stdout is not None and python.stdout.readline() == "ready\n"
-        local = threading.local()
+        clients = [stack.enter_context(httpx.Client(base_url=url, timeout=120)) for _ in range(given.callers)]
+        for client in clients:  # so that no call waits for its connection
+            client.get("/health")
         failed = 0
 
-        def check(claim: str) -> None:
+        def check(claim: str, caller: int) -> None:
             nonlocal failed
-            if not hasattr(local, "client"):
-                local.client = stack.enter_context(httpx.Client(base_url=url, timeout=120))
-            answer = local.client.post("/v1/checks", json={"claim": claim, "fresh": not given.recorded, "wait": 60})
+            answer = clients[caller].post("/v1/checks", json={"claim": claim, "fresh": not given.recorded, "wait": 60})
             while answer.status_code == 202 or (answer.status_code == 200 and answer.json()["status"] == "running"):
                 time.sleep(0.2)
-                answer = local.client.get(f"/v1/checks/{answer.json()['id']}")
+                answer = clients[caller].get(f"/v1/checks/{answer.json()['id']}")
             failed += answer.status_code != 200 or answer.json()["status"] != "done"
 
         for claim in TEXTS:
-            check(claim)
+            check(claim, 0)
         ratios: dict[str, list[float]] = {"p50": [], "p99": []}
         held = []
         for number in range(given.rounds):
