@@ -395,7 +395,8 @@ class Jobs:
                 raise InvalidData(str(error).replace(f"{folder.name}{os.sep}", "")) from error
             job.rejects = _rejects(rejects)
             if pdfs is not None:
-                await run_in_threadpool(_copy_pdfs, paths, pdfs)
+                rejected = {one["file"] for one in job.rejects}
+                await run_in_threadpool(_copy_pdfs, [path for path in paths if path.name not in rejected], pdfs)
 
     # --
 

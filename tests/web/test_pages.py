@@ -272,9 +272,10 @@ def test_a_pdf_opens_at_the_page_of_the_evidence_while_it_is_unchanged(serve_web
         assert web.client.get(f"/pdf/{path}").status_code == 404, path
     file.write_bytes(file.read_bytes() + b"%")
     assert web.client.get("/pdf/sub/sea paper.pdf").status_code == 409
-    web.send("/papers", {}, files=[("file", ("dropped.pdf", (tmp_path / "secret.pdf").read_bytes()))])
+    dropped = [("dropped.pdf", (tmp_path / "secret.pdf").read_bytes()), ("broken.pdf", b"%PDF-1.4 no")]
+    web.send("/papers", {}, files=[("file", one) for one in dropped])
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
-    assert web.client.get("/pdf/dropped.pdf").status_code == 200
+    assert web.client.get("/pdf/dropped.pdf").status_code == 200 and not (folder / "broken.pdf").exists()
 
 
 def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
