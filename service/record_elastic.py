@@ -172,7 +172,7 @@ class ElasticRecord:
         if self._there:
             return True
         try:
-            described = self._client.request("GET", f"/{quote(self._alias)}", index=self._alias, patient=False)
+            described = self._client.on_index("GET", self._alias)
         except NotFound:
             return False
         properties = _template()["mappings"]["properties"]
