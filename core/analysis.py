@@ -360,6 +360,9 @@ _AND = re.compile(r"(?:,|;)?\s+(?:and|but|while|whereas)\s+|;\s+", re.IGNORECASE
 _SAYS = re.compile(rf"\b{_VERB}", re.IGNORECASE)
 _SAYS_SOON = re.compile(rf"(?:[\w'’%-]+\s+){{0,6}}?{_VERB}\s+\S+", re.IGNORECASE)
 _DEPENDS = re.compile(r"\b(?:that|which|who|whose|where|if|when|because|between|both|or)\b|[\"“”…:]", re.IGNORECASE)
+_FIRST_WORD = re.compile(rf"(?P<refers>it|they|this|these|he|she)\b\s*|(?P<says>{_VERB})(?!\s+{_VERB})", re.IGNORECASE)
+REFERS = re.compile(r"\b(?:it|its|they|them|their|he|him|his|she|her|this|these|those|so|such)\b", re.IGNORECASE)
+"""A half with one of these may be about what only the other half names."""
 _MOST_WORDS = 40
 
 
@@ -387,15 +390,21 @@ def wording_of(text: str) -> Wording:
 
 def two_claims(text: str) -> tuple[str, str] | None:
     """The two halves of an English sentence that are joined by "and", "but", "while" or a semicolon and have a verb
-    each; None for another text, and for one with a subordinate clause before the joint, which may be about both."""
+    each; None for another text, and for one with a subordinate clause before the joint, which may be about both.
+
+    A second half that begins with its verb, or with a pronoun, gets the subject of the first.
+    """
     text = text.strip()
     if len(text.split()) > _MOST_WORDS or len(sentence_spans(text)) != 1:
         return None
     for joint in _AND.finditer(text):
         first, second = text[: joint.start()].strip(), text[joint.end() :].strip(" .")
-        both_say = _SAYS.search(first, 1) and _SAYS_SOON.match(second) and not _DEPENDS.search(first)
-        if both_say and min(len(first.split()), len(second.split())) >= 3:
-            return first, second
+        verb = _SAYS.search(first, 1)
+        if verb and _SAYS_SOON.match(second) and not _DEPENDS.search(first) and len(first.split()) >= 3:
+            if begins := _FIRST_WORD.match(second):
+                second = first[: verb.start()] + second[begins.end() if begins["refers"] else 0 :]
+            if len(second.split()) >= 3:
+                return first, second
     return None
 
 

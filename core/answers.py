@@ -19,6 +19,7 @@ from .types import (
     Document,
     Evidence,
     Hit,
+    Part,
     QuestionAnswer,
     Result,
     Sentence,
@@ -55,7 +56,7 @@ def built(answer: Mapping[str, Any]) -> Result:
     return Result(
         Claim(**answer["claim"]),
         tuple(map(_evidence, answer["evidence"])),
-        None if verdict is None else Verdict(**verdict),
+        None if verdict is None else _verdict(verdict),
         answer["recipe"],
         answer["store"],
         tuple(answer.get("warnings", ())),
@@ -67,6 +68,11 @@ def built(answer: Mapping[str, Any]) -> Result:
         relevance=answer.get("relevance"),
         fused_by=answer.get("fused_by"),
     )
+
+
+def _verdict(one: Mapping[str, Any]) -> Verdict:
+    parts = (Part(**{**part, "doc_ids": tuple(part["doc_ids"])}) for part in one.get("parts", ()))
+    return Verdict(**{**one, "parts": tuple(parts)})
 
 
 def _evidence(one: Mapping[str, Any]) -> Evidence:

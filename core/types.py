@@ -297,13 +297,26 @@ class Stance:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of the claims that a sentence makes, with the verdict on it alone (see `Verdict`), and the ids of the
+    documents that take its side, best first."""
+
+    claim: str
+    label: Label | None
+    confidence: float | None = None
+    rationale: str | None = None
+    doc_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict of the evidence as a whole. If there is none, `label` is None and `error` says why.
 
     `judged` counts the documents with a stance, `failed` those whose stance could not be made. If some failed, `error`
     says why even if there is a label, and the confidence is lower. `reason` says why a verdict takes no side: nothing
     found bears on the claim, what bears on it leaves it open or leans to one side too weakly, or to both, or nobody
-    could judge. It is None for SUPPORTS and REFUTES, and of judges that don't say.
+    could judge. It is None for SUPPORTS and REFUTES, and of judges that don't say. `parts` are the claims that were
+    checked one by one, where a sentence makes two.
     """
 
     label: Label | None
@@ -314,6 +327,11 @@ class Verdict:
     judged: int = 0
     failed: int = 0
     reason: Reason | None = None
+    parts: tuple[Part, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**(_fields(self) or {}), "parts": [_fields(one) for one in self.parts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +495,7 @@ class Result:
         answer: dict[str, Any] = {
             "claim": {"id": self.claim.id, "text": self.claim.text},
             "relevance": self.relevance,
-            "verdict": _fields(self.verdict),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
             **({} if self.questions is None else {"questions": [one.to_dict() for one in self.questions]}),
             "evidence": [evidence.to_dict() for evidence in self.evidence],
             "recipe": self.recipe,
@@ -494,5 +512,5 @@ class Result:
         return answer
 
 
-def _fields(value: Stance | Verdict | Unit | None) -> dict[str, Any] | None:
+def _fields(value: Stance | Verdict | Part | Unit | None) -> dict[str, Any] | None:
     return None if value is None else {name: getattr(value, name) for name in value.__slots__}

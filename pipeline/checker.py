@@ -18,13 +18,13 @@ from ..core.recipe import Recipe, name_clash
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import VerdictStage
-from ..core.types import Claim, Result
+from ..core.types import Claim, Part, Result
 from ..rerank import Reranker
 from ..rerank.open import bring
 from ..rerank.several import Score
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import NEGATED, refuse_unfit
-from ..verdict import Judge
+from ..verdict import Judge, of_parts
 from .plan import DEGRADED, Plan, make_plan
 from .run import ClaimState, Run, Tell, going, why_nothing
 from .steps import (
@@ -134,6 +134,8 @@ class Checker(Closing):
                 judge = self.judge
                 done = judged(current, states) if judge is None else (judge_with(judge, state) for state in states)
             for state in done:
+                if state.halves and state.error is None and state.verdict is not None:
+                    state.verdict = of_parts([self._part(half, k, filters) for half in state.halves], state.verdict)
                 tell_judged(current, state)
                 result = state.result(current)
                 if self._deep:
@@ -247,6 +249,18 @@ class Checker(Closing):
         if filters and mistakes_pass:
             refuse_unfit(filters, self.store.fields(), self.store.name)
         return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
+
+    def _part(self, text: str, k: int, filters: Filters) -> Part:
+        """One of the claims that a sentence makes, checked alone."""
+        try:
+            result = self.check(text, k=k, filters=filters)
+        except CcheckError as error:
+            return Part(text, None, rationale=str(error))
+        verdict = result.verdict
+        assert verdict is not None
+        side = {verdict.label, "CONFLICTING"} - {"NOT_ENOUGH_INFO"}
+        ids = [one.document.id for one in result.by_document if one.stance is not None and one.stance.label in side]
+        return Part(text, verdict.label, verdict.confidence, verdict.rationale or verdict.error, tuple(ids))
 
     def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:
         """The results of a recipe that checks with questions."""

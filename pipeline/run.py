@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from ..core.analysis import Wording, clean, terms, two_claims, wording_of
+from ..core.analysis import REFERS, Wording, clean, terms, two_claims, wording_of
 from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.recipe import Recipe
@@ -122,14 +122,19 @@ class Run:
         if self.recipe.verdict.method != "none":
             state.wording = wording_of(state.text)
             state.warnings += [YES_NO] if state.wording == "yes_no_question" else []
-            state.warnings += [TWO_CLAIMS.format(*two)] if (two := two_claims(state.text)) else []
+            two = two_claims(state.text) or ()
+            if two and is_packaged(self.plan.method) and not self.trace and not REFERS.search(two[1]):
+                state.halves = two
+            elif two:
+                state.warnings.append(TWO_CLAIMS.format(*two))
         return state
 
 
 @dataclass(slots=True)
 class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
-    `wording` is what it is, where somebody judges it.
+    `wording` is what it is, where somebody judges it. `halves` are the two claims that it makes, if each is judged
+    alone, since ccheck's own model reads one at a time.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
     `empty` says why nothing was found, if that is so. `reranked_by` is the last reranker that ordered the hits.
@@ -141,6 +146,7 @@ class ClaimState:
     text: str
     warnings: list[str]
     wording: Wording = "statement"
+    halves: tuple[str, ...] = ()
     query: Query | None = None
     hits: tuple[Hit, ...] = ()
     fused_by: FusedBy | None = None

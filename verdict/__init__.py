@@ -1,7 +1,18 @@
 """Evidence and verdict: which sentences bear on the claim, and what they say about it."""
 
 from .evidence import choose_sentences
-from .judge import Case, Judge, Judged, StanceMethod, all_judged, conclude, no_claim, nothing_bears, with_stances
+from .judge import (
+    Case,
+    Judge,
+    Judged,
+    StanceMethod,
+    all_judged,
+    conclude,
+    no_claim,
+    nothing_bears,
+    of_parts,
+    with_stances,
+)
 from .packaged_model import is_packaged
 
 __all__ = [
@@ -15,5 +26,6 @@ __all__ = [
     "is_packaged",
     "no_claim",
     "nothing_bears",
+    "of_parts",
     "with_stances",
 ]

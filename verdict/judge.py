@@ -29,7 +29,20 @@ from typing import Protocol
 
 from ..core.analysis import MADE_FOR, Wording, foreign_language
 from ..core.errors import CcheckError
-from ..core.types import Claim, Document, Evidence, Label, Reason, Sentence, Stance, Usage, Verdict, document_text
+from ..core.types import (
+    Claim,
+    Document,
+    Evidence,
+    Label,
+    Part,
+    Reason,
+    Sentence,
+    Stance,
+    Usage,
+    Verdict,
+    document_text,
+)
+from ..core.words import VERDICTS
 from .differences import differences
 from .labels import STANCES
 from .roles import with_roles
@@ -230,6 +243,35 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     }[label]
     reason = _reason(label, supports, refutes)
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
+
+
+def of_parts(parts: Sequence[Part], whole: Verdict) -> Verdict:
+    """The verdict on a sentence that makes several claims, which were judged one by one, in place of that on the whole.
+
+    It is refuted if one of them is, supported if all are. Its confidence is that of the part that decides: the surest
+    refutation, else the least sure part.
+    """
+    labels = {part.label for part in parts}
+    label: Label | None = (
+        "REFUTES" if "REFUTES" in labels
+        else None if None in labels
+        else labels.pop() if len(labels) == 1
+        else "CONFLICTING" if "CONFLICTING" in labels and "NOT_ENOUGH_INFO" not in labels
+        else "NOT_ENOUGH_INFO"
+    )  # fmt: skip
+    sure = [part.confidence for part in parts if part.label == label and part.confidence is not None]
+    confidence = (max if label == "REFUTES" else min)(sure, default=None)
+    said = f"{len(parts)} claims, each checked alone: " + "; ".join(map(_in_words, parts))
+    if label is None:
+        return replace(whole, label=None, confidence=None, rationale=None, error=said, parts=tuple(parts))
+    reason: Reason | None = None if label in _VERBS else "disagreement" if label == "CONFLICTING" else "left_open"
+    return replace(whole, label=label, confidence=confidence, rationale=said, reason=reason, parts=tuple(parts))
+
+
+def _in_words(part: Part) -> str:
+    outcome = VERDICTS[part.label or "NONE"][1].lower()
+    sure = "" if part.confidence is None else f" ({part.confidence:.2f})"
+    return f'"{part.claim}": {outcome}{sure}' + (f", {part.rationale}" if part.rationale else "")
 
 
 def no_claim(wording: Wording) -> Verdict | None:

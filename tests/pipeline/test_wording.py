@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ccheck
 from ccheck.core.analysis import two_claims, wording_of
+from ccheck.core.answers import result_of
+from ccheck.core.types import Part, Verdict
 from ccheck.pipeline.run import YES_NO
+from ccheck.verdict import of_parts
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,9 @@ def test_what_a_text_is(text: str, wording: str) -> None:
             "Smoking causes lung cancer and shortens lives, while tea is harmless",
             ("Smoking causes lung cancer and shortens lives", "tea is harmless"),
         ),
+        ("Coffee does not cause cancer and prevents gout.", ("Coffee does not cause cancer", "Coffee prevents gout")),
+        ("Sea level is rising, but it will fall again", ("Sea level is rising", "Sea level will fall again")),
+        ("Mercury is toxic and lead is harmful", ("Mercury is toxic", "lead is harmful")),
         ("Sea level has risen; the oceans are warming", ("Sea level has risen", "the oceans are warming")),
         ("Vitamin D prevents cancer and heart disease.", None),
         ("Salt and sugar raise blood pressure.", None),
@@ -58,8 +65,36 @@ def test_a_question_is_answered_as_one(papers: Path) -> None:
     with ccheck.open(str(papers), recipe="bm25") as checker:
         asked = checker.check("Has sea level risen since 1900?")
         other = checker.check("How much has sea level risen since 1900?")
-        both = checker.check("Sea level has risen and the cod has vanished.")
-    assert [one for one in both.warnings if "'the cod has vanished'" in one]
     assert YES_NO in asked.warnings and asked.verdict is not None and asked.verdict.reason != "no_claim"
     assert other.verdict is not None and other.verdict.reason == "no_claim" and other.evidence
     assert all(piece.stance is None for piece in other.evidence)
+
+
+def test_two_claims_are_checked_one_by_one(papers: Path) -> None:
+    with ccheck.open(str(papers), recipe="bm25") as checker:
+        both = checker.check("Sea level has risen and the cod has vanished.")
+        alone = [checker.check(text).verdict for text in ("Sea level has risen", "the cod has vanished")]
+        unclear = checker.check("Sea level has risen and warming causes it.")
+    assert both.verdict is not None and unclear.verdict is not None
+    assert [part.claim for part in both.verdict.parts] == ["Sea level has risen", "the cod has vanished"]
+    assert [part.label for part in both.verdict.parts] == [one.label for one in alone if one is not None]
+    assert both.verdict.rationale is not None and '"the cod has vanished": not enough' in both.verdict.rationale
+    assert result_of(both.to_dict()).verdict == both.verdict
+    assert unclear.verdict.parts == () and [one for one in unclear.warnings if "'warming causes it'" in one]
+
+
+@pytest.mark.parametrize(
+    ("parts", "label", "confidence"),
+    [
+        ((("SUPPORTS", 0.9), ("SUPPORTS", 0.95)), "SUPPORTS", 0.9),
+        ((("SUPPORTS", 0.9), ("REFUTES", 0.95)), "REFUTES", 0.95),
+        ((("REFUTES", 0.9), (None, None)), "REFUTES", 0.9),
+        ((("SUPPORTS", 0.9), (None, None)), None, None),
+        ((("SUPPORTS", 0.9), ("NOT_ENOUGH_INFO", 0.2)), "NOT_ENOUGH_INFO", 0.2),
+        ((("CONFLICTING", 0.7), ("SUPPORTS", 0.9)), "CONFLICTING", 0.7),
+    ],
+)
+def test_a_sentence_is_refuted_with_one_of_its_claims(parts: Any, label: Any, confidence: Any) -> None:
+    verdict = of_parts([Part("it", *one) for one in parts], Verdict("SUPPORTS", 0.5, method="m"))
+    assert (verdict.label, verdict.confidence, verdict.method) == (label, confidence, "m")
+    assert (verdict.reason is None) == (label in ("SUPPORTS", "REFUTES", None)) and bool(verdict.error) == (not label)
