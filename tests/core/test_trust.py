@@ -58,6 +58,7 @@ HARMFUL = {
     "llm_prompt_price": [0],
     "llm_completion_price": [0],
     "prompts_dir": ["prompts"],
+    "llm_currency": ["EUR"],
     "record": [True],
     "record_days": [1],
     "public_url": ["https://elsewhere.example"],
