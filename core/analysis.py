@@ -266,8 +266,9 @@ MARGIN = 20.0
 MOST_CHARS = 2000
 """How much of a text is looked at."""
 _COMMON = frozenset(
-    "and associated been between cells decreases does during from growth health higher increases into leads less lower "
-    "not only people reduces such that the their there these they this through using were which with women"
+    "and associated because been between caused cells could deaths decreases does during from growth health "
+    "higher increased increases increasing into its leads less lower not only people prevents reduced reduces "
+    "since such than that the their there these they this through using were when which with women would"
     .split()
 )  # fmt: skip
 _RARELY = 20
