@@ -23,3 +23,9 @@ def settings() -> dict[str, Any]:
     """The settings of an index, with its analyzer."""
     parts = (read(name)["template"]["settings"] for name in ("ccheck-settings", "ccheck-fields"))
     return {name: value for part in parts for name, value in part.items()}
+
+
+def role(name: str, store: str) -> dict[str, Any]:
+    """A role for a store, in place of `papers`, which the file names."""
+    found: dict[str, Any] = json.loads(json.dumps(read(f"roles/{name}")).replace("papers", store))
+    return found

@@ -107,9 +107,8 @@ class ElasticRecord:
     def correct(self, correction: Correction) -> None:
         added = json.loads(text_of(correction.to_dict()))
         for _ in range(TRIES):
-            found = self._request("POST", "_mget", {"ids": [correction.check]}) if self._exists() else {"docs": [{}]}
+            document = self._document(correction.check)
             with self._client.understanding():
-                (document,) = found["docs"]
                 if not document.get("found"):
                     raise missing(correction.check)
                 kept = document["_source"].get("corrections", [])
@@ -132,9 +131,8 @@ class ElasticRecord:
         self._request("PUT", f"_doc/{quote(id_)}", body, {"require_alias": "true"})
 
     def file(self, id_: str) -> str | None:
-        answer = self._request("POST", "_mget", {"ids": [id_]}) if self._exists() else {"docs": [{}]}
+        found = self._document(id_)
         with self._client.understanding():
-            (found,) = answer["docs"]
             return found["_source"]["data"] if found.get("found") else None
 
     def forget(self, before: str) -> int:
@@ -166,6 +164,13 @@ class ElasticRecord:
         self, method: str, action: str, body: Mapping[str, Any] | None = None, params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         return self._client.on_index(method, self._alias, action, body, params=params)
+
+    def _document(self, id_: str) -> dict[str, Any]:
+        """What the server says of a document as it was last written; nothing without a record."""
+        answer = self._request("POST", "_mget", {"ids": [id_]}) if self._exists() else {"docs": [{}]}
+        with self._client.understanding():
+            (found,) = answer["docs"]
+            return dict(found)
 
     def _exists(self) -> bool:
         """Whether the record is there. Raises InvalidData for an index of that name that is not a record."""

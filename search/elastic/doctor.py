@@ -23,8 +23,6 @@ WORK: Final = (
     ("administrator", False, "create, migrate or delete indices"),
 )
 """The purposes that a key can have: the name of the role's file, whether it is about a companion, and in words."""
-STORE: Final = "papers"
-"""The store that the files name."""
 NATIVE_LICENCES = ("trial", "enterprise")
 OLDEST = (8, 19)
 
@@ -110,17 +108,9 @@ def _health(answer: dict[str, Any]) -> tuple[bool, str]:
 
 
 def _for(role: str, index: str, companions: bool) -> dict[str, Any]:
-    """Returns a role's privileges on this store, or on its companion, with this store's names in place of papers."""
-    found = es_mappings.read(f"roles/{role}")
-    entries = [
-        {
-            "names": [name.replace(STORE, index, 1) for name in entry["names"]],
-            "privileges": entry["privileges"],
-        }
-        for entry in found["indices"]
-        if companions == entry["names"][0].startswith(PREFIX)
-    ]
-    return {"cluster": found["cluster"], "indices": entries}
+    """Returns a role's privileges on this store, or on its companion."""
+    found = es_mappings.role(role, index)
+    return found | {"indices": [one for one in found["indices"] if companions == one["names"][0].startswith(PREFIX)]}
 
 
 def _lacks(role: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[str]:

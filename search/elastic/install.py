@@ -22,6 +22,7 @@ from ...core.stages import Bm25, Dense
 from ...core.types import Query
 from ..store import Search
 from .client import Client
+from .doctor import NATIVE_LICENCES
 from .errors import translate
 from .fields import Index
 from .queries import Body, fusing
@@ -34,8 +35,6 @@ COMPONENTS = ("ccheck-settings", "ccheck-fields", "ccheck-vectors", "ccheck-spar
 MARK = "{{! made by ccheck index install }}"
 """Begins every search template of ours."""
 OURS = "ccheck index install"
-FUSING = ("trial", "enterprise")
-"""The licences with `rrf`."""
 RERANKED, RERANK_WINDOW = 10, 50
 """How many hits the reranked template shows unless asked, and how many are reranked."""
 _CLAIM, _SIZE, _FILTERS = "ccheckclaim", "ccheck-size", [{"term": {"ccheck-filters": ""}}]
@@ -92,7 +91,7 @@ def leftovers(store: ElasticStore) -> list[Piece]:
 
 def fuses(client: Client) -> bool:
     """Whether the server's licence has `rrf`."""
-    return client.request("GET", "/_license").get("license", {}).get("type") in FUSING
+    return client.request("GET", "/_license").get("license", {}).get("type") in NATIVE_LICENCES
 
 
 def state(client: Client, piece: Piece) -> State:
@@ -228,10 +227,7 @@ def _name(store: ElasticStore) -> str:
 
 
 def role_of(store: ElasticStore, name: str) -> Piece:
-    """A role for this store, in place of `papers`."""
-    text = json.dumps(es_mappings.read(f"roles/{name}")).replace("papers", store.index)
-    body: dict[str, Any] = json.loads(text)
-    called = f"{_name(store)}-{name}"
+    body, called = es_mappings.role(name, store.index), f"{_name(store)}-{name}"
     body["metadata"] = _meta(body, body["metadata"]["description"])
     return Piece(f"role {called}", f"/_security/role/{called}", body)
 
