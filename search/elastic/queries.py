@@ -38,6 +38,7 @@ then they may become `CLAUSES`."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+_DAYS = re.compile(r"\d{4}(-\d\d){0,2}")
 _ROUNDED = {len("2011"): "||/y", len("2011-03"): "||/M", len("2011-03-05"): "||/d"}
 """What rounds a date: down for its beginning, up for its end."""
 _INITIAL_RANKS = re.compile(r"computed for initial ranks \[([\d, ]+)\]")
@@ -296,7 +297,9 @@ def _condition(index: Index, filter_: Filter) -> Body:
     if filter_.field == DOCUMENT_ID:
         return _has_id(index, filter_)
     if filter_.field == PUBLISHED and index.published is not None:
-        return _dated(index.published, filter_)
+        if not index.made_here:
+            return _dated(index.published, filter_)
+        return _compare(index.published, filter_.operator, filter_.value)  # days, as keywords
     if index.made_here:
         return _metadata(f"metadata.{filter_.field}", filter_)
     return _foreign(index, filter_)
@@ -359,8 +362,8 @@ def _compare(name: str, operator: str, value: str | float) -> Body:
 def _dated(name: str, filter_: Filter) -> Body:
     """A date is compared whatever format the mapping has for it; a month or year stands for all of its days."""
     ends = ("gte", "lte") if filter_.operator == "=" else (_RANGES[filter_.operator],)
-    value = filter_.value + _ROUNDED.get(len(filter_.value), "")
-    return {"range": {name: dict.fromkeys(ends, value) | {"format": "strict_date_optional_time"}}}
+    value = filter_.value + (_ROUNDED[len(filter_.value)] if _DAYS.fullmatch(filter_.value) else "")
+    return {"range": {name: dict.fromkeys(ends, value) | {"format": "strict_date_optional_time||epoch_millis"}}}
 
 
 def _not(body: Body) -> Body:

@@ -78,7 +78,8 @@ def test_dates_are_compared_whatever_their_format(client: httpx.Client, store: E
     written = {"dd.MM.yyyy": "05.03.2011", "epoch_second": 1299283200, "yyyy/MM/dd": "2011/03/05"}
     put(client, store.index, "p", {"text": PROSE, "when": written.get(format_, "2011-03-05")})
     passing = ("when=2011", "when=2011-03", "when=2011-03-05", "when>=2011-03-05", "when<2012", "when!=2011-04")
-    for asked in (*passing, "when=2011-04", "when>2011-03-05", "when<2011"):
+    passing += ("when<now-10d", "when<1399283200000", "when<2011-03-05T10:00")
+    for asked in (*passing, "when>=now-10d", "when=2011-04", "when>2011-03-05", "when<2011"):
         assert len(found(store, "glaciers", filters=[parse_filter(asked)])) == (asked in passing), asked
 
 
