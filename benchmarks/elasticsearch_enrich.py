@@ -46,6 +46,8 @@ WINDOW = 256
 class Ready:
     """Vectors by the number at the end of a text."""
 
+    half = False
+
     def __init__(self, documents: int, dimensions: int) -> None:
         self.spec = Embedding("ready", dimensions, "0" * 64, WINDOW)
         vectors = np.random.default_rng(0).normal(size=(documents, dimensions)).astype(np.float32)

@@ -1,12 +1,14 @@
-"""The embedding of documents by numpy and by sentence-transformers: documents a second, CPU time, peak memory.
+"""The embedding of documents by several engines, and whole ingests: documents a second, CPU time, peak memory.
 
-    python benchmarks/embedding.py FILE [--documents N] [--rounds N] [--copies N]
+    python benchmarks/embedding.py FILE [--documents N] [--rounds N] [--copies N] [--engine NAME ...]
 
 FILE holds JSON Lines with `title` and `text`, such as SciFact's `corpus.jsonl.gz`. Each engine has a process of its
-own, one after the other, `--rounds` times. All get the same texts, as an ingest gives them: 512 at a time, those of
-like length together. `--copies` repeats the documents with other titles. The script compares the vectors, and fails
-where float32 vectors differ by more than 1e-5. `bfloat16` is sentence-transformers in the format that some processors
-calculate in.
+own, in random order, `--rounds` times, and gets the passages that an ingest embeds. `numpy` and `openvino` are
+ccheck's, `torch` is sentence-transformers in float32, and `onnx` ONNX Runtime with a model that torch exports. `direct`
+is a plain loop around the compiled model, with its tokenizer and the best batch. `ingest` is a whole ingest with
+OpenVINO into a new store: documents are read from the file, cut, tokenised, embedded, cached, written and published; it
+compares with `direct`. `--copies` repeats the documents with other titles. The script compares the vectors and fails
+where they differ by more than 1e-5.
 """
 
 from __future__ import annotations
@@ -14,21 +16,36 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
 import common
+import numpy as np
+import tokenizers
+from more_itertools import chunked
 
+import ccheck
 from ccheck.core.runtime import Runtime
-from ccheck.encode.dense import DEFAULT_MODEL
+from ccheck.core.settings import Settings
+from ccheck.core.types import Document
+from ccheck.encode.cache import SLICE
+from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
+from ccheck.encode.numpy_bert import unit_length
+from ccheck.encode.openvino_bert import OpenVinoBert
+from ccheck.ingest.encoders import default_chunking
+from ccheck.ingest.passages import cut_passages
 
-ENGINES = ("numpy", "torch", "bfloat16")
+ENGINES = ("numpy", "openvino", "direct", "ingest", "torch", "onnx")
 
 
 @click.command()
@@ -37,74 +54,158 @@ ENGINES = ("numpy", "torch", "bfloat16")
 @click.option("--copies", default=1, show_default=True, help="How often they are repeated, each time with new titles.")
 @click.option("--rounds", default=1, show_default=True, help="How often each engine runs.")
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("numpy", "torch"))
+@click.option("--threads", type=int, help="Processors that each engine may use.  [default: all]")
 @click.option("--child", hidden=True)
-def main(file: Path, documents: int, copies: int, rounds: int, engines: tuple[str, ...], child: str | None) -> None:
+def main(
+    file: Path,
+    documents: int,
+    copies: int,
+    rounds: int,
+    engines: tuple[str, ...],
+    threads: int | None,
+    child: str | None,
+) -> None:
+    if threads is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     if child is not None:
         run(child, Path(file), Path(os.environ["VECTORS"]))
         return
-    import numpy as np
-
     with tempfile.TemporaryDirectory() as scratch:
-        texts = Path(scratch, "texts.json")
-        texts.write_text(json.dumps(read(file, documents, copies)))
-        count = len(json.loads(texts.read_text()))
-        print(common.machine(f"load {os.getloadavg()[0]:.1f}", f"{count:,} documents"))
+        given, texts = read(file, documents, copies), Path(scratch, "texts.json")
+        count, cut = len(given), passages(given)
+        texts.write_text(json.dumps(cut))
+        rows = [json.dumps({"_id": one.id, "title": one.title, "text": one.text}) + "\n" for one in given]
+        texts.with_suffix(".jsonl").write_text("".join(rows))
+        print(common.machine(f"load {os.getloadavg()[0]:.1f}", f"{count:,} documents, {len(cut):,} passages"))
         print(f"{'':<10}{'docs/s':>9}{'CPU s':>9}{'CPU/doc':>9}{'load CPU':>9}{'peak MB':>9}")
         for _ in range(rounds):
-            for engine in engines:
+            for engine in random.sample(engines, len(engines)):
                 command = [sys.executable, __file__, str(texts), "--child", engine]
                 vectors = f"{scratch}/{engine}.npy"
-                done = subprocess.run(command, env=os.environ | {"VECTORS": vectors}, capture_output=True, check=True)
+                done = subprocess.run(
+                    command, env=os.environ | {"VECTORS": vectors}, stdout=subprocess.PIPE, check=True
+                )
                 told: dict[str, Any] = json.loads(done.stdout)
                 print(
                     f"{engine:<10}{count / told['wall']:>9.1f}{told['cpu']:>9.1f}{told['cpu'] / count:>9.4f}"
                     f"{told['loading']:>9.2f}{told['peak'] / 1024:>9.0f}",
                     flush=True,
                 )
-        made = {engine: np.load(f"{scratch}/{engine}.npy") for engine in engines}
-        for engine in engines[1:]:
-            difference = float(np.abs(made[engines[0]] - made[engine]).max())
-            cosine = float((made[engines[0]] * made[engine]).sum(axis=1).min())
-            print(f"{engines[0]} and {engine}: largest difference {difference:.1e}, least cosine {cosine:.7f}")
-            assert "bfloat16" in (engine, engines[0]) or difference < 1e-5
+        made = {engine: np.load(f"{scratch}/{engine}.npy") for engine in engines if engine != "ingest"}
+        first, *others = made
+        for engine in others:
+            difference = float(np.abs(made[first] - made[engine]).max())
+            print(f"{first} and {engine}: largest difference {difference:.1e}")
+            assert difference < 1e-5
 
 
-def read(file: Path, documents: int, copies: int) -> list[str]:
-    """Texts as they are embedded, in the order of an ingest."""
+def read(file: Path, documents: int, copies: int) -> list[Document]:
     rows = list(itertools.islice(common.rows(file), documents))
-    texts = [
-        "\n".join([f"{row.get('title', '')}{f' ({copy})' if copy else ''}", row["text"]])
+    return [
+        Document(f"{copy}-{number}", f"{row.get('title', '')}{f' ({copy})' if copy else ''}", row["text"])
         for copy in range(copies)
-        for row in rows
+        for number, row in enumerate(rows)
     ]
-    return sorted(texts, key=lambda text: -len(text))
+
+
+def passages(documents: list[Document]) -> list[str]:
+    """The texts that an ingest embeds, in its order."""
+    embedder = load_embedder(DEFAULT_MODEL, Runtime())
+    spans = cut_passages(documents, embedder.count_tokens, default_chunking(embedder.spec))
+    return sorted((span.embedded for some in spans for span in some), key=lambda text: -len(text))
 
 
 def run(engine: str, texts: Path, to: Path) -> None:
     """Embed with one engine, and say in JSON what it took."""
-    import numpy as np
-
-    from ccheck.encode.cache import SLICE
-    from ccheck.encode.dense import Embedder, load_embedder
 
     given: list[str] = json.loads(texts.read_text())
     started = time.process_time()
-    embedder: Any = load_embedder(DEFAULT_MODEL, Runtime())
-    if engine == "numpy":
-        embedder.encode_queries(["sea level"])
-        encode = embedder.encode_queries
-    else:
-        import torch
-
-        def encode(some: list[str]) -> Any:
-            with torch.autocast("cpu", torch.bfloat16, enabled=engine == "bfloat16"):
-                return Embedder._encode(embedder, embedder._model.encode_document, some)
-
-        encode(["sea level"])
+    embedder = load_embedder(DEFAULT_MODEL, Runtime(Settings(device="cpu")))
+    if engine == "ingest":
+        ingest(embedder, texts, started)
+        return
+    encode = encoder(engine, embedder, to)
+    encode(given[-4:])
     loading, wall, cpu = time.process_time() - started, time.perf_counter(), time.process_time()
     vectors = [encode(given[start : start + SLICE]) for start in range(0, len(given), SLICE)]
     told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "loading": loading}
     np.save(to, np.concatenate(vectors))
+    print(json.dumps(told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+
+
+def encoder(engine: str, embedder: Embedder, to: Path) -> Callable[[list[str]], Any]:
+    """A function from texts to vectors of unit length."""
+    bert, fast = embedder._bert, embedder._fast
+    assert bert is not None and fast is not None
+    if engine == "numpy":
+        return embedder.encode_queries
+    if engine == "openvino":
+        return lambda some: unit_length(fast.encode(some))
+    if engine == "torch":
+        return lambda some: embedder._encode(embedder._model.encode_document, some)
+    padded = tokenizers.Tokenizer.from_file(str(bert._folder.path / "tokenizer.json"))
+    padded.enable_padding()
+    padded.enable_truncation(bert._folder.max_tokens)
+    call = exported(embedder, to.with_suffix(".onnx")) if engine == "onnx" else compiled(fast)
+
+    def loop(some: list[str]) -> Any:
+        def one(batch: list[str]) -> Any:
+            read = padded.encode_batch(batch)
+            return call(np.array([one.ids for one in read]), np.array([one.attention_mask for one in read]))
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if engine == "direct" else 1) as pool:
+            return unit_length(np.concatenate([*pool.map(one, chunked(some, 4))]))
+
+    return loop
+
+
+def compiled(fast: OpenVinoBert) -> Callable[[Any, Any], Any]:
+    def call(ids: Any, mask: Any) -> Any:
+        request = fast._free.get()
+        try:
+            return np.array(request.infer([ids.astype(np.int32), mask.astype(np.float32)])[0])
+        finally:
+            fast._free.put(request)
+
+    return call
+
+
+def exported(embedder: Embedder, file: Path) -> Callable[[Any, Any], Any]:
+    import onnxruntime
+    import torch
+
+    class States(torch.nn.Module):
+        def forward(self, ids: Any, mask: Any) -> Any:
+            return self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    names, states = ["input_ids", "attention_mask"], States()
+    states.add_module("bert", embedder._model[0].auto_model.eval())
+    axes = {name: {0: "texts", 1: "tokens"} for name in [*names, "states"]}
+    sample = (torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
+    how = {"input_names": names, "output_names": ["states"], "dynamic_axes": axes, "dynamo": False}
+    torch.onnx.export(states, sample, str(file), **how)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+    def call(ids: Any, mask: Any) -> Any:
+        states = session.run(["states"], {"input_ids": ids, "attention_mask": mask})[0]
+        return (states * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+
+    return call
+
+
+def ingest(embedder: Embedder, texts: Path, started: float) -> None:
+    """Ingest the documents into a new store, and say in JSON what it took without the start of the model."""
+    fast = embedder._fast
+    assert fast is not None
+    fast.encode(["sea level"])
+    with tempfile.TemporaryDirectory() as scratch:
+        checker = ccheck.open(f"{scratch}/store", cache_dir=Path(scratch, "cache"), device="cpu")
+        with checker, patch("ccheck.encode.openvino_bert.OpenVinoBert", lambda *_: fast):
+            loading, wall, cpu = time.process_time() - started, time.perf_counter(), time.process_time()
+            checker.ingest(texts.with_suffix(".jsonl"))
+            told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "loading": loading}
     print(json.dumps(told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
 
 

@@ -21,7 +21,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
@@ -85,6 +85,9 @@ class Settings(Table):
     )
     embedding_model: str | None = Field(
         None, description="the model for vectors, a folder or a name; by default the store's own, else all-MiniLM-L6-v2"
+    )
+    embedding_precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="how vectors of documents are calculated; bfloat16 is faster where the device has it"
     )
     device: Annotated[str | None, Here()] = Field(
         None, description="the device that models run on, as torch names it: cpu, cuda, mps"

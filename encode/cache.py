@@ -56,12 +56,13 @@ class VectorCache(Closing, Generic[V]):
 
 
 def embedding_cache(
-    embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES
+    embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES, half: bool = False
 ) -> VectorCache[Vector]:
     """The vectors of an embedding model: float32, each of shape [dimensions].
 
     The file is in `folder`/embeddings, by default in the user's cache folder. Beyond `max_bytes` the oldest values are
-    forgotten; 0 keeps none after the run. Never fails.
+    forgotten; 0 keeps none after the run. `half`: vectors that were calculated in bfloat16 have a file of their own.
+    Never fails.
     """
     import numpy as np
 
@@ -70,7 +71,7 @@ def embedding_cache(
             return None
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
-    file = _file(f"{embedding.fingerprint[:32]}-{embedding.max_tokens}", folder)
+    file = _file(f"{embedding.fingerprint[:32]}-{embedding.max_tokens}{'-bfloat16' if half else ''}", folder)
     return VectorCache(Cache(file, max_bytes, "the embedding cache"), lambda one: one.astype("<f4").tobytes(), load)
 
 

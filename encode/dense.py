@@ -1,15 +1,17 @@
-"""Turning text into vectors: numpy runs BERT-type models on the CPU, sentence-transformers others and all on a GPU."""
+"""Turning text into vectors: numpy runs BERT-type models on the CPU, or OpenVINO if it is installed and there are many
+texts. sentence-transformers runs other models, and all on a GPU."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..core.errors import InvalidData
+from ..core.errors import InvalidData, UsageError, require
 from ..core.layout import Embedding, SparseField
 from ..core.models import (
     FoundModel,
@@ -28,6 +30,8 @@ from .numpy_bert import NumpyBert, load_bert, unit_length
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from .openvino_bert import OpenVinoBert
+
 
 Spec = TypeVar("Spec", Embedding, SparseField)
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -35,6 +39,8 @@ BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 MANY = 256
 """So many documents at a time are worth the seconds that importing torch takes, if there is a GPU."""
+SOME = 64
+"""So many are worth the second that OpenVINO takes to start, if it is installed."""
 
 
 class Embedder:
@@ -48,9 +54,13 @@ class Embedder:
         """
         self.found, self._runtime = found, runtime
         self._device = device = runtime.device
+        self.half = runtime.settings.embedding_precision == "bfloat16"
+        """Whether documents are encoded in bfloat16; claims never are."""
         self._bert_folder = run_by_numpy(found, device)
         if self._bert_folder is None:
             require_models(f"the embedding model {found.name}{f' on {device}' if device else ''}")
+        elif self.half:
+            require(f"{found.name} in bfloat16", "fast", "openvino")
         self.spec = spec_of(found, known, self._described)
 
     def _described(self, identity: str) -> Embedding:
@@ -74,17 +84,30 @@ class Embedder:
             return None
         return load_bert(self._bert_folder)
 
+    @functools.cached_property
+    def _fast(self) -> OpenVinoBert | None:
+        """The same model for many texts, where OpenVINO is installed."""
+        from .openvino_bert import OpenVinoBert
+
+        if self._bert_folder is None or self._bert is None or not importlib.util.find_spec("openvino"):
+            return None
+        return OpenVinoBert(self._bert_folder, self._bert, self.half)
+
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """Uses numpy for a model that it can run, unless there are many texts and a GPU: on a processor, numpy is as
-        fast as sentence-transformers (benchmarks/embedding.py). Other models calculate in bfloat16 on processors that
-        have it (cosine to float32 at least .9995)."""
-        many = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
-        if self._bert is not None and not many:
-            return unit_length(self._bert.encode(texts))
+        """Uses numpy for a model that it can run, OpenVINO for many texts (benchmarks/embedding.py), and
+        sentence-transformers for many texts on a GPU. Raises UsageError for bfloat16 on a device that lacks it."""
+        on_gpu = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
+        if self._bert is not None and not on_gpu:
+            fast = self._fast if self.half or "_fast" in vars(self) or len(texts) >= SOME else None
+            return unit_length((fast or self._bert).encode(texts))
         import torch
 
-        half = self._model.device.type == "cpu" and cpu_has_bfloat16()
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        from .openvino_bert import NO_BFLOAT16
+
+        kind = self._model.device.type
+        if self.half and kind == "cpu" and not cpu_has_bfloat16():
+            raise UsageError(NO_BFLOAT16)
+        with torch.autocast(kind, torch.bfloat16, enabled=self.half):
             return self._encode(self._model.encode_document, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:

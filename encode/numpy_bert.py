@@ -91,7 +91,7 @@ class NumpyBert:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
-        return self._rows(self._each(self._read(texts), self._pool))
+        return self._rows(self._each(self.read(texts), self._pool))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
         """Two texts are read as one: the vector of the first token and the mean of all, shape [pairs, 2 * dimensions].
@@ -112,7 +112,7 @@ class NumpyBert:
     def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of each text's tokens, not normalised, without the special ones at its ends: each of shape
         [tokens, dimensions]. There is one for each of `token_ids` that fits the model's window."""
-        return self._each(self._read(texts), lambda states: states[1:-1])
+        return self._each(self.read(texts), lambda states: states[1:-1])
 
     def encode_alone(self, ids: Sequence[int]) -> Floats:
         """The vector of each of these tokens as a text of its own, shape [ids, dimensions]."""
@@ -134,7 +134,7 @@ class NumpyBert:
         made: int | None = self._tokenizer.token_to_id(self._tokenizer.model.unk_token)
         return made
 
-    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, special ones at its ends, cut at the model's window."""
         most = self._folder.max_tokens
         read = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
@@ -155,7 +155,7 @@ class NumpyBert:
             for row, span in zip(rows, spans, strict=True):
                 found[row] = take(states[span]).copy()  # a view would keep the whole batch
 
-        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        in_threads(fill, list(batches([len(one) for one in ids])))
         return found
 
     def _rows(self, vectors: Sequence[Floats], widths: int = 1) -> Floats:
@@ -238,16 +238,20 @@ def _in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     return made
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The numbers of texts that go through the model together, those of like length next to each other."""
+def batches(lengths: Sequence[int], most: int = TOKENS_AT_ONCE, padded: bool = False) -> Iterator[list[int]]:
+    """The numbers of texts that go through the model together, those of like length next to each other.
+
+    A batch has at most `most` tokens or one text. `padded`: each text counts as long as the batch's longest.
+    """
     batch: list[int] = []
     size = 0
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if batch and size + lengths[number] > TOKENS_AT_ONCE:
+        length = lengths[batch[0] if padded and batch else number]
+        if batch and size + length > most:
             yield batch
-            batch, size = [], 0
+            batch, size, length = [], 0, lengths[number]
         batch.append(number)
-        size += lengths[number]
+        size += length
     if batch:
         yield batch
 
@@ -380,13 +384,16 @@ def _one_thread_each() -> Iterator[None]:
         yield
 
 
-def _in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
+def threads() -> int:
+    """How many threads this process may run side by side."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
     """Each batch in one thread."""
     from concurrent.futures import ThreadPoolExecutor
 
-    workers = min(
-        len(batches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    workers = min(len(batches), threads())
     with _one_thread_each():
         if workers < 2:
             for batch in batches:

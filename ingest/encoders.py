@@ -112,7 +112,8 @@ class EntryMaker(Closing):
         """See `IngestOptions`."""
         self._encoders = encoders
         self._fields = list(layout_of(encoders).dense)
-        self._dense = [embedding_cache(one.embedder.spec, cache_dir, cache_bytes) for one in encoders.dense]
+        models = [one.embedder for one in encoders.dense]
+        self._dense = [embedding_cache(one.spec, cache_dir, cache_bytes, one.half) for one in models]
         sparse = encoders.sparse
         self._sparse = sparse_cache(sparse.spec, cache_dir, cache_bytes) if sparse is not None else None
 

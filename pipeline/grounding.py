@@ -109,7 +109,7 @@ def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
 
     def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
         def embed(texts: Sequence[str]) -> Sequence[Vector]:
-            with embedding_cache(embedder.spec, settings.cache_dir, settings.cache_bytes) as cache:
+            with embedding_cache(embedder.spec, settings.cache_dir, settings.cache_bytes, embedder.half) as cache:
                 return encode_once(texts, encode, cache)
 
         return embed

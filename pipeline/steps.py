@@ -147,10 +147,11 @@ def _each_once(
         return dict(zip(texts, encode(texts), strict=True))
     sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
     kind = "sparse" if sparse else "embedding"
+    made_as = f"{role} in bfloat16" if isinstance(encoder, Embedder) and encoder.half and role == "document" else role
     made = recall(
         memory,
         kind,
-        [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in texts],
+        [memory_key(kind, spec.fingerprint, spec.max_tokens, made_as, text) for text in texts],
         lambda places: list(encode([texts[place] for place in places])),
         SparseVector.to_bytes if sparse else lambda vector: vector.astype("float32").tobytes(),
         SparseVector.from_bytes if sparse else lambda data: np.frombuffer(data, np.float32),

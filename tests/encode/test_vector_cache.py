@@ -50,6 +50,10 @@ def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
         with embedding_cache(embedder.spec, tmp_path) as cache:
             embed(texts(2), embedder, cache)
         assert embedder.calls == 1
+    embedder = TinyEmbedder()
+    with embedding_cache(embedder.spec, tmp_path, half=True) as cache:
+        embed(texts(2), embedder, cache)
+    assert embedder.calls == 1
 
 
 def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
