@@ -172,8 +172,8 @@ def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, norma
 # -- OpenVINO
 
 
-@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
 def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder) -> None:
+    pytest.importorskip("openvino", reason="the fast extra is not installed")
     texts = [*TEXTS, *(random_text(words) for words in [*range(1, SOME), 254, 255, 256, 300, 600])]
     fresh = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
     fresh.encode_documents(texts[: SOME - 1])
@@ -184,8 +184,8 @@ def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder
     fresh.encode_queries(["sea level"]), fresh.encode_documents([])
 
 
-@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
 def test_bfloat16_is_for_processors_that_have_it(embedder: Embedder) -> None:
+    pytest.importorskip("openvino", reason="the fast extra is not installed")
     runtime = Runtime(Settings(device="cpu", embedding_precision="bfloat16"))
     fresh = Embedder(find_model(DEFAULT_MODEL), runtime, known=embedder.spec)
     texts = [random_text(words) for words in range(1, 200, 10)]
@@ -198,9 +198,9 @@ def test_bfloat16_is_for_processors_that_have_it(embedder: Embedder) -> None:
     assert np.array_equal(fresh.encode_queries(texts), embedder.encode_queries(texts))
 
 
-@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
 def test_openvino_reports_nothing_to_anyone() -> None:
     """Its package brings one that reports conversions of models, which ccheck does not use."""
+    pytest.importorskip("openvino", reason="the fast extra is not installed")
     code = (
         "import sys; seen = set(); sys.addaudithook(lambda event, _: seen.add(event)); "
         "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
@@ -212,14 +212,16 @@ def test_openvino_reports_nothing_to_anyone() -> None:
     assert done.stdout.strip() == "True []"
 
 
-@pytest.mark.skipif(not find_spec("openvino"), reason="the fast extra is not installed")
 def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
+    pytest.importorskip("openvino", reason="the fast extra is not installed")
     code = (
-        "import gc, signal; from ccheck.core.runtime import Runtime\n"
+        "import gc, os, signal, threading, time; from ccheck.core.runtime import Runtime\n"
         "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder\n"
         "for _ in range(2):\n"
-        f"    load_embedder(DEFAULT_MODEL, Runtime()).encode_documents(['x'] * {SOME}); gc.collect()\n"
-        "    try: signal.raise_signal(signal.SIGINT)\n"
+        "    embedder = load_embedder(DEFAULT_MODEL, Runtime())\n"
+        f"    embedder.encode_documents(['x'] * {SOME}); embedder.itself = embedder; del embedder\n"
+        "    cleaner = threading.Thread(target=gc.collect); cleaner.start(); cleaner.join()\n"
+        "    try: threading.Timer(.2, os.kill, (os.getpid(), signal.SIGINT)).start(); time.sleep(30)\n"
         "    except KeyboardInterrupt: print('stopped')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
