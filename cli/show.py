@@ -16,8 +16,9 @@ from .common import print_hanging, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..core.question import QuestionAnswer
     from ..core.recipe import Recipe
-    from ..core.types import Evidence, Hit, QuestionAnswer, Result, Stance, Verdict
+    from ..core.types import Evidence, Hit, Result, Stance, Verdict
     from ..service import Check
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}

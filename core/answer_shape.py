@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import InvalidData
-from .types import Claim, FusedBy, QuestionAnswer, Scalar, Sentence, StageKind, Stance, Unit, Usage, Verdict
+from .question import QuestionAnswer
+from .types import Claim, FusedBy, Scalar, Sentence, StageKind, Stance, Unit, Usage, Verdict
 
 
 class _Part(BaseModel):

@@ -12,22 +12,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from .errors import InvalidData, UsageError
 from .files import no_file
-from .types import (
-    Citation,
-    Claim,
-    Difference,
-    Document,
-    Evidence,
-    Hit,
-    Part,
-    QuestionAnswer,
-    Result,
-    Sentence,
-    Stance,
-    Unit,
-    Usage,
-    Verdict,
-)
+from .question import Citation, QuestionAnswer
+from .types import Claim, Difference, Document, Evidence, Hit, Part, Result, Sentence, Stance, Unit, Usage, Verdict
 
 MOST_BYTES = 1 << 28
 """The longest line that is read."""

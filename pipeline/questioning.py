@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from ..core import event_loop
 from ..core.errors import CcheckError, Incomplete
+from ..core.question import NO_ANSWER, Citation, QuestionAnswer
 from ..core.stages import QuestionsStage
-from ..core.types import NO_ANSWER, Citation, Claim, Filter, Hit, Query, QuestionAnswer, Verdict
+from ..core.types import Claim, Filter, Hit, Query, Verdict
 from ..llm import Answer, Failure, Refused
 from ..search import Search, answer
 from ..search.filters import PUBLISHED

@@ -11,21 +11,10 @@ from typing import Any, TypeAlias
 from ..core.analysis import REFERS, Wording, clean, terms, two_claims, wording_of
 from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
+from ..core.question import QuestionAnswer
 from ..core.recipe import Recipe
 from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
-from ..core.types import (
-    Claim,
-    Evidence,
-    FusedBy,
-    Hit,
-    Query,
-    QuestionAnswer,
-    Result,
-    StageKind,
-    Usage,
-    Verdict,
-    add_usage,
-)
+from ..core.types import Claim, Evidence, FusedBy, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED, refuse_unfit
 from ..search.store import no_documents

@@ -14,9 +14,10 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ..core.analysis import clean, is_yes_no
+from ..core.question import NO_ANSWER, QuestionAnswer
 from ..core.stages import QuestionsStage
 from ..core.text import shortened
-from ..core.types import NO_ANSWER, Document, Hit, Label, QuestionAnswer, Verdict
+from ..core.types import Document, Hit, Label, Verdict
 from ..llm import (
     LanguageModel,
     Message,

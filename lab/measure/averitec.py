@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import InvalidData, UsageError, require
 from ...core.files import writing
-from ...core.types import NO_ANSWER, Claim, Label, Result, Usage, add_usage
+from ...core.question import NO_ANSWER
+from ...core.types import Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url

@@ -12,7 +12,8 @@ from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, piece, result
 
 from ccheck.core.answers import MOST_BYTES, result_of
-from ccheck.core.types import Citation, Claim, QuestionAnswer, Stance, Unit, Usage
+from ccheck.core.question import Citation, QuestionAnswer
+from ccheck.core.types import Claim, Stance, Unit, Usage
 
 FULL = result(
     piece(ROSE, RATE, stance=Stance("SUPPORTS", 0.9, "It says so.", None, {"SUPPORTS": 0.9})),

@@ -14,9 +14,10 @@ from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck import Checker
 from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.question import Citation, QuestionAnswer
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
-from ccheck.core.types import Citation, Claim, Document, Evidence, Hit, QuestionAnswer, Result, Verdict
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Verdict
 from ccheck.lab.measure.averitec import (
     Meteor,
     matched,

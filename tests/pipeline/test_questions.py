@@ -13,9 +13,10 @@ from scripted_llm import Said, ScriptedLlm, error
 
 from ccheck import Checker, Claim
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.question import NO_ANSWER
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
-from ccheck.core.types import NO_ANSWER, Filter, Result
+from ccheck.core.types import Filter, Result
 from ccheck.llm import Refused
 
 CLAIM = "The sea level has risen 20 cm since 1900."
