@@ -38,6 +38,7 @@ HARMFUL = {
     "recipe": ["mine.toml", "./bm25", "/tmp/x.toml"],
     "rerank": ["http://127.0.0.1:1/rerank", "some/model", "./model"],
     "embedding_model": ["./model"],
+    "embedding_precision": ["bfloat16"],
     "data_dir": ["data"],
     "cache_dir": ["cache"],
     "elasticsearch_url": ["http://127.0.0.1:1"],
