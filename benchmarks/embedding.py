@@ -5,7 +5,7 @@
 FILE holds JSON Lines with `title` and `text`, such as SciFact's `corpus.jsonl.gz`. Each engine has a process of its
 own, in random order, `--rounds` times, and gets the passages that an ingest embeds. `numpy` and `openvino` are
 ccheck's, `torch` is sentence-transformers in float32, and `onnx` ONNX Runtime with a model that torch exports. `direct`
-is a plain loop around the compiled model, with its tokenizer and the best batch. `ingest` is a whole ingest with
+is a plain loop around the compiled model, with its tokenizer and four texts a batch. `ingest` is a whole ingest with
 OpenVINO into a new store: documents are read from the file, cut, tokenised, embedded, cached, written and published; it
 compares with `direct`. `--copies` repeats the documents with other titles. The script compares the vectors and fails
 where they differ by more than 1e-5.
