@@ -38,9 +38,8 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 MANY = 256
-"""So many documents at a time are worth the seconds that importing torch takes, if there is a GPU."""
-SOME = 64
-"""So many are worth the second that OpenVINO takes to start, if it is installed."""
+"""So many documents at a time are worth the seconds that OpenVINO takes to start where it is installed, or torch with a
+GPU."""
 
 
 class Embedder:
@@ -98,7 +97,7 @@ class Embedder:
         sentence-transformers for many texts on a GPU. Raises UsageError for bfloat16 on a device that lacks it."""
         on_gpu = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
         if self._bert is not None and not on_gpu:
-            fast = self._fast if self.half or "_fast" in vars(self) or len(texts) >= SOME else None
+            fast = self._fast if self.half or "_fast" in vars(self) or len(texts) >= MANY else None
             return unit_length((fast or self._bert).encode(texts))
         import torch
 

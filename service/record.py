@@ -19,9 +19,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from ..core.closing import Closing
 from ..core.errors import Incomplete, InvalidData, NotFound, ServerError
 from ..core.redaction import without_secrets
-from ..core.settings import Settings
 from ..core.text import json_line
-from ..search import Store
 from .types import Check, Correction, Wanted, check_from
 
 FORMAT = 2
@@ -269,21 +267,3 @@ def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE")
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
-
-
-def open_record(store: Store, settings: Settings) -> Record | None:
-    """Returns the record of a store without creating anything.
-
-    Beside a local store's folder it is NAME.checks.sqlite: a store that is deleted leaves it, and a copied one does not
-    carry claims along. For a store on Elasticsearch it is an index there. None for another kind of store.
-    """
-    folder = getattr(store, "path", None)
-    if isinstance(folder, Path):
-        return FileRecord(folder.with_name(f"{folder.name}.checks.sqlite"))
-    from ..search.elastic import ElasticStore
-
-    if isinstance(store, ElasticStore):
-        from .record_elastic import ElasticRecord
-
-        return ElasticRecord(store, settings)
-    return None

@@ -31,7 +31,8 @@ from ..pipeline.claims import ClaimRecord
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import parse_filter
-from .record import Record, missing, open_record, text_of
+from .open import open_record
+from .record import Record, missing, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
 
 if TYPE_CHECKING:

@@ -59,7 +59,13 @@ def layout_mappings(layout: Layout, index_type: str | None = None, there: Contai
 
     An index that already has some of the others may be sent them all.
     """
-    properties = {name: _passages(field, index_type) for name, field in layout.dense.items() if name not in there}
+    # An additional text is one more passage of its document.
+    one_each = {name: not field.chunking.cuts and layout.additional is None for name, field in layout.dense.items()}
+    properties = {
+        name: _passages(field, index_type, flat=one_each[name])
+        for name, field in layout.dense.items()
+        if name not in there
+    }
     if layout.sparse is not None:
         properties |= es_mappings.mappings("sparse")["properties"]
     if layout.analyses:
@@ -79,10 +85,10 @@ def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
     return kept | ({TERMS: said} if said else {})
 
 
-def _passages(field: DenseField, index_type: str | None) -> dict[str, Any]:
+def _passages(field: DenseField, index_type: str | None, flat: bool) -> dict[str, Any]:
     """A nested field of passages with their vectors; a flat one, which ES|QL sees, where each document is one."""
     mapping: dict[str, Any] = es_mappings.mappings("vectors")["properties"][MAIN_VECTORS]
-    if not field.chunking.cuts:
+    if flat:
         del mapping["type"]
     vector = mapping["properties"]["vector"]
     vector["dims"] = field.embedding.dimensions

@@ -213,6 +213,12 @@ class ElasticStore(Closing):
         index = writer.index()
         meta, fields = index.meta, None
         if index.layout != layout:
+            flat = any(not index.fields[f"{name}.vector"].nested for name in index.layout.dense)
+            if layout.additional is not None and flat:
+                raise InvalidData(
+                    f"the store {self.name} has one vector for each document, and additional texts need one each. "
+                    "Ingest into another store (--store)"
+                )
             type_ = index.meta.get(mappings.INDEX_TYPE)
             meta = mappings.remembered(layout, type_)
             fields = mappings.layout_mappings(layout, type_, index.layout.dense)

@@ -21,7 +21,7 @@ from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.encode.bert_folder import read_bert_folder
-from ccheck.encode.dense import DEFAULT_MODEL, MANY, SOME, Embedder, load_embedder
+from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
 from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder, unit_length
 from ccheck.encode.openvino_bert import OpenVinoBert
 from ccheck.encode.openvino_bert import _core as openvino_core
@@ -174,9 +174,9 @@ def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, norma
 
 def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder) -> None:
     pytest.importorskip("openvino", reason="the fast extra is not installed")
-    texts = [*TEXTS, *(random_text(words) for words in [*range(1, SOME), 254, 255, 256, 300, 600])]
+    texts = [*["x"] * MANY, *TEXTS, *(random_text(words) for words in [*range(1, 64), 254, 255, 256, 300, 600])]
     fresh = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
-    fresh.encode_documents(texts[: SOME - 1])
+    fresh.encode_documents(texts[: MANY - 1])
     assert "_fast" not in vars(fresh)
     many = fresh.encode_documents(texts)
     assert isinstance(fresh._fast, OpenVinoBert)
@@ -205,7 +205,7 @@ def test_openvino_reports_nothing_to_anyone() -> None:
         "import sys; seen = set(); sys.addaudithook(lambda event, _: seen.add(event)); "
         "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
         "from ccheck.core.runtime import Runtime; e = load_embedder(DEFAULT_MODEL, Runtime()); "
-        f"e.encode_documents(['x'] * {SOME}); print('openvino' in sys.modules, "
+        f"e.encode_documents(['x'] * {MANY}); print('openvino' in sys.modules, "
         "sorted(one for one in seen if one.startswith(('socket.', 'subprocess.', 'os.exec', 'os.posix_spawn'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -219,7 +219,7 @@ def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
         "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder\n"
         "for _ in range(2):\n"
         "    embedder = load_embedder(DEFAULT_MODEL, Runtime())\n"
-        f"    embedder.encode_documents(['x'] * {SOME}); embedder.itself = embedder; del embedder\n"
+        f"    embedder.encode_documents(['x'] * {MANY}); embedder.itself = embedder; del embedder\n"
         "    cleaner = threading.Thread(target=gc.collect); cleaner.start(); cleaner.join()\n"
         "    try: threading.Timer(.2, os.kill, (os.getpid(), signal.SIGINT)).start(); time.sleep(30)\n"
         "    except KeyboardInterrupt: print('stopped')\n"
@@ -231,7 +231,7 @@ def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
 def test_without_openvino_many_texts_stay_with_numpy(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "openvino" else find_spec(name))
     fresh = Embedder(find_model(DEFAULT_MODEL), Runtime(), known=embedder.spec)
-    fresh.encode_documents(["sea level"] * SOME)
+    fresh.encode_documents(["sea level"] * MANY)
     assert fresh._fast is None
     with pytest.raises(MissingExtra, match=r"in bfloat16 needs .*\[fast\]"):
         Embedder(find_model(DEFAULT_MODEL), Runtime(Settings(embedding_precision="bfloat16")), known=embedder.spec)
