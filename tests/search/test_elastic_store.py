@@ -120,10 +120,19 @@ def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(
     whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
     nested = mappings.layout_mappings(LAYOUT)["properties"][MAIN_VECTORS]
     with monkeypatch.context() as before:
-        before.setattr(mappings, "_passages", lambda *_: nested)
+        before.setattr(mappings, "_passages", lambda *_, **__: nested)
         fill(store, whole, [entry("a", "Sea")])
     fill(store, replace(whole, analyses=(Analysis(stopwords="nltk"),)), [entry("b", "Sea")])
     assert store._index(fresh=True).fields["passages.vector"].nested and info_of(store).passages > 2
+
+
+def test_a_store_of_one_vector_each_takes_no_additional_texts(store: ElasticStore) -> None:
+    whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
+    written = replace(whole, additional=AdditionalTexts("a", True, 1, "p"))
+    assert mappings.layout_mappings(written)["properties"][MAIN_VECTORS]["type"] == "nested"
+    store.prepare(whole)
+    with pytest.raises(InvalidData, match="one vector for each document"):
+        store.prepare(written)
 
 
 # -- crashes
