@@ -361,7 +361,7 @@ _AND = re.compile(r"(?:,|;)?\s+(?:and|but|while|whereas)\s+|;\s+", re.IGNORECASE
 _SAYS = re.compile(rf"\b{_VERB}", re.IGNORECASE)
 _SAYS_SOON = re.compile(rf"(?:[\w'’%-]+\s+){{0,6}}?{_VERB}\s+\S+", re.IGNORECASE)
 _DEPENDS = re.compile(r"\b(?:that|which|who|whose|where|if|when|because|between|both|or)\b|[\"“”…:]", re.IGNORECASE)
-_FIRST_WORD = re.compile(rf"(?P<refers>it|they|this|these|he|she)\b\s*|(?P<says>{_VERB})(?!\s+{_VERB})", re.IGNORECASE)
+_FIRST_WORD = re.compile(rf"(?P<refers>it|they|this|these|he|she)\b\s*|{_VERB}(?!\s+{_VERB})", re.IGNORECASE)
 REFERS = re.compile(r"\b(?:it|its|they|them|their|he|him|his|she|her|this|these|those|so|such)\b", re.IGNORECASE)
 """A half with one of these may be about what only the other half names."""
 _MOST_WORDS = 40

@@ -39,9 +39,9 @@ OF_THE_DOCUMENT = 3
 """Fields that do not count as metadata: id, title and text."""
 DATE_CHARS = 64
 PAGE_STARTS = "page_starts"
+"""The field of a record with the offsets in its `text` at which the pages of a paper begin, the first at 0."""
 FILE_HASH = "file_sha256"
 """The metadata field with the hash of the PDF that a document was read from."""
-"""The field of a record with the offsets in its `text` at which the pages of a paper begin, the first at 0."""
 
 VERSION = 1
 """Raised when the same record becomes another document or other vectors, so that stores take it again."""
