@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import hashlib
 import io
 import itertools
 import math
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..core.fingerprints import file_hash
 from ..core.text import TEXT_CHARS, whole_number
 from .documents import FILE_HASH, PAGE_STARTS, clean
 from .records import Record, Reject
@@ -246,7 +246,7 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         "authors": people(re.split(r"[;]| and ", info["Author"])),
         "file_year": whole_number(year[1]) if year else None,
         "page_count": count,
-        FILE_HASH: hashlib.sha256(source.path.read_bytes()).hexdigest(),
+        FILE_HASH: file_hash(source.path),
     }
     yield one_document(source, data, "PDF files")
 

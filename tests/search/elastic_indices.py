@@ -20,6 +20,8 @@ from ccheck.core.types import Document, Entry, Passage, Ranking, Vector
 from ccheck.search.elastic import Connection, ElasticStore
 
 DIMENSIONS = 16
+PATIENCE_S = 120.0
+"""A machine that runs tests beside a node stands still now and then for longer than a user would wait."""
 CHUNKING = Chunking(128, 128, 16)
 LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
 FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
@@ -33,7 +35,7 @@ def node_client(elasticsearch_url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture(name="store")
 def node_store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    with ElasticStore(Connection(elasticsearch_url, request_timeout=PATIENCE_S), elasticsearch_index) as store:
         yield store
 
 
@@ -53,7 +55,7 @@ def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", *
 def filled(url: str, layout: Layout, entries: Sequence[Entry]) -> Iterator[ElasticStore]:
     """A store with these documents, in one segment: a merge between two searches can change what kNN finds."""
     index = f"ccheck-test-{uuid4().hex[:12]}"
-    with ElasticStore(Connection(url), index) as store:
+    with ElasticStore(Connection(url, request_timeout=PATIENCE_S), index) as store:
         fill(store, layout, entries)
         httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
         yield store

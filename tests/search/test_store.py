@@ -263,7 +263,7 @@ def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
 # -- filters
 
 
-# What passes which filter is tests/search/test_filter_oracle.py's.
+# What passes which filter is tests/search/test_store_filters.py's.
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
