@@ -27,7 +27,12 @@ def enrich(
     recipe: str | None = opt.recipe("Add everything that this recipe searches, such as sparse vectors and terms."),
     replace: tuple[str, ...] = opt.replace,
     in_place: bool = opt.option("Change the documents themselves. Asks first, and can't be undone."),
-    one_vector: bool = opt.option("One vector per document, flat: ES|QL and Kibana see it."),
+    one_vector: bool | None = opt.option(
+        "One flat vector per document, which ES|QL and Kibana see, or one per passage, nested.  [default: flat if the "
+        "model reads each of 1,000 documents whole]",
+        names=("--one-vector/--passages",),
+    ),
+    dry_run: bool = opt.option("Say what would be done, and change nothing."),
     rate: float | None = opt.option("Most documents to write per second.", "N", least=0.001),
     undo: bool = opt.option("Delete the companion index."),
     yes: bool = opt.yes,
@@ -46,7 +51,7 @@ def enrich(
     add what was written since: new documents, changed texts and removals. --undo deletes the companion.
 
     With --in-place there is no companion. The documents get a field ccheck.vector, which any search can use.
-    With --one-vector, a new companion has one vector for as much of each document as the model reads.
+    With --one-vector, a document that is longer than the model reads gets the vector of its beginning.
     """
     from ..pipeline.enrich import open_enricher
     from ..pipeline.enrich import undo as run_undo
@@ -72,11 +77,15 @@ def enrich(
         runtime(settings) as models,
         open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate) as enricher,
     ):
-        if said := enricher.consequences():
-            notice(*said)
-            if not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
-                notice("nothing was changed")
-                return
+        said = enricher.consequences()
+        notice(*said)
+        if enricher.plan:
+            inform(f"{enricher.target.name} gets {enricher.plan}")
+        if dry_run:
+            return
+        if said and not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
+            notice("nothing was changed")
+            return
         try:
             with progress_bar("enriching", unit="documents") as update:
                 report = enricher.run(lambda done, total: update(done, max(done, total)))
@@ -110,6 +119,11 @@ def _said(report: EnrichReport) -> Iterator[str]:
     yield f"{report.target}: {said} in {report.seconds:.1f} s{rate}"
     if report.without_text:
         yield f"{counted(report.without_text, 'document')} without a text got no vector"
+    if report.cut:
+        yield (
+            f"{counted(report.cut, 'document')} longer than the model reads got the vector of the beginning. For more, "
+            "delete the companion (--undo), or leave out --in-place, and use --passages"
+        )
     for why, ids in map_reduce(report.failures, report.failures.__getitem__).items():
         others = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         yield f"{', '.join(ids[:NAMED])}{others}: {why}"

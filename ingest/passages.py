@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,15 +31,18 @@ class Span:
     embedded: str
 
 
+def count_all(texts: Iterable[str], count_tokens: Count) -> list[int]:
+    """The tokens of each text, counted in slices: tokenizers hold many times a text's size."""
+    return [tokens for some in chunked(texts, COUNTED_TOGETHER) for tokens in count_tokens(some)]
+
+
 def cut_passages(documents: Sequence[Document], count_tokens: Count, chunking: Chunking) -> list[list[Span]]:
     """The passages of each document, in the order of its text; together they hold all of it but white space.
 
     What is embedded is the title, a line end, and the passage, together at most `max_tokens`; only a single word that
     is longer than that makes a longer one. Tokens are counted for all documents in a few calls.
     """
-
-    def count(texts: Sequence[str]) -> list[int]:  # in slices: tokenizers hold many times a text's size
-        return [tokens for some in chunked(texts, COUNTED_TOGETHER) for tokens in count_tokens(some)]
+    count = functools.partial(count_all, count_tokens=count_tokens)
 
     wholes = [document.content for document in documents]
     answer = [[Span(0, len(document.text), whole)] for document, whole in zip(documents, wholes, strict=True)]

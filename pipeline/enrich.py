@@ -21,16 +21,17 @@ from ..core.layout import Chunking, Layout
 from ..core.pump import Pump
 from ..core.runtime import Runtime
 from ..core.settings import Settings
-from ..core.text import is_unicode
+from ..core.text import counted, is_unicode
 from ..core.types import Document, Entry
 from ..ingest.documents import digest, layout_bytes
-from ..ingest.encoders import DenseEncoder, Encoders, EntryMaker, layout_of
+from ..ingest.encoders import DenseEncoder, Encoders, EntryMaker, default_chunking, layout_of
+from ..ingest.passages import count_all
 from ..search import open_store
 from .ingest import open_encoders
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
-    from ..search.elastic.enrich import Page, Target, Wrote
+    from ..search.elastic.enrich import Page, Source, Target, Wrote
     from ..search.elastic.reading import Written
 
 BATCH = 2_000
@@ -51,8 +52,9 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 class EnrichReport:
     """Report of a run. Each document `read` is made (it is new or its text has changed), unchanged or failed.
 
-    `changed` counts documents that somebody else wrote in the meantime; the next run finds them. `without_text` are
-    among those made, but only their ids are kept. `failures` has the reasons of the first that failed, by id.
+    `changed` counts documents that somebody else wrote in the meantime; the next run finds them. Among those made,
+    `without_text` have only their ids, and `cut` one vector each although the model reads only their beginning.
+    `failures` has the reasons of the first that failed, by id.
     """
 
     store: str
@@ -64,6 +66,7 @@ class EnrichReport:
     failed: int = 0
     changed: int = 0
     without_text: int = 0
+    cut: int = 0
     seconds: float = 0.0
     failures: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
@@ -82,9 +85,11 @@ class _Batch:
 class Enricher:
     """An index, and what its documents get. It runs once, in the calling thread; another one only writes."""
 
-    def __init__(self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None) -> None:
-        """`rate` is the most documents that are written per second."""
-        self.target, self.encoders = target, encoders
+    def __init__(
+        self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None, plan: str = ""
+    ) -> None:
+        """`rate` is the most documents that are written per second. `plan` says which vectors they get, and why."""
+        self.target, self.encoders, self.plan = target, encoders, plan
         self.layout: Layout = layout_of(encoders)
         self._settings, self._rate = settings, rate
         self._source, self._layout_bytes = target.source, layout_bytes(self.layout)
@@ -109,7 +114,7 @@ class Enricher:
                 notices = (*self.encoders.notices, *maker.notices)
         finally:
             self.target.release()
-        names = ("read", "made", "unchanged", "failed", "changed", "without_text")
+        names = ("read", "made", "unchanged", "failed", "changed", "without_text", "cut")
         return EnrichReport(
             self._source.store.name,
             self.target.name,
@@ -177,6 +182,12 @@ class Enricher:
         if full:
             documents, digests = [one[0] for one in full], [one[1] for one in full]
             made = maker.make(documents, digests, [()] * len(full), lambda share: self._progress())
+            self._counts["cut"] += sum(
+                tokens > default_chunking(one.embedder.spec).longer_than
+                for one in self.encoders.dense
+                if not one.chunking.cuts
+                for tokens in count_all([document.content for document in documents], one.embedder.count_tokens)
+            )
         made += [Entry(document, own) for document, own, _ in empty]
         return list(zip(made, (written for _, _, written in full + empty), strict=True))
 
@@ -223,14 +234,15 @@ def open_enricher(
     recipe: Recipe | None = None,
     *,
     in_place: bool = False,
-    one_vector: bool = False,
+    one_vector: bool | None = None,
     rate: float | None = None,
 ) -> Iterator[Enricher]:
     """Open the settings' store, which ccheck did not make, and the models for what it gets.
 
     By default it gets the vectors of the settings' model; a recipe can ask for more. With `one_vector`, a new companion
-    gets one for each document, in a flat field; a recipe says so by `passages = false`. Raises UsageError, NotFound or
-    InvalidData for what can't be enriched, before anything is written.
+    gets one for each document, in a flat field, with False one for each passage, nested. By default `Source.sample`
+    decides; a recipe says it by `passages = false`. Raises UsageError, NotFound or InvalidData for what can't be
+    enriched, before anything is written.
     """
     from ..search.elastic.companion import Companion
     from ..search.elastic.enrich import Beside, InPlace, open_source
@@ -238,20 +250,28 @@ def open_enricher(
     with open_store(runtime.settings) as store:
         source = open_source(store)
         target: Target
-        if one_vector and recipe is not None:
+        if one_vector is not None and recipe is not None:
             raise UsageError("leave out --one-vector: a recipe says it with passages = false in its dense retriever")
+        plan = ""
         if in_place:
             if recipe is not None:
                 raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
-            target, encoders = InPlace(source), _one_vector(runtime)
+            if one_vector is False:
+                raise UsageError("--in-place gives each document one vector. For passages, leave out --in-place")
+            target = InPlace(source)
+            encoders, plan = _one_model(runtime, source, True)
         else:
             beside = Companion(source.store)
             info = beside.info()
-            flat = one_vector and info is None
-            encoders = _one_vector(runtime) if flat else open_encoders(runtime, info, recipe, recipe is None or None)
+            if info is None and recipe is None:
+                encoders, plan = _one_model(runtime, source, one_vector)
+            else:
+                if info is not None and any(one.chunking.cuts is one_vector for one in info.layout.dense.values()):
+                    raise UsageError(f"{beside.name} has other vectors than you ask for. Delete it first (--undo)")
+                encoders = open_encoders(runtime, info, recipe, recipe is None or None)
             _refuse_unread(encoders)
             target = Beside(source, beside)
-        yield Enricher(target, encoders, runtime.settings, rate)
+        yield Enricher(target, encoders, runtime.settings, rate, plan)
 
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
@@ -269,12 +289,24 @@ def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
         return agreed
 
 
-def _one_vector(runtime: Runtime) -> Encoders:
-    """One vector for each document, of as much as the model reads."""
+def _one_model(runtime: Runtime, source: Source, one_vector: bool | None) -> tuple[Encoders, str]:
+    """The vectors of one model, one for each document or passage, and why. None: one if no document needs several."""
     from ..encode.dense import DEFAULT_MODEL, load_embedder
 
     embedder = load_embedder(runtime.settings.embedding_model or DEFAULT_MODEL, runtime)
-    return Encoders((DenseEncoder(embedder, Chunking.whole(embedder.spec.max_tokens)),))
+    cut, whole = default_chunking(embedder.spec), Chunking.whole(embedder.spec.max_tokens)
+    seen = longest = 0
+    for some in source.sample():
+        seen += len(some)
+        longest = max(longest, *count_all([one.content for one in some], embedder.count_tokens))
+        if longest > cut.longer_than:
+            break
+    flat = 0 < longest <= cut.longer_than if one_vector is None else one_vector
+    plan = (
+        f"{'one flat vector for each document' if flat else 'a nested vector for each passage'}: the longest of "
+        f"{counted(seen, 'document')} looked at has {longest:,} tokens, and the model reads {cut.longer_than:,}"
+    )
+    return Encoders((DenseEncoder(embedder, whole if flat else cut),)), plan
 
 
 def _refuse_unread(encoders: Encoders) -> None:

@@ -49,16 +49,43 @@ def test_enriched_searched_and_undone(papers_of_others: str) -> None:
     assert ran.code == 4 and "no companion" in ran.err
 
 
-def test_one_vector_per_document_is_flat(papers_of_others: str, elasticsearch_url: str) -> None:
-    ran = ccheck("index", "enrich", papers_of_others, "--one-vector")
-    assert ran.code == 0 and "2 made" in ran.err, ran.err
+def flat_vectors(url: str, index: str) -> set[str]:
+    """The ids of documents with a vector that is not in a nested passage."""
     flat = {"query": {"exists": {"field": "passages.vector"}}}
-    found = httpx.post(f"{elasticsearch_url}/{PREFIX}{papers_of_others}/_search", json=flat, timeout=60).json()
-    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "b"}
-    # It stays as it was made, whatever the next run says.
-    assert "nothing to do" in ccheck("index", "enrich", papers_of_others).err
-    refused = ccheck("index", "enrich", papers_of_others, "--one-vector", "--recipe", "default")
+    found = httpx.post(f"{url}/{index}/_search", json=flat, timeout=60).json()
+    return {hit["_id"] for hit in found["hits"]["hits"]}
+
+
+def test_one_vector_per_document_is_flat_and_chosen_if_no_document_needs_several(
+    papers_of_others: str, elasticsearch_url: str
+) -> None:
+    index, companion = papers_of_others, f"{PREFIX}{papers_of_others}"
+    ran = ccheck("index", "enrich", index, "--dry-run")
+    assert f"{companion} gets one flat vector for each document: the longest of 2 documents" in ran.err, ran.err
+    assert "4 tokens, and the model reads 30" in ran.err and not ran.out
+    assert httpx.head(f"{elasticsearch_url}/{companion}", timeout=60).status_code == 404
+
+    assert "2 made" in ccheck("index", "enrich", index).err
+    assert flat_vectors(elasticsearch_url, companion) == {"a", "b"}
+    # A longer one comes later: its beginning is found, and this is said. The companion stays as it was made.
+    path, long = f"{elasticsearch_url}/{index}/_doc/c", {"abstract": "Methane stays. " * 30}
+    httpx.put(path, params={"refresh": "true"}, json=long, timeout=60).raise_for_status()
+    ran = ccheck("index", "enrich", index)
+    assert ran.code == 0 and "1 made" in ran.err and "1 document longer than the model reads" in ran.err, ran.err
+    assert flat_vectors(elasticsearch_url, companion) == {"a", "b", "c"}
+    refused = ccheck("index", "enrich", index, "--passages")
+    assert refused.code == 2 and "--undo" in refused.err
+    refused = ccheck("index", "enrich", index, "--one-vector", "--recipe", "default")
     assert refused.code == 2 and "passages = false" in refused.err
+
+    ccheck("index", "enrich", index, "--undo", "--yes")
+    assert "a nested vector for each passage" in ccheck("index", "enrich", index, "--dry-run").err
+    assert "beginning" not in ccheck("index", "enrich", index).err
+    assert not flat_vectors(elasticsearch_url, companion)
+    assert ccheck("index", "enrich", index, "--one-vector").code == 2
+    ccheck("index", "enrich", index, "--undo", "--yes")
+    ran = ccheck("index", "enrich", index, "--one-vector", "--json")
+    assert ran.objects[0]["cut"] == 1 and len(flat_vectors(elasticsearch_url, companion)) == 3
 
 
 def test_in_place_asks_first(papers_of_others: str) -> None:
@@ -66,6 +93,7 @@ def test_in_place_asks_first(papers_of_others: str) -> None:
     assert ran.code == 0 and "there is no undo" in ran.err and "nothing was changed" in ran.err
     ran = ccheck("index", "enrich", papers_of_others, "--in-place", "--yes", "--rate", "1000")
     assert ran.code == 0 and "2 made" in ran.err
+    assert ccheck("index", "enrich", papers_of_others, "--in-place", "--passages").code == 2
     ran = ccheck("index", "enrich", papers_of_others, "--in-place", "--undo")
     assert ran.code == 2 and "reindexed" in ran.err
 
