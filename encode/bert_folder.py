@@ -23,7 +23,6 @@ _POOLING = {
 }
 _WEIGHTS = "model.safetensors"
 _USUAL: dict[str, Any] = {
-    "do_lower_case": False,
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
@@ -58,12 +57,14 @@ def read_bert_folder(path: Path) -> BertFolder | None:
         config, tokenizer = _json(folder, "config"), _json(folder, "tokenizer_config")
         settings = _json(folder, "sentence_bert_config")
         window = settings.pop("max_seq_length", None) or tokenizer["model_max_length"]
+        lowers = settings.pop("do_lower_case", False)  # adds nothing to a tokenizer that does it already
         runs = (
             config["model_type"] == "bert"
             and config["hidden_act"] == "gelu"
             and config.get("position_embedding_type", "absolute") == "absolute"
             and not config.get("is_decoder")
             and all(_USUAL[name] == value for name, value in settings.items())
+            and (not lowers or tokenizer.get("do_lower_case", True))
             and not _has_prompts(path)
             and 2 < window <= config["max_position_embeddings"]
             and _has_float32(folder / _WEIGHTS)

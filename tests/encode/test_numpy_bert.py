@@ -251,7 +251,6 @@ def test_what_numpy_does_not_run_is_left_to_sentence_transformers(tmp_path: Path
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}),
         ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}),
         ("config_sentence_transformers.json", {"prompts": {"query": "query: "}}),
-        ("sentence_bert_config.json", {"do_lower_case": True}),
         ("sentence_bert_config.json", {"query_length": 8}),
         ("tokenizer_config.json", {"do_lower_case": False}),
         ("modules.json", {}),
@@ -263,6 +262,13 @@ def test_what_numpy_does_not_run_is_left_to_sentence_transformers(tmp_path: Path
             (folder / name).write_text("[]")
         assert read_bert_folder(folder) is None, (name, values)
         (folder / name).write_text(before)
+    change(folder / "sentence_bert_config.json", do_lower_case=True)
+    assert read_bert_folder(folder) is not None
+    change(folder / "tokenizer_config.json", do_lower_case=False)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    change(folder / "tokenizer.json", normalizer=tokenizer["normalizer"] | {"lowercase": False})
+    assert read_bert_folder(folder) is None
+    change(folder / "sentence_bert_config.json", do_lower_case=False)
     assert read_bert_folder(folder) is not None
     (folder / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little"))
     assert read_bert_folder(folder) is None
