@@ -1,14 +1,14 @@
 """The embedding of documents by several engines, and whole ingests: documents a second, CPU time, peak memory.
 
-    python benchmarks/embedding.py FILE [--documents N] [--rounds N] [--copies N] [--engine NAME ...]
+    python benchmarks/embedding.py [FILE] [--documents N] [--rounds N] [--copies N] [--engine NAME ...]
 
-FILE holds JSON Lines with `title` and `text`, such as SciFact's `corpus.jsonl.gz`. Each engine has a process of its
-own, in random order, `--rounds` times, and gets the passages that an ingest embeds. `numpy` and `openvino` are
-ccheck's, `torch` is sentence-transformers in float32, and `onnx` ONNX Runtime with a model that torch exports. `direct`
-is a plain loop around the compiled model, with its tokenizer and four texts a batch. `ingest` is a whole ingest with
-OpenVINO into a new store: documents are read from the file, cut, tokenised, embedded, cached, written and published; it
-compares with `direct`. `--copies` repeats the documents with other titles. The script compares the vectors and fails
-where they differ by more than 1e-5.
+FILE holds JSON Lines with `title` and `text` (default: SciFact's `corpus.jsonl.gz` in $CCHECK_SHARED_DATA). Each engine
+has a process of its own, in random order, `--rounds` times, and gets the passages that an ingest embeds. `numpy` and
+`openvino` are ccheck's, `torch` is sentence-transformers in float32, and `onnx` ONNX Runtime with a model that torch
+exports. `direct` is a plain loop around the compiled model, with its tokenizer and four texts a batch. `ingest` is a
+whole ingest with OpenVINO into a new store: documents are read from the file, cut, tokenised, embedded, cached, written
+and published; it compares with `direct`. `--copies` repeats the documents with other titles. The script compares the
+vectors and fails where they differ by more than 1e-5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import random
 import resource
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,6 +32,7 @@ import click
 import common
 import numpy as np
 import tokenizers
+from common import Row
 from more_itertools import chunked
 
 import ccheck
@@ -46,10 +47,19 @@ from ccheck.ingest.encoders import default_chunking
 from ccheck.ingest.passages import cut_passages
 
 ENGINES = ("numpy", "openvino", "direct", "ingest", "torch", "onnx")
+PEERS = {
+    "numpy": ("sentence-transformers", "torch", None),
+    "openvino": ("sentence-transformers", "torch", None),
+    "ingest": ("the compiled model called directly", "direct", 0.95),
+}
+ROWS = tuple(
+    Row(f", {side}", side, plain, f"{said}, throughput in CPU time", "cpu", throughput=True, goal=goal)
+    for side, (said, plain, goal) in PEERS.items()
+)
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@click.argument("file", type=click.Path(path_type=Path, exists=True), required=False)
 @click.option("--documents", default=512, show_default=True, help="Number of documents.")
 @click.option("--copies", default=1, show_default=True, help="How often they are repeated, each time with new titles.")
 @click.option("--rounds", default=1, show_default=True, help="How often each engine runs.")
@@ -57,7 +67,7 @@ ENGINES = ("numpy", "openvino", "direct", "ingest", "torch", "onnx")
 @click.option("--threads", type=int, help="Processors that each engine may use.  [default: all]")
 @click.option("--child", hidden=True)
 def main(
-    file: Path,
+    file: Path | None,
     documents: int,
     copies: int,
     rounds: int,
@@ -68,29 +78,26 @@ def main(
     if threads is not None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     if child is not None:
-        run(child, Path(file), Path(os.environ["VECTORS"]))
+        assert file is not None
+        run(child, file, Path(os.environ["VECTORS"]))
         return
+    file = file or Path(os.environ["CCHECK_SHARED_DATA"], "scifact", "corpus.jsonl.gz")
     with tempfile.TemporaryDirectory() as scratch:
         given, texts = read(file, documents, copies), Path(scratch, "texts.json")
         count, cut = len(given), passages(given)
         texts.write_text(json.dumps(cut))
         rows = [json.dumps({"_id": one.id, "title": one.title, "text": one.text}) + "\n" for one in given]
         texts.with_suffix(".jsonl").write_text("".join(rows))
-        print(common.machine(f"load {os.getloadavg()[0]:.1f}", f"{count:,} documents, {len(cut):,} passages"))
-        print(f"{'':<10}{'docs/s':>9}{'CPU s':>9}{'CPU/doc':>9}{'load CPU':>9}{'peak MB':>9}")
-        for _ in range(rounds):
-            for engine in random.sample(engines, len(engines)):
-                command = [sys.executable, __file__, str(texts), "--child", engine]
-                vectors = f"{scratch}/{engine}.npy"
-                done = subprocess.run(
-                    command, env=os.environ | {"VECTORS": vectors}, stdout=subprocess.PIPE, check=True
-                )
-                told: dict[str, Any] = json.loads(done.stdout)
-                print(
-                    f"{engine:<10}{count / told['wall']:>9.1f}{told['cpu']:>9.1f}{told['cpu'] / count:>9.4f}"
-                    f"{told['loading']:>9.2f}{told['peak'] / 1024:>9.0f}",
-                    flush=True,
-                )
+
+        def measured(engine: str, _round: int) -> dict[str, float]:
+            command = [sys.executable, __file__, str(texts), "--child", engine]
+            vectors = {"VECTORS": f"{scratch}/{engine}.npy"}
+            done = subprocess.run(command, env=os.environ | vectors, stdout=subprocess.PIPE, check=True)
+            figures: dict[str, float] = json.loads(done.stdout)
+            return figures | {"docs/s": count / figures["wall"]}
+
+        taken = common.in_rounds({engine: partial(measured, engine) for engine in engines}, rounds)
+        common.told(taken, ROWS, f"{count:,} documents, {len(cut):,} passages")
         made = {engine: np.load(f"{scratch}/{engine}.npy") for engine in engines if engine != "ingest"}
         first, *others = made
         for engine in others:
@@ -130,7 +137,7 @@ def run(engine: str, texts: Path, to: Path) -> None:
     vectors = [encode(given[start : start + SLICE]) for start in range(0, len(given), SLICE)]
     told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "loading": loading}
     np.save(to, np.concatenate(vectors))
-    print(json.dumps(told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+    print(json.dumps(told | {"peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
 def encoder(engine: str, embedder: Embedder, to: Path) -> Callable[[list[str]], Any]:
@@ -206,7 +213,7 @@ def ingest(embedder: Embedder, texts: Path, started: float) -> None:
             loading, wall, cpu = time.process_time() - started, time.perf_counter(), time.process_time()
             checker.ingest(texts.with_suffix(".jsonl"))
             told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "loading": loading}
-    print(json.dumps(told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+    print(json.dumps(told | {"peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,15 @@
 
     python benchmarks/local_search.py --documents 400000
 
-Documents are synthetic: words drawn with Zipf's law, and random unit vectors. Claims alternate between the two sides in
-one run. Each side must answer with the same ten documents, read in full, and the same scores; the script asserts this.
-It prints the medians, the ratio by claim with its quartiles, and the same in the process's CPU time (for a machine
-that is busy with other work).
+Documents are synthetic: words drawn with Zipf's law, and random unit vectors. Each claim is a round, in which the sides
+go in random order. Each side must answer with the same ten documents, read in full, and the same scores; the script
+asserts this.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import statistics
 import tempfile
 import time
 from collections import Counter
@@ -22,7 +20,7 @@ from typing import Any
 import click
 import numpy as np
 import tantivy
-from common import in_turns, machine
+from common import Row, Spent, in_rounds, spent, told
 
 from ccheck.core.analysis import analyzer, terms
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -35,6 +33,8 @@ DIMENSIONS = 384
 Answer = tuple[str, str, str, dict[str, Any], float]
 """Id, title, text, metadata, score."""
 LAYOUT = Layout.with_vectors(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 50))
+WARM = 10
+ROWS = (Row("", "ccheck", "bare", "tantivy, numpy and SQLite, CPU time", "cpu", goal=1.3),)
 
 
 def build(folder: Path, documents: int, random: np.random.Generator) -> None:
@@ -129,25 +129,27 @@ def main(documents: int, claims: int, folder: Path | None) -> None:
             ]
             plain = bare(folder)
             stages, fusion = {"bm25": Bm25(), "dense": Dense()}, Fusion(k=60)
-            found = []
-            for i, query in enumerate(queries):
-                search = Search([query], stages, fusion, 10)
-                own, bare_one = in_turns([lambda s=search: answer(store, s)[0], lambda q=query: plain(q)], i)
-                hits = [
+            found: dict[str, list[Answer]] = {}
+
+            def ours(number: int) -> dict[str, float]:
+                took = spent(lambda: answer(store, Search([queries[number]], stages, fusion, 10))[0])
+                rows = [
                     (hit.document.id, hit.document.title, hit.document.text, dict(hit.document.metadata), hit.score)
-                    for hit in own.answer.hits
+                    for hit in took.answer.hits
                 ]
-                assert len(hits) == 10 and hits == bare_one.answer, query.text
-                found.append((own, bare_one))
-    print(machine(np, tantivy))
-    for name in ("wall", "cpu"):
-        pairs = [(getattr(own, name), getattr(plain, name)) for own, plain in found[10:]]  # the first ones warm up
-        low, middle, high = statistics.quantiles([a / b for a, b in pairs], n=4)
-        ms = [1e3 * statistics.median(side) for side in zip(*pairs, strict=True)]
-        print(
-            f"{name} time: ccheck {ms[0]:.1f} ms, bare {ms[1]:.1f} ms, ratio {middle:.2f} (quartiles {low:.2f} to "
-            f"{high:.2f}) over {len(pairs)} claims"
-        )
+                return same(number, rows, took)
+
+            def theirs(number: int) -> dict[str, float]:
+                took = spent(lambda: plain(queries[number]))
+                return same(number, took.answer, took)
+
+            def same(number: int, rows: list[Answer], took: Spent) -> dict[str, float]:
+                first = found.setdefault(queries[number].text, rows)
+                assert len(rows) == 10 and rows == first, queries[number].text
+                return {"cpu": took.cpu, "wall": took.wall}
+
+            taken = in_rounds({"ccheck": ours, "bare": theirs}, len(queries), warm=WARM)
+    told(taken, ROWS, np, tantivy)
 
 
 if __name__ == "__main__":
