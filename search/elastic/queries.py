@@ -244,7 +244,8 @@ def fusing(index: Index, search: Search) -> Fusing | None:
     if (
         len(stages) < 2
         or not 0 < search.k <= window
-        # Where whole rankings are wanted, they are fused by ccheck, so that nothing is searched twice.
+        # Elasticsearch trims the fused list to one window (`RRFRetrieverBuilder`): of two windows of 100 on SciFact, 73
+        # of 173 documents are missing, with the ranks that their retrievers gave them.
         or search.whole
         or index.semantic
         or index.group
