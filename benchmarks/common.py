@@ -132,7 +132,7 @@ def told(taken: Taken, rows: Sequence[Row], *more: object) -> None:
         for measure, values in measures.items():
             low, middle, high = spread_of(values)
             print(f"{side:<24}{measure:<10}{middle:>10.4g} ({low:.4g} to {high:.4g}), {len(values)} rounds")
-    shown = [row for row in rows if {row.side, row.plain} <= taken.keys()]
+    shown = [row for row in rows if all(row.of in taken.get(side, {}) for side in (row.side, row.plain))]
     for row in shown:
         print(" | ".join([row.what.removeprefix(", ") or row.side, *row.cells(taken)]))
     if os.environ.get(RESULTS):

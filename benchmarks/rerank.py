@@ -115,7 +115,7 @@ def serve(name: str, model: Path, device: str, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
-    score = scorer(name, model, device)
+    score = scorer(name, model, device, "float32" if device == "cpu" else "bfloat16")
     for passages, batch in received(pipe):
         with peak_memory(device) as peak:
             started = time.process_time()
@@ -124,14 +124,13 @@ def serve(name: str, model: Path, device: str, pipe: Any) -> None:
         pipe.send({"cpu": spent, "scores": values, "memory": peak[0]})
 
 
-def scorer(name: str, model: Path, device: str) -> Callable[[list[str], int], list[float]]:
-    """How a side scores the claim with passages, with a batch if it has batches."""
-    half = device != "cpu"
+def scorer(name: str, model: Path, device: str, dtype: str) -> Callable[[list[str], int], list[float]]:
+    """How a side scores the claim with passages, with a batch if it has batches. `dtype`: float32 or bfloat16."""
+    half = dtype == "bfloat16"
     if name == "ccheck":
         from ccheck.rerank.load import load_scorer
 
-        stage = ModelStage(dtype="bfloat16" if half else "float32")
-        ours = load_scorer(str(model), Runtime(Settings(device=device)), stage)
+        ours = load_scorer(str(model), Runtime(Settings(device=device)), ModelStage(dtype=dtype))
         return lambda passages, batch: ours.score(ours.encode(CLAIM, passages))
     if name == "CrossEncoder":
         import torch
