@@ -57,11 +57,14 @@ class Reranker:
     key: str | None = field(default=None, repr=False)
 
 
-def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False) -> list[Piece]:
+def pieces(
+    store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False, application: bool = False
+) -> list[Piece]:
     """Everything for a store, in the order in which it is put there. `search`: what claims are searched with. `roles`:
-    those of `es_mappings/roles` too, which only a server with security takes.
+    those of `es_mappings/roles` too, which only a server with security takes. `application`: one with the same search.
 
-    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
+    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold, or for an
+    application if the licence has no `rrf`.
     """
     found = [Piece(f"component template {name}", f"/_component_template/{name}", _owned(name)) for name in COMPONENTS]
     template = _owned("ccheck-template") | {"index_patterns": [f"{store.index}-0*"]}
@@ -76,6 +79,13 @@ def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles
         for name, source in bodies.items():
             script = {"lang": "mustache", "source": MARK + source}
             found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
+        if application:
+            concrete = sorted(store.searched(search.retrievers).concrete)
+            script = {"lang": "mustache", "source": MARK + next(iter(bodies.values())), "params": {"filters": []}}
+            # By its own name: Elasticsearch would take the application's alias off an index that is named by another.
+            found.append(replace(_application(store), body={"indices": concrete, "template": {"script": script}}))
+    elif application:
+        raise UsageError("the server's licence has no rrf, which the search application needs: trial or Enterprise")
     return [*found, *(role_of(store, name) for name in ROLES if roles)]
 
 
@@ -83,7 +93,7 @@ def leftovers(store: ElasticStore) -> list[Piece]:
     """What `pieces` may have put there, whatever was asked for, in the order in which it is taken out."""
     name = _name(store)
     found = [Piece(f"search template {one}", f"/_scripts/{one}", {}) for one in (f"{name}-search", f"{name}-reranked")]
-    found.append(Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {}))
+    found += [_application(store), Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {})]
     found.append(Piece(f"index template {name}", f"/_index_template/{name}", {}))
     found += [replace(role_of(store, one), body={}) for one in ROLES]
     return [*found, *(Piece(f"component template {one}", f"/_component_template/{one}", {}) for one in COMPONENTS)]
@@ -98,6 +108,8 @@ def state(client: Client, piece: Piece) -> State:
     """How the cluster differs from a piece. Raises InvalidData if somebody else made what is there."""
     there = _there(client, piece)
     if there is None:
+        if piece.body and "/_application/" in piece.path:
+            _refuse_taken(client, piece.path.rpartition("/")[2])
         return "absent" if not piece.body else "new"
     if not _is_ours(piece, there):
         raise InvalidData(
@@ -226,6 +238,16 @@ def _name(store: ElasticStore) -> str:
     return f"ccheck-{store.index}"
 
 
+def _application(store: ElasticStore) -> Piece:
+    return Piece(f"search application {_name(store)}", f"/_application/search_application/{_name(store)}", {})
+
+
+def _refuse_taken(client: Client, name: str) -> None:
+    """Raises InvalidData for an index or alias of this name, which Elasticsearch would make the application's own."""
+    if taken := client.request("GET", f"/{name}/_alias", params={"ignore_unavailable": True}):
+        raise InvalidData(f"{name}, the search application's name, is an alias or index already: {', '.join(taken)}")
+
+
 def role_of(store: ElasticStore, name: str) -> Piece:
     body, called = es_mappings.role(name, store.index), f"{_name(store)}-{name}"
     body["metadata"] = _meta(body, body["metadata"]["description"])
@@ -248,9 +270,11 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
     try:
         answer = client.again(piece.path, lambda: client.send("GET", piece.path))
     except (ApiError, TransportError) as error:
-        # A distribution without inference has no such path, and says 400.
+        # A distribution without inference has no such path, and says 400; a licence without applications says 403.
         if isinstance(error, ApiError) and (
-            error.meta.status == HTTPStatus.NOT_FOUND or "no handler found" in str(error.body)
+            error.meta.status == HTTPStatus.NOT_FOUND
+            or "no handler found" in str(error.body)
+            or ("/_application/" in piece.path and error.meta.status == HTTPStatus.FORBIDDEN)
         ):
             return None
         raise translate(error, client.connection, None) from error
@@ -261,6 +285,8 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
         if "/_security/" in piece.path:
             role: Mapping[str, Any] = answer[piece.path.rpartition("/")[2]]
             return {**role, "_meta": role.get("metadata", {})}
+        if "/_application/" in piece.path:
+            return {**answer["template"]["script"], "indices": sorted(answer["indices"])}
         for plural, single in (
             ("component_templates", "component_template"),
             ("index_templates", "index_template"),
@@ -273,7 +299,7 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
 
 
 def _is_ours(piece: Piece, there: Mapping[str, Any]) -> bool:
-    if "/_scripts/" in piece.path:
+    if "/_scripts/" in piece.path or "/_application/" in piece.path:
         return str(there.get("source", "")).startswith(MARK)
     if "/_inference/" in piece.path:
         settings = there.get("service_settings", {})
@@ -287,6 +313,9 @@ def _same(piece: Piece, there: Mapping[str, Any]) -> bool:
         return True
     if "/_scripts/" in piece.path:
         return bool(there["source"] == piece.body["script"]["source"])
+    if "/_application/" in piece.path:
+        sent = {**piece.body["template"]["script"], "indices": piece.body["indices"]}
+        return all(there.get(name) == one for name, one in sent.items())
     if "/_inference/" in piece.path:
         return bool(there["service_settings"].get("url") == piece.body["service_settings"]["url"])
     sent = piece.body.get("_meta") or piece.body["metadata"]
@@ -295,11 +324,13 @@ def _same(piece: Piece, there: Mapping[str, Any]) -> bool:
 
 def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
     """How to search with what was installed, for Kibana's console."""
-    named = [piece.path.rpartition("/")[2] for piece in installed if "/_scripts/" in piece.path]
     embedded = any("query_vector" in str(dict(piece.body)) for piece in installed)
     vector = ', "vector": [0.01, …]' if embedded else ""
-    return "\n\n".join(
-        f"GET {store.index}/_search/template\n"
-        f'{{"id": "{name}", "params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}}}'
-        for name in named
-    )
+    params = f'"params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}'
+    asked = []
+    for path in (piece.path for piece in installed):
+        if "/_scripts/" in path:
+            asked.append(f'GET {store.index}/_search/template\n{{"id": "{path.rpartition("/")[2]}", {params}}}')
+        elif "/_application/" in path:
+            asked.append(f"POST {path[1:]}/_search\n{{{params}}}")
+    return "\n\n".join(asked)

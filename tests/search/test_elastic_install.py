@@ -23,6 +23,7 @@ from ccheck.search import answer as answer_search
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.install import (
     MARK,
+    Piece,
     Reranker,
     endpoint,
     leftovers,
@@ -143,6 +144,61 @@ def test_everything_is_put_once_and_taken_out_again(store: ElasticStore, own_url
     assert everything(own_url) == before
 
 
+def application(store: ElasticStore) -> Piece:
+    return pieces(store, SEARCH, None, application=True)[-1]
+
+
+def test_a_search_application_sends_what_the_search_template_does(store: ElasticStore, own_url: str) -> None:
+    httpx.put(f"{own_url}/{store.index}-000009", timeout=60).raise_for_status()
+    before = everything(own_url)
+    (template,) = (one for one in pieces(store, SEARCH, None) if "/_scripts/" in one.path)
+    piece = application(store)
+    assert state(store.client, piece) == "new"
+    put(store.client, piece)
+    assert state(store.client, application(store)) == "same"
+    params = {"claim": CLAIM, "vector": [0.5] * 16}
+    asked = httpx.post(f"{own_url}{piece.path}/_render_query", json={"params": params}, timeout=60).raise_for_status()
+    assert asked.json() == rendered(store, template.body["script"]["source"], **params, filters=[])
+    found = httpx.post(f"{own_url}{piece.path}/_search", json={"params": params}, timeout=60).raise_for_status().json()
+    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "b", "c"}
+    # Elasticsearch gives it an alias, which stays with its index when the store's moves.
+    name = piece.path.rpartition("/")[2]
+    (concrete,) = httpx.get(f"{own_url}/{name}/_alias", timeout=60).json()
+    move = [{"add": {"index": f"{store.index}-000009", "alias": name}}, {"remove": {"index": concrete, "alias": name}}]
+    httpx.post(f"{own_url}/_aliases", json={"actions": move}, timeout=60).raise_for_status()
+    assert state(store.client, application(store)) == "changed"
+    put(store.client, application(store))
+    assert list(httpx.get(f"{own_url}/{name}/_alias", timeout=60).json()) == [concrete]
+    assert remove(store.client, next(one for one in leftovers(store) if one.what == piece.what)) is None
+    assert everything(own_url) == before
+
+
+def test_a_search_application_takes_nobodys_name(store: ElasticStore, own_url: str) -> None:
+    piece = application(store)
+    name = piece.path.rpartition("/")[2]
+    theirs = {"indices": [f"{store.index}-000001"], "template": {"script": {"source": '{"query": {"match_all": {}}}'}}}
+    httpx.put(f"{own_url}{piece.path}", json=theirs, timeout=60).raise_for_status()
+    for one in (piece, leftovers(store)[2]):
+        with pytest.raises(InvalidData, match="was not made by ccheck"):
+            state(store.client, one)
+    httpx.delete(f"{own_url}{piece.path}", timeout=60).raise_for_status()
+    alias = {"actions": [{"add": {"index": f"{store.index}-000001", "alias": name}}]}
+    httpx.post(f"{own_url}/_aliases", json=alias, timeout=60).raise_for_status()
+    with pytest.raises(InvalidData, match="is an alias or index already"):
+        state(store.client, piece)
+
+
+def test_a_licence_without_rrf_has_no_search_application(
+    elasticsearch_basic_url: str, elasticsearch_index: str
+) -> None:
+    with ElasticStore(Connection(elasticsearch_basic_url), elasticsearch_index) as store:
+        fill(store, LAYOUT, [entry("a")])
+        refused = ccheck("index", "install", "--store", store.name, "--search-application", "--dry-run")
+        assert refused.code == 2 and "trial or Enterprise" in refused.err
+        gone = ccheck("index", "install", "--store", store.name, "--undo")
+        assert gone.code == 0 and "nothing to remove" in gone.err
+
+
 def test_what_somebody_else_made_is_left_alone(store: ElasticStore, own_url: str) -> None:
     path = f"{own_url}/_scripts/ccheck-{store.index}-search"
     theirs = {"script": {"lang": "mustache", "source": '{"query": {"match_all": {}}}'}}
@@ -207,9 +263,10 @@ def test_the_command_says_what_it_does_and_takes_it_out_again(store: ElasticStor
     assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(own_url) == before
     asked = ccheck("index", "install", "--store", store.name)
     assert asked.code == 2 and "nothing was changed" in asked.err and everything(own_url) == before
-    done = ccheck("index", "install", "--store", store.name, "--yes")
+    done = ccheck("index", "install", "--store", store.name, "--yes", "--search-application")
     assert done.code == 0 and f"GET {store.index}/_search/template" in done.out
+    assert f"POST _application/search_application/ccheck-{store.index}/_search" in done.out
     again = ccheck("index", "install", "--store", store.name)
     assert again.code == 0 and "everything is there" in again.err and not again.out
     gone = ccheck("index", "install", "--store", store.name, "--undo", "--yes")
-    assert gone.code == 0 and gone.out.count("remove") == 6 and everything(own_url) == before
+    assert gone.code == 0 and gone.out.count("remove") == 7 and everything(own_url) == before

@@ -47,7 +47,8 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     List<RestHandler> restHandlers() {
         return Stream.concat(
-            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(services.clusterService(), settings), new TemplateActions(services))).toList();
+            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(services.clusterService(), settings), new TemplateActions(services),
+                new SearchApplicationActions(services, license))).toList();
     }
 
     @Override

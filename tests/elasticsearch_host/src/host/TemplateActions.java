@@ -6,6 +6,7 @@ import static org.elasticsearch.rest.RestRequest.Method.POST;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import org.elasticsearch.action.search.SearchRequest;
 import org.elasticsearch.client.internal.node.NodeClient;
 import org.elasticsearch.common.Strings;
@@ -48,22 +49,37 @@ final class TemplateActions extends BaseRestHandler {
     protected RestChannelConsumer prepareRequest(RestRequest request, NodeClient client) throws IOException {
         Map<String, Object> asked = request.contentParser().map();
         var params = (Map<String, Object>) asked.getOrDefault("params", Map.of());
-        var script = asked.containsKey("id")
-            ? new Script(ScriptType.STORED, null, (String) asked.get("id"), params)
-            : new Script(ScriptType.INLINE, "mustache", (String) asked.get("source"), params);
-        String rendered = services.scriptService().compile(script, TemplateScript.CONTEXT).newInstance(params).execute();
-        if (request.hasParam("index") == false) {
-            var found = XContentHelper.convertToMap(new BytesArray(rendered), true, XContentType.JSON).v2();
-            return channel -> channel.sendResponse(new RestResponse(RestStatus.OK, channel.newBuilder().map(Map.of("template_output", found))));
-        }
+        String rendered = asked.containsKey("id")
+            ? rendered(services, new Script(ScriptType.STORED, null, (String) asked.get("id"), params))
+            : rendered(services, (String) asked.get("source"), params);
+        if (request.hasParam("index") == false) return shown(rendered, found -> Map.of("template_output", found));
+        // As Elasticsearch does: the request's explain counts, and not the template's.
+        return searched(services, client, rendered, request.param("index"), Boolean.TRUE.equals(asked.get("explain")));
+    }
+
+    static String rendered(PluginServices services, String source, Map<String, Object> params) {
+        return rendered(services, new Script(ScriptType.INLINE, "mustache", source, params));
+    }
+
+    private static String rendered(PluginServices services, Script script) {
+        return services.scriptService().compile(script, TemplateScript.CONTEXT).newInstance(script.getParams()).execute();
+    }
+
+    static RestChannelConsumer shown(String rendered, UnaryOperator<Map<String, Object>> wrapped) {
+        var found = XContentHelper.convertToMap(new BytesArray(rendered), true, XContentType.JSON).v2();
+        return channel -> channel.sendResponse(new RestResponse(RestStatus.OK, channel.newBuilder().map(wrapped.apply(found))));
+    }
+
+    /** {@code explain}: what counts in place of the template's own; null: that counts. */
+    static RestChannelConsumer searched(PluginServices services, NodeClient client, String rendered, String indices, Boolean explain)
+        throws IOException {
         var configuration = XContentParserConfiguration.EMPTY.withRegistry(services.xContentRegistry());
         var source = new SearchSourceBuilder();
         try (var parser = XContentType.JSON.xContent().createParser(configuration, rendered)) {
             source.parseXContent(parser, true, feature -> true);
         }
-        // As Elasticsearch does: the request's explain counts, and not the template's.
-        source.explain(Boolean.TRUE.equals(asked.get("explain")));
-        var search = new SearchRequest(Strings.splitStringByCommaToArray(request.param("index"))).source(source);
+        if (explain != null) source.explain(explain);
+        var search = new SearchRequest(Strings.splitStringByCommaToArray(indices)).source(source);
         return channel -> client.search(search, new RestRefCountedChunkedToXContentListener<>(channel));
     }
 }
