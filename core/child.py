@@ -40,9 +40,9 @@ class Ended(Exception):
 class Child(Closing):
     """Calls a generator function in another process, which starts at the first call. Use it in `with`."""
 
-    def __init__(self, function: str) -> None:
-        """`function` is `module:name`. It takes and yields what JSON can hold."""
-        self._function = function
+    def __init__(self, function: str, seconds: float = ANSWER_SECONDS) -> None:
+        """`function` is `module:name`. It takes and yields what JSON can hold, each answer within so many seconds."""
+        self._function, self._seconds = function, seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._until: float | None = None
         self._late = False
@@ -62,7 +62,7 @@ class Child(Closing):
             while True:
                 started = time.monotonic()
                 # Only waiting counts: while the answer is used, the other process stands still.
-                line = self._line(process, min(left, ANSWER_SECONDS))
+                line = self._line(process, min(left, self._seconds))
                 left -= time.monotonic() - started
                 kind, value = line[:1], line[1:]
                 if kind == b"=":

@@ -216,7 +216,7 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         heights: list[list[float]] = []
         letters: list[tuple[float, str]] = []
         for number in range(len(document)):
-            text = _upright(document[number])
+            text = upright(document[number])
             lines, sizes = _lines(text)
             pages.append("\n".join(lines))
             heights.append(sizes)
@@ -251,12 +251,19 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
     yield one_document(source, data, "PDF files")
 
 
+def spelled(text: str) -> list[str]:
+    """A text's characters, with letters and dashes in place of the control characters that stand for them."""
+    characters = list(text)
+    for found in _OF_CORK.finditer(text):
+        characters[found.start()] = _CORK[found[0]]
+    return characters
+
+
 def readable(text: str) -> str:
-    """A text with letters and dashes in place of the control characters that stand for them."""
-    return _OF_CORK.sub(lambda found: _CORK[found[0]], text)
+    return "".join(spelled(text))
 
 
-def _upright(page: PdfPage) -> PdfTextPage:
+def upright(page: PdfPage) -> PdfTextPage:
     """The text of a page, turned so that most of it stands upright: PDFium takes lines as they are seen."""
     from pypdfium2.raw import FPDFText_GetCharAngle
 

@@ -17,9 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from ..core.citation import citation_of, doi_url
-from ..core.errors import CcheckError, InvalidData, NotFound, StoreChanged, UsageError
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, StoreChanged, UsageError
 from ..core.recipe import recipe_names
 from ..core.text import shortened
+from ..core.types import Document
+from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, How, Wanted
 from . import pdfs
@@ -27,9 +29,10 @@ from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
 from .jobs import claims_in, harmless
 from .page import environment, static_files
-from .problems import JSON, Problem
+from .pdf_pages import marked_pages, spans_of
+from .problems import JSON, Problem, problem_of
 from .rest import ClaimSent, CorrectionSent, document_found
-from .shared import Shared, Web, json_answer
+from .shared import PATIENCE, Shared, Web, json_answer
 from .shown import choices, filtered, readable, with_texts
 from .views import claim_view
 
@@ -267,17 +270,48 @@ async def document(page: Opened, id: str) -> Response:  # noqa: A002
     return page.show("document.html", data, document=found, cited=cited, url=doi_url(cited.doi), text=text, pdf=pdf)
 
 
+async def _with_pdf(page: Page, id_: str) -> tuple[Document, Path]:
+    """A document and its PDF. Raises NotFound."""
+    found = await page.web.service.document_async(id_)
+    if (path := pdfs.pdf_of(page.web.served.pdfs, found)) is None:
+        raise NotFound("this server has no PDF of this paper. Start it with --pdfs and the folder that was ingested")
+    return found, path
+
+
 @pages.get("/pdf/{id:path}")
 async def pdf(page: Opened, id: str) -> Response:  # noqa: A002
-    found = await page.web.service.document_async(id)
-    path = pdfs.pdf_of(page.web.served.pdfs, found)
-    if path is None:
-        raise NotFound("this server has no PDF of this paper. Start it with --pdfs and the folder that was ingested")
-    content = await run_in_threadpool(pdfs.unchanged, path, found)
+    found, path = await _with_pdf(page, id)
+    content = await run_in_threadpool(pdfs.unchanged, path, found.metadata[FILE_HASH])
     if content is None:
-        raise StoreChanged("the PDF has changed since the paper was read from it. Ingest it again")
+        raise StoreChanged(pdfs.CHANGED)
     named = f"inline; filename*=UTF-8''{quote(path.name)}"
     return Response(content, media_type="application/pdf", headers={"Content-Disposition": named, **pdfs.HEADERS})
+
+
+@pages.get("/pdf-pages/{id:path}")
+async def pdf_page(page: Opened, id: str) -> Response:  # noqa: A002
+    """The pages of a PDF with sentences marked. The page is still useful if they can't be drawn."""
+    found, path = await _with_pdf(page, id)
+    spans = spans_of(page.request.query_params.getlist("at"), found)
+    page.web.limited.requests.spend(page.caller.id, 10)
+    shown, problem = list[dict[str, Any]](), None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await page.web.drawing.acquire()
+        try:
+            shown = await run_in_threadpool(marked_pages, path, found, spans)
+        finally:
+            page.web.drawing.release()
+    except TimeoutError:
+        problem = Problem(503, "too many pages are being drawn. Load this one again in some seconds")
+    except (InvalidData, MissingExtra) as error:
+        problem = problem_of(error)
+    listed = [{name: value for name, value in one.items() if name != "png"} for one in shown]
+    said = None if problem is None else problem.detail
+    data = {"doc_id": found.id, "title": found.title, "error": said, "pages": listed}
+    sentences = [found.text[start:end] for start, end in spans]
+    given = {"document": found, "pages": shown, "sentences": sentences, "first": found.page_at(spans[0][0])}
+    return page.show("pdf_page.html", data, 200 if problem is None else problem.status, problem=problem, **given)
 
 
 # -- keys
@@ -326,7 +360,7 @@ def _result_page(page: Page, check: Check) -> Response:
     served = {"check": check, "query": query, "choices": choices(documents), "corrections": corrections}
     pdf_folder = page.web.served.pdfs
     with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
-    served |= {"pdfs": {one.document.id: pdfs.links(one) for one in with_pdf}}
+    served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}
     served |= {"all": len(documents), "kept": check.kept}
     link = str(page.request.url.replace(query="", fragment=""))
     given = view | {"documents": filtered(documents, query)}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from ..core.citation import on_pages
-from ..core.types import Document, Evidence
+from ..core.types import Document, Evidence, Sentence
 from ..ingest.documents import FILE_HASH
+from .views import in_place
 
 MOST_BYTES = 256 << 20
 """A larger file is not shown."""
-SEARCHED_WORDS = 8
-"""Words of a sentence that a viewer looks for: a line or less, so that few are cut at its end."""
+CHANGED = "the PDF has changed since the paper was read from it. Ingest it again"
 HEADERS = {
     # The viewer of a browser is a plugin with styles of its own. Nothing in the file may load or send anything.
     "content-security-policy": "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; "
@@ -34,22 +35,22 @@ def pdf_of(folder: Path | None, document: Document) -> Path | None:
     return path if within else None
 
 
-def unchanged(path: Path, document: Document) -> bytes | None:
+def unchanged(path: Path, file_hash: object) -> bytes | None:
     """The bytes of the file, if they are those that the document was read from."""
     content = path.read_bytes()
-    same = hashlib.sha256(content).hexdigest() == document.metadata[FILE_HASH]
+    same = hashlib.sha256(content).hexdigest() == file_hash
     return content if same and content.startswith(b"%PDF-") else None
 
 
-def links(evidence: Evidence) -> list[tuple[str, str]]:
-    """Words and address of the PDF at each page that evidence begins on. Firefox marks the sentence there, too."""
-    address = f"/pdf/{quote(evidence.document.id)}"
-    pages = {one.page: one for one in reversed(evidence.sentences) if one.page is not None}
-    if not pages:
-        return [("page not known", address)]
-    found = []
-    for page, one in sorted(pages.items()):
-        words = " ".join(one.text.split()[:SEARCHED_WORDS])
-        shown = urlencode({"page": page, "search": words, "phrase": "true"}, quote_via=quote)
-        found.append((on_pages(one), f"{address}#{shown}"))
-    return found
+def links(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Words and address of each page that sentences begin on, which marks them; of the PDF, if that can't be known."""
+    document, by_page = quote(evidence.document.id), dict[int, list[Sentence]]()
+    for one in evidence.sentences:
+        if one.page is not None:
+            by_page.setdefault(one.page, []).append(one)
+    if not by_page:
+        yield "page not known", f"/pdf/{document}"
+    for page, found in sorted(by_page.items()):
+        known = all(in_place(one, evidence.document) for one in found)
+        marked = "&".join(f"at={one.start}-{one.end}" for one in found)
+        yield on_pages(*found), f"/pdf-pages/{document}?{marked}" if known else f"/pdf/{document}#page={page}"

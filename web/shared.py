@@ -58,6 +58,8 @@ class Web:
         self.service, self.served = service, served
         self.access, self.limited = Access(served.keys, served.owner), Limited(served.quotas)
         self.jobs = Jobs(service, self.limited)
+        self.drawing = asyncio.Semaphore(2)
+        """Held while a page of a PDF is drawn."""
         self.loading = True
         self.missing: str | None = None
         # A registry of its own: several servers in one process don't mix.

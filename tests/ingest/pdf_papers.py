@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfbase.pdfmetrics import stringWidth
@@ -15,6 +16,19 @@ WIDTH, HEIGHT = A4
 MARGIN, LEADING, SIZE = 70, 14, 10
 FONT = "Times-Roman"
 GAUGES = "coastal harbour estuarine offshore sheltered equatorial subtropical continental".split()
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "one column": {},
+    "running head": {"header": "Journal of Tides 12 (2011)", "numbers": True},
+    "two columns": {"columns": 2, "header": "Tides", "numbers": True, "cut": 2},
+    "three columns": {"columns": 3},
+    "cut words": {"cut": 1},
+    "cover": {"cover": True},
+    "scanned pages": {"scans": True, "numbers": True},
+    "turned": {"rotate": 90},
+    "upside down": {"rotate": 180, "upside_down": True, "numbers": True},
+    "footnotes": {"footnotes": True, "numbers": True},
+}
 
 
 @dataclass

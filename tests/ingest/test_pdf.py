@@ -20,20 +20,7 @@ from ccheck.ingest.pdf import PAGE, flowing, joined, notes_apart, placed, readab
 pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
 
-from pdf_papers import Layout, sentence, write_paper
-
-LAYOUTS = {
-    "one column": {},
-    "running head": {"header": "Journal of Tides 12 (2011)", "numbers": True},
-    "two columns": {"columns": 2, "header": "Tides", "numbers": True, "cut": 2},
-    "three columns": {"columns": 3},
-    "cut words": {"cut": 1},
-    "cover": {"cover": True},
-    "scanned pages": {"scans": True, "numbers": True},
-    "turned": {"rotate": 90},
-    "upside down": {"rotate": 180, "upside_down": True, "numbers": True},
-    "footnotes": {"footnotes": True, "numbers": True},
-}
+from pdf_papers import LAYOUTS, Layout, sentence, write_paper
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

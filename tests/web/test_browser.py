@@ -144,20 +144,46 @@ def test_without_javascript_the_verdict_comes_too(look, web: Web):
     assert page.locator("[data-print]").is_hidden()
 
 
+def axe_finds(page: Any, axe: str) -> dict[str, list[str]]:
+    """What axe finds on a page of a phone's width, with all of it opened."""
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, page.url
+    page.evaluate(axe)
+    said = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
+    assert len(said["passes"]) > 5
+    return {one["id"]: [node["html"][:200] for node in one["nodes"][:3]] for one in said["violations"]}
+
+
+PHONE = {"viewport": {"width": 390, "height": 800}, "reduced_motion": "reduce", "bypass_csp": True}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_and_all_fits_a_phone(look, web: Web, axe: str, scheme: str):
     check = f"/checks/{web.check()['id']}"
     file = web.send("/files", {}, files={"file": ("c.csv", "id,text\n1,Ice is cold.\n2,...\n")}).url.path
-    size = {"width": 390, "height": 800}
-    page = look(web.url, color_scheme=scheme, viewport=size, reduced_motion="reduce", bypass_csp=True)
+    page = look(web.url, color_scheme=scheme, **PHONE)
     found = {}
     for path in ("/", check, "/history", "/papers", "/documents/sea", file, "/no-such-page"):
         page.goto(web.url + path)
-        page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
-        page.evaluate(axe)
-        said = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
-        assert len(said["passes"]) > 5
-        for one in said["violations"]:
-            found[path, one["id"]] = [node["html"][:200] for node in one["nodes"][:3]]
-    assert found == {}
+        found[path] = axe_finds(page, axe)
+    assert not any(found.values()), found
+
+
+def test_a_card_leads_to_the_sentence_marked_in_its_pdf(look, serve_web, tmp_path, axe: str):
+    pytest.importorskip("pypdfium2")
+    papers = pytest.importorskip("pdf_papers", reason="reportlab is not installed")
+    papers.write_paper(tmp_path / "tides.pdf", papers.Layout(columns=2), 60)
+    web = serve_web(papers=None, pdfs=tmp_path)
+    web.web.service.checker.ingest(str(tmp_path / "tides.pdf"), dense=False)
+    page = look(web.url, java_script_enabled=False)
+    ask(page, papers.sentence(30))
+    page.click(".document a[href^='/pdf-pages/']")
+    page.wait_for_selector("img.sheet")
+    assert page.locator("blockquote", has_text=papers.sentence(30)).count() == 1
+    sheet = page.locator("img.sheet").first
+    # The policy lets the image load.
+    assert sheet.evaluate("one => [one.naturalWidth, one.naturalHeight]") == [1132, 1600]
+    assert papers.sentence(30) in sheet.get_attribute("alt")
+    assert page.get_attribute("text=Open the PDF at this page", "href") == "/pdf/tides.pdf#page=1"
+    for scheme in ("light", "dark"):
+        assert axe_finds(look(page.url, color_scheme=scheme, **PHONE), axe) == {}

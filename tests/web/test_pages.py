@@ -247,7 +247,7 @@ def test_papers_are_added_with_progress_and_rejects(serve_web):
     assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
 
 
-def test_a_pdf_opens_at_the_page_of_the_evidence_while_it_is_unchanged(serve_web, tmp_path):
+def test_a_card_leads_to_its_pages_and_a_pdf_opens_while_it_is_unchanged(serve_web, tmp_path):
     folder = tmp_path / "pdfs"
     (folder / "sub").mkdir(parents=True)
     layout = Layout(header="Tides 7")
@@ -259,9 +259,10 @@ def test_a_pdf_opens_at_the_page_of_the_evidence_while_it_is_unchanged(serve_web
     web.web.service.checker.ingest(str(folder), dense=False)
     _, page = checked(web, sentence(120))
     (card,) = [one for one in page.all("li", class_="document") if "sea paper.pdf" in one.words]
-    opened = [one.attributes["href"] for one in card.all("a") if one.attributes["href"].startswith("/pdf/")]
-    shown = f"page={layout.pages[120][0]}&search=Observation%20120%20says%20that"
-    assert any(one.startswith(f"/pdf/sub/sea%20paper.pdf#{shown}") for one in opened)
+    opened = {one.words: one.attributes["href"] for one in card.all("a") if "/pdf" in one.attributes["href"]}
+    words = f"p. {layout.pages[120][0]}"
+    assert opened[words].startswith("/pdf-pages/sub/sea%20paper.pdf?at=")
+    assert sentence(120) in [one.words for one in web.page(opened[words]).all("blockquote")]
     answer = web.client.get("/pdf/sub/sea paper.pdf")
     assert answer.content == file.read_bytes() and answer.headers["content-type"] == "application/pdf"
     assert "default-src 'none'" in answer.headers["content-security-policy"]

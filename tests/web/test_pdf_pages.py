@@ -1,0 +1,207 @@
+"""Pages of PDFs as images with sentences marked: in all layouts, and what can't be found, drawn or trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_servers import KEYS, Web
+
+from ccheck.core.errors import InvalidData, NotFound, StoreChanged, UsageError
+from ccheck.core.types import Document
+from ccheck.web import pages, pdf_pages
+from ccheck.web.pdf_pages import marked_pages, spans_of
+
+pytest.importorskip("pypdfium2")
+pytest.importorskip("reportlab")
+
+import pypdfium2
+from pdf_papers import LAYOUTS, Layout, sentence, write_paper
+from read_files import documents
+from reportlab.pdfbase.pdfmetrics import registerFont
+from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
+
+
+def letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+def span(paper: Document, text: str) -> tuple[int, int]:
+    start = paper.text.index(text)
+    return start, start + len(text)
+
+
+def under(file: Path, page: int, boxes: list[list[float]]) -> str:
+    """The letters of what PDFium says stands in boxes of a page."""
+    with pypdfium2.PdfDocument(file) as opened:
+        text = opened[page - 1].get_textpage()
+        return letters("".join(text.get_text_bounded(*(side + d for side, d in zip(box, (-1, -1, 1, 1), strict=True)))
+                               for box in boxes))  # fmt: skip
+
+
+def lines(file: Path, *written: str, **given: Any) -> None:
+    canvas = Canvas(str(file), pagesize=given.pop("size", (500, 300)), **given)
+    for page in written:
+        for row, line in enumerate(page.split("\n")):
+            canvas.drawString(40, 250 - 20 * row, line)
+        canvas.showPage()
+    canvas.save()
+
+
+def pixels(png: str) -> tuple[int, int, bytes]:
+    """Width, height and pixels of an image, each row after one byte."""
+    data = base64.b64decode(png)
+    assert data.startswith(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR") and data.endswith(b"IEND\xaeB`\x82")
+    at = data.index(b"IDAT")
+    rows = zlib.decompress(data[at + 4 : at + 4 + int.from_bytes(data[at - 4 : at])])
+    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24]), rows
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_is_marked_is_the_sentence(tmp_path: Path, name: str) -> None:
+    layout, file = Layout(**LAYOUTS[name]), tmp_path / "a.pdf"
+    write_paper(file, layout, 200)
+    (paper,) = documents(tmp_path)
+    over = next(number for number, (first, last) in layout.pages.items() if first != last)
+    numbers = range(over - 12, over + 7)
+    pages = marked_pages(file, paper, [span(paper, sentence(number)) for number in numbers])
+    found = dict.fromkeys(numbers, "")
+    for page in pages:
+        for one in page["sentences"]:
+            (number,) = (number for number in numbers if span(paper, sentence(number))[0] <= one["start"] < span(
+                paper, sentence(number))[1])  # fmt: skip
+            assert page["page"] in layout.pages[number]
+            found[number] += under(file, page["page"], one["boxes"])
+    assert found == {number: letters(sentence(number)) for number in numbers}
+    assert [page["of"] for page in pages] == [len(paper.pages)] * len(pages) and len(pages) >= 2
+
+
+def test_the_image_has_the_colour_of_marks_where_the_boxes_are(tmp_path: Path) -> None:
+    lines(tmp_path / "a.pdf", "Seas rise by twenty centimetres.\nIce melts in the summer of each year.\nNothing else.")
+    (paper,) = documents(tmp_path)
+    (page,) = marked_pages(tmp_path / "a.pdf", paper, [span(paper, "Ice melts in the summer of each year.")])
+    width, height, rows = pixels(page["png"])
+    assert (width, height, len(rows)) == (1000, 600, 600 * 3001)
+    yellow = [y for y in range(height) if bytes(pdf_pages.MARK) in rows[y * 3001 : (y + 1) * 3001]]
+    ((left, bottom, right, top),) = page["sentences"][0]["boxes"]
+    assert 0 <= 2 * (300 - top) - yellow[0] <= 6 and 0 <= yellow[-1] - 2 * (300 - bottom) <= 8
+    assert 39 < left < 42 and 200 < right < 260 and 225 < bottom < 231 < 236 < top < 241
+
+
+def test_ligatures_and_words_that_stand_there_twice(tmp_path: Path) -> None:
+    registerFont(TTFont("Vera", "Vera.ttf"))
+    lines(
+        tmp_path / "a.pdf",
+        "The \ufb01rst e\ufb03cient \ufb02ow is na\xefve and de-\n"
+        "\ufb01nite. It rises here. It melts now. It rises here. Ends.",
+        initialFontName="Vera",
+    )
+    (paper,) = documents(tmp_path)
+    quoted = paper.text[: paper.text.index(" It rises")]
+    again = paper.text.index("It rises", paper.text.index("It melts"))
+    pages = marked_pages(tmp_path / "a.pdf", paper, [span(paper, quoted), (again, again + 14)])
+    first, second = (one["boxes"] for one in pages[0]["sentences"])
+    assert len(first) == 2 and "owisna" in under(tmp_path / "a.pdf", 1, first)
+    melts = marked_pages(tmp_path / "a.pdf", paper, [span(paper, "It melts now.")])[0]["sentences"][0]["boxes"]
+    assert second[0][0] > melts[0][2] > first[1][2]
+
+
+def test_a_sentence_that_is_not_there_is_not_marked(tmp_path: Path) -> None:
+    lines(tmp_path / "a.pdf", "Seas rise by twenty centimetres.", "A is it.")
+    (paper,) = documents(tmp_path)
+    other = replace(paper, text="Glaciers grow in the north. It is.", pages=(0, 28))
+    (page,) = marked_pages(tmp_path / "a.pdf", other, [(0, 27)])
+    assert page["sentences"][0]["boxes"] == [] and bytes(pdf_pages.MARK) not in pixels(page["png"])[2]
+    # A few letters that are there by chance are not the sentence.
+    (page,) = marked_pages(tmp_path / "a.pdf", other, [(28, 30)])
+    assert page["sentences"][0]["boxes"] == []
+
+
+def test_what_an_address_names(tmp_path: Path) -> None:
+    paper = Document("a", "", "Seas rise. " * 1000, {"file_sha256": "0"})
+    assert spans_of(["0-10", "11-21"], paper) == [(0, 10), (11, 21)]
+    for wrong in ([], ["0-"], ["5-5"], ["9-5"], ["0-11001"], ["0-5001"], ["-1-5"], ["0-5"] * 21, ["0-5", "x"], ["٠-٥"]):
+        with pytest.raises(UsageError, match="names no sentence"):
+            spans_of(wrong, paper)
+    with pytest.raises(NotFound, match="not known"):
+        marked_pages(tmp_path / "a.pdf", paper, [(0, 10)])
+
+
+def test_a_file_that_is_broken_huge_slow_or_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(content: bytes) -> list[dict[str, Any]]:
+        (file := tmp_path / "a.pdf").write_bytes(content)
+        paper = Document("a", "", "Seas rise.", {"file_sha256": hashlib.sha256(content).hexdigest()}, pages=(0,))
+        return marked_pages(file, paper, [(0, 10)])
+
+    with pytest.raises(InvalidData, match="can't be shown"):
+        asked(b"%PDF-1.4 no")
+    lines(tmp_path / "b.pdf", "Seas rise.", size=(14_000_000, 3))
+    (page,) = asked((tmp_path / "b.pdf").read_bytes())
+    assert pixels(page["png"])[:2] == (1600, 1)
+    with pytest.raises(StoreChanged):
+        paper = Document("a", "", "Seas rise.", {"file_sha256": "0"}, pages=(0,))
+        marked_pages(tmp_path / "a.pdf", paper, [(0, 10)])
+    monkeypatch.setattr(pdf_pages, "SECONDS", 0.0)
+    with pytest.raises(InvalidData, match="takes too long"):
+        asked((tmp_path / "b.pdf").read_bytes())
+
+
+# -- the page
+
+
+@pytest.fixture
+def shown(serve_web: Any, tmp_path: Path) -> tuple[Web, str]:
+    """A server with a paper of two columns, and the address of its page with a sentence that goes over its end."""
+    (folder := tmp_path / "pdfs").mkdir()
+    write_paper(folder / "sea paper.pdf", layout := Layout(columns=2), 120)
+    web = serve_web(keys=KEYS, papers=None, pdfs=folder)
+    web.web.service.checker.ingest(str(folder / "sea paper.pdf"), dense=False)
+    web.browser.headers["Authorization"] = "Bearer reader-0123456789"
+    paper = web.web.service.document("sea paper.pdf")
+    start, end = span(paper, sentence(next(one for one, (first, last) in layout.pages.items() if first != last)))
+    return web, f"/pdf-pages/sea%20paper.pdf?at={start}-{end}"
+
+
+def test_the_page_of_a_sentence_is_html_and_json(shown: Any) -> None:
+    web, address = shown
+    page = web.page(address)
+    assert [one.words for one in page.all("h2")] == ["Page 1 of 3", "Page 2 of 3"]
+    quoted = page.one("blockquote").words
+    images = [one.attributes for one in page.all("img")]
+    said = [one["alt"].removeprefix(f"Page {number} of the PDF, on which this is marked: ").strip() for number, one in
+            enumerate(images, 1)]  # fmt: skip
+    assert " ".join(said) == quoted and all(one["src"].startswith("data:image/png;base64,iVBOR") for one in images)
+    assert "/pdf/sea%20paper.pdf#page=1" in [one.attributes["href"] for one in page.all("a")]
+    found = web.browser.get(address.replace("?", ".json?")).json()
+    assert found["error"] is None and [one["page"] for one in found["pages"]] == [1, 2]
+    assert all(one["sentences"][0]["boxes"] and "png" not in one for one in found["pages"])
+
+
+def test_who_may_see_a_page_and_when(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    web, address = shown
+    asked = [web.browser.get(address, headers={"Authorization": f"Bearer {key}"}).status_code for key in (
+        "checker-012345678", "nobody")]  # fmt: skip
+    assert asked == [403, 401]
+    for wrong in ("/pdf-pages/sea%20paper.pdf", "/pdf-pages/sea%20paper.pdf?at=0-9999999"):
+        assert web.browser.get(wrong).status_code == 400
+    assert web.browser.get("/pdf-pages/..%2fa.pdf?at=0-1").status_code == 404
+    monkeypatch.setattr(pages, "PATIENCE", 0.1)
+    monkeypatch.setattr(web.web, "drawing", asyncio.Semaphore(0))
+    busy = web.browser.get(address)
+    assert busy.status_code == 503 and "Open the PDF at this page" in busy.text and "some seconds" in busy.text
+    monkeypatch.setattr(web.web, "drawing", asyncio.Semaphore(1))
+    monkeypatch.setattr(pdf_pages, "SECONDS", 0.0)
+    for _ in range(2):  # the second finds that the first has left its place
+        slow = web.browser.get(address)
+        assert slow.status_code == 422 and "takes too long" in slow.text and "Open the PDF at this page" in slow.text
+    file = web.web.served.pdfs / "sea paper.pdf"
+    file.write_bytes(file.read_bytes() + b"%")
+    monkeypatch.setattr(pdf_pages, "SECONDS", 60.0)
+    assert web.browser.get(address).status_code == 409
