@@ -181,7 +181,7 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not known_host(Headers(scope=scope).getlist("host"), self.names):
-            said = f"unknown host: start the server with --allow-host NAME, or with a key in {self.key}\n"
+            said = f"unknown host: the server must be told this name, or have a key in {self.key}\n"
             await PlainTextResponse(said, 421)(scope, receive, send)
         else:
             await self.app(scope, receive, send)

@@ -25,7 +25,7 @@ from ..core.errors import CcheckError
 from ..core.types import Evidence
 from ..service import How
 from .access import RIGHTS, Caller, Right, needed
-from .page import placeless
+from .page import placeless, plainly
 from .problems import Problem
 from .shared import Keyed, Web
 from .shown import readable
@@ -161,7 +161,7 @@ def make_server(web: Web) -> MCPServer:
         with _asked(web, ctx, "read"):
             found = await web.service.describe_async()
         told = {name: getattr(found, name) for name in Collection.model_fields}
-        return Collection.model_validate(told | {"missing": found.missing and placeless(found.missing)})
+        return Collection.model_validate(told | {"missing": found.missing and placeless(plainly(found.missing))})
 
     return server
 
@@ -196,7 +196,7 @@ def _asked(web: Web, ctx: Context, right: Right) -> Iterator[Caller]:
         needed([right], caller)
         yield caller
     except (CcheckError, Problem) as error:
-        raise ToolError(placeless(str(error))) from error
+        raise ToolError(placeless(plainly(str(error)))) from error
 
 
 def _paper(evidence: Evidence) -> Paper:

@@ -9,10 +9,11 @@ import base64
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.redaction import without_secrets
@@ -23,9 +24,13 @@ from .views import SAID, STANCE_COUNTS, in_short
 if TYPE_CHECKING:
     import jinja2
 
+ERRORS = frozenset({"detail", "error", "missing", "reason", "warnings"})
+"""The names of JSON values that are, or list, what went wrong."""
 _hidden: list[str] = []
 for_owner: ContextVar[bool] = ContextVar("for_owner", default=False)
 """Whether whoever asks started the server."""
+_COMMAND = r"(?:(?<![\w-])--[a-z]|\bccheck (?:demo|doctor|index|ingest|query|recipes|serve)\b)"
+_ASIDE, _AFTER = re.compile(rf" \([^()]*{_COMMAND}[^()]*\)"), re.compile(rf"[:;,] (?=[^:;,]*{_COMMAND})")
 _OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -46,6 +51,26 @@ def placeless(text: str) -> str:
     for folder in () if for_owner.get() else _hidden:
         text = text.replace(folder, "")
     return text
+
+
+def plainly(message: str) -> str:
+    """An error without the flags and commands that it names: whoever sees it here can't give them.
+
+    Its first sentence says what happened, and is cut where it goes on with what to do. The others go if they name any.
+    """
+    if for_owner.get():  # a command line
+        return message
+    first, *rest = re.split(r"(?<=\.) ", _ASIDE.sub("", message))
+    return " ".join([_AFTER.split(first)[0], *(one for one in rest if not re.search(_COMMAND, one))]).rstrip(". ")
+
+
+def told(value: Any, name: str = "") -> Any:
+    """JSON values in which errors are said as `plainly` does."""
+    if isinstance(value, Mapping):
+        return {key: told(one, key) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [told(one, name) for one in value]
+    return plainly(value) if name in ERRORS and isinstance(value, str) else value
 
 
 def packaged(*names: str) -> str:
@@ -80,6 +105,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     style, script = packaged("page.css", "report.css"), packaged("report.js")
+    made.filters["plainly"] = lambda said: plainly(str(said))
     made.globals |= {
         "style": Markup(style),  # noqa: S704 - packaged with ccheck
         "style_hash": csp_hash(style),

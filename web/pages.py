@@ -274,7 +274,7 @@ async def _with_pdf(page: Page, id_: str) -> tuple[Document, Path]:
     """A document and its PDF. Raises NotFound."""
     found = await page.web.service.document_async(id_)
     if (path := pdfs.pdf_of(page.web.served.pdfs, found)) is None:
-        raise NotFound("this server has no PDF of this paper. Start it with --pdfs and the folder that was ingested")
+        raise NotFound("this server has no PDF of this paper")
     return found, path
 
 

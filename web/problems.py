@@ -17,7 +17,7 @@ from ..core import errors
 from ..core.errors import CcheckError, InvalidData
 from ..core.text import json_line
 from .client import TYPE
-from .page import environment, placeless
+from .page import environment, placeless, plainly, told
 
 STATUS: Mapping[type[CcheckError], int] = {
     errors.UsageError: 400,
@@ -67,7 +67,7 @@ class Problem(HTTPException):
 
 def json_text(content: Any) -> str:
     """A line of JSON for whoever asks, which does not say where the store lies."""
-    return placeless(json_line(content))
+    return placeless(json_line(told(content)))
 
 
 def for_people(scope: Scope) -> bool:
@@ -83,7 +83,9 @@ def problem_of(error: Exception, *, named: bool = False) -> Problem:
             return error
         case CcheckError():
             status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-            return Problem(503 if status == 404 and not named else status, str(error), type_=type(error).__name__)
+            return Problem(
+                503 if status == 404 and not named else status, plainly(str(error)), type_=type(error).__name__
+            )
         case RequestValidationError():
             first = error.errors()[0]
             place = ".".join(str(one) for one in first["loc"] if one != "body") or "the body"

@@ -20,6 +20,7 @@ from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
 from .access import Caller
 from .jobs import claims_in, sse
+from .page import plainly
 from .problems import Problem, json_text, problem_of
 from .shared import Checker, Reader, Shared, Web, json_answer
 
@@ -262,7 +263,7 @@ async def ready(web: Shared) -> Response:
     if web.missing is not None:
         await web.describe()  # which may find that it has come
     if web.missing is not None:
-        raise Problem(503, web.missing)
+        raise Problem(503, plainly(web.missing))
     return json_answer({"status": "ready"})
 
 

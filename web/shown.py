@@ -12,6 +12,7 @@ from ..core.errors import CcheckError, Incomplete
 from ..core.types import Claim, Document, Evidence, Result
 from ..ingest.documents import FILE_HASH
 from ..service import Check, Service
+from .page import plainly, told
 
 MOST_VALUES, LONGEST_VALUE = 20, 80
 CITED = frozenset(
@@ -23,9 +24,11 @@ CITED = frozenset(
 def readable(check: Check) -> Result:
     """The result of a check that is not running, as it was recorded: its documents have no texts."""
     if check.result is not None:
-        return result_of(check.result)
+        return result_of(told(check.result))
     recipe, store = (str(check.settings.get(name, "")) for name in ("recipe", "store"))
-    return Result(Claim(check.claim), (), None, recipe, store, error=Incomplete(check.error or "it was not done"))
+    return Result(
+        Claim(check.claim), (), None, recipe, store, error=Incomplete(plainly(check.error or "it was not done"))
+    )
 
 
 def with_texts(result: Result, service: Service) -> Result:

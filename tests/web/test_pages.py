@@ -17,7 +17,8 @@ from web_servers import CLAIM, KEYS, PAPERS, Web, web_server
 
 from ccheck.core.errors import ServerError
 from ccheck.web.access import Access, Counted, Key
-from ccheck.web.problems import Problem
+from ccheck.web.page import for_owner, plainly
+from ccheck.web.problems import Problem, json_text
 
 
 def cards(page: Element) -> list[str]:
@@ -102,8 +103,44 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     address, page = checked(web)
     assert "Conflicting evidence" in page.one("div", id="verdict").words and not page.all("details", class_="correct")
     answer = web.browser.get("/history")
-    assert answer.status_code == 400 and "keeps no record" in answer.text
+    assert answer.status_code == 400 and "keeps no record" in answer.text and "--no-record" not in answer.text
     assert web.send(f"{address}/corrections", {"label": "SUPPORTS"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("the store a is empty. Fill it with ccheck ingest FILE", "the store a is empty"),
+        (
+            "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, as its server says",
+            "no language model is set",
+        ),
+        ("there is no store a (ccheck index list shows them). Create it with ccheck ingest", "there is no store a"),
+        ("documents may be missing. To add them, run it again: ccheck ingest F.", "documents may be missing"),
+        ("the depth 5 is too large; choose one with --rerank-depth", "the depth 5 is too large"),
+        (
+            "a: no year. Is it 2010--2015? ccheck did not make it",
+            "a: no year. Is it 2010--2015? ccheck did not make it",
+        ),
+    ],
+)
+def test_errors_name_no_flags_and_commands_but_on_a_command_line(message: str, said: str):
+    assert plainly(message) == said
+    data = {"error": message, "warnings": [message], "verdict": {"error": message}, "text": message}
+    assert json.loads(json_text(data)) == data | {"error": said, "warnings": [said], "verdict": {"error": said}}
+    token = for_owner.set(True)
+    assert plainly(message) == message and json.loads(json_text(data)) == data
+    for_owner.reset(token)
+
+
+def test_what_is_missing_is_said_without_flags_everywhere(serve_web):
+    web = serve_web(papers=None)
+    wait_until(lambda: not web.web.loading)
+    assert "ccheck ingest" in web.web.missing
+    assert "ccheck ingest" not in web.browser.get("/").text + web.client.get("/v1/collections").text
+    assert web.client.get("/ready").json()["detail"] == "there is no store local:store"
+    answer = web.client.post("/v1/checks", json={"claim": CLAIM}).json()
+    assert "--" not in answer["detail"]
 
 
 def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
@@ -287,7 +324,7 @@ def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
         "reader-0123456789", "checker-012345678", "nobody")]  # fmt: skip
     assert asked == [200, 403, 401]
     other = serve_web(papers=None)
-    assert "--pdfs" in other.client.get("/pdf/a.pdf").json()["detail"]
+    assert other.client.get("/pdf/a.pdf").json()["detail"] == "this server has no PDF of this paper"
 
 
 @pytest.mark.parametrize("path", ["/checks", "/files", "/papers", "/sign-in", "/checks/0123456789abcdef/corrections"])
