@@ -75,7 +75,12 @@ class Served:
         "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
     )
     batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 4096, or 16384 on a GPU.", least=32)
-    max_body: int = opt.option("Largest request body, in bytes.", "BYTES", least=1024, default=16 << 20)
+    max_body: int = opt.option(
+        "Bytes kept of a request. In one that is larger, up to 16 times, long texts are cut.",
+        "BYTES",
+        least=1024,
+        default=16 << 20,
+    )
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
     events: bool = opt.option("Write a line of JSON to standard error for each request.")
     canary: Literal["order", "repeat"] = opt.option(

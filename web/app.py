@@ -76,7 +76,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     larger = dict.fromkeys(("/files", "/papers", "/v1/checks/many"), served.limits.upload)
     if reranker is not None:
         app.mount("/reranker", Keyed(web, reranker, "check"))
-        larger["/reranker/"] = reranker.state.limits.body
+        larger["/reranker/"] = reranker.state.limits.received
     app.add_middleware(Measured, web=web)
     app.add_middleware(Guard, most=served.limits.body, larger=larger)
     if not served.keys:

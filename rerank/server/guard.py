@@ -15,11 +15,16 @@ KEY = "CCHECK_SERVE_API_KEY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits(serving.Limits):
-    """`batch_tokens`: ids that a model reads at once."""
+    """`body`: bytes that are kept of a request, see `shorten`. `batch_tokens`: ids that a model reads at once."""
 
     texts: int = 1000
     characters: int = 200_000
     batch_tokens: int = 4096
+
+    @property
+    def received(self) -> int:
+        """Most bytes of a request, before its texts are cut."""
+        return 16 * self.body
 
     @property
     def held_bytes(self) -> int:

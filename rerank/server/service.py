@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from more_itertools import chunked, constrained_batches
@@ -150,9 +150,19 @@ class Service:
         self._tokenising.shutdown()
 
     async def rerank(
-        self, model: str | None, query: str, texts: Sequence[str], *, raw: bool, dialect: Dialect
+        self,
+        model: str | None,
+        query: str,
+        texts: Sequence[str],
+        *,
+        raw: bool,
+        dialect: Dialect,
+        cut: Collection[str] = (),
     ) -> Ranked:
-        """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`."""
+        """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`.
+
+        `cut`: texts, or the query, of which the rest is not here.
+        """
         if model not in (None, self.name):
             raise Refusal(dialect.unknown_model, f"no model {model!r} here; available: {self.name}")
         most = self.limits.characters
@@ -169,12 +179,13 @@ class Service:
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
         pairs = enumerate(zip(encoded, texts, strict=True))
-        cut = [i for i, (one, text) in pairs if one.cut or max(len(text), len(query)) > most]
+        long = len(query) > most or query in cut
+        short = [i for i, (one, text) in pairs if long or one.cut or len(text) > most or text in cut]
         self.metrics.texts.inc(len(texts))
-        self.metrics.cut.inc(len(cut))
+        self.metrics.cut.inc(len(short))
         values = await self._run(encoded, dialect)
         scores = values if raw else list(map(sigmoid, values))
-        return Ranked(self.name, texts, scores, cut, sum(len(one.ids) for one in encoded))
+        return Ranked(self.name, texts, scores, short, sum(len(one.ids) for one in encoded))
 
     async def _run(self, encoded: Sequence[Encoded], dialect: Dialect) -> list[float]:
         try:

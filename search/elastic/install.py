@@ -81,9 +81,10 @@ def pieces(
             found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
         if application:
             concrete = sorted(store.searched(search.retrievers).concrete)
-            script = {"lang": "mustache", "source": MARK + next(iter(bodies.values())), "params": {"filters": []}}
+            params: dict[str, Any] = {"filters": []}
+            kept = {"lang": "mustache", "source": MARK + next(iter(bodies.values())), "params": params}
             # By its own name: Elasticsearch would take the application's alias off an index that is named by another.
-            found.append(replace(_application(store), body={"indices": concrete, "template": {"script": script}}))
+            found.append(replace(_application(store), body={"indices": concrete, "template": {"script": kept}}))
     elif application:
         raise UsageError("the server's licence has no rrf, which the search application needs: trial or Enterprise")
     return [*found, *(role_of(store, name) for name in ROLES if roles)]

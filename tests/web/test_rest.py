@@ -287,7 +287,8 @@ def test_a_reranker_is_served_beside_it_for_who_may_check(tmp_path):
         web = start(reranker=app())
         assert [one["index"] for one in asked(web, TEI_BODY).json()] == [2, 1, 0]
         assert asked(web, TEI_BODY, Host="evil.example").status_code == 421
-        assert asked(web, TEI_BODY | {"texts": ["x" * 6000]}).status_code == 413
+        assert asked(web, TEI_BODY | {"texts": ["x" * 6000]}).headers["X-Ccheck-Cut"] == "0"
+        assert asked(web, TEI_BODY | {"texts": ["x" * 90_000]}).status_code == 413
         assert web.client.get("/reranker/info").json()["model_id"] == "words" and web.check()["status"] == "done"
     with web_server(tmp_path) as start:
         web = start(reranker=app(), keys=KEYS, papers=None)
