@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -47,6 +48,7 @@ from ccheck.ingest.encoders import default_chunking
 from ccheck.ingest.passages import cut_passages
 
 ENGINES = ("numpy", "openvino", "direct", "ingest", "torch", "onnx")
+"""The last one needs onnxruntime and onnx, which no extra has."""
 PEERS = {
     "numpy": ("sentence-transformers", "torch", None),
     "openvino": ("sentence-transformers", "torch", None),
@@ -60,11 +62,11 @@ ROWS = tuple(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True), required=False)
-@click.option("--documents", default=512, show_default=True, help="Number of documents.")
+@click.option("--documents", default=256, show_default=True, help="Number of documents.")
 @click.option("--copies", default=1, show_default=True, help="How often they are repeated, each time with new titles.")
-@click.option("--rounds", default=1, show_default=True, help="How often each engine runs.")
-@click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("numpy", "torch"))
-@click.option("--threads", type=int, help="Processors that each engine may use.  [default: all]")
+@click.option("--rounds", default=3, show_default=True, help="How often each engine runs.")
+@click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=ENGINES[:5])
+@click.option("--threads", default=1, show_default=True, help="Processors that each engine may use.")
 @click.option("--child", hidden=True)
 def main(
     file: Path | None,
@@ -72,11 +74,11 @@ def main(
     copies: int,
     rounds: int,
     engines: tuple[str, ...],
-    threads: int | None,
+    threads: int,
     child: str | None,
 ) -> None:
-    if threads is not None:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    # Whichever they are, so that several runs don't crowd on the first one.
+    os.sched_setaffinity(0, random.sample(sorted(os.sched_getaffinity(0)), min(threads, os.cpu_count() or 1)))
     if child is not None:
         assert file is not None
         run(child, file, Path(os.environ["VECTORS"]))

@@ -30,7 +30,6 @@ GOAL_S = 0.3
 GOAL_CPU_S = 1.0
 CLAIM = "sea level has risen 20 cm since 1900"
 ROWS = (
-    Row(", `ccheck --help`", "ccheck --help", "python -c pass", "`python -c pass`", "wall", goal=GOAL_S, seconds=True),
     Row(
         ", first answer of `ccheck query` with its verdict",
         "ccheck query",
@@ -44,7 +43,7 @@ ROWS = (
 
 
 @click.command()
-@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Number of runs of each command.")
+@click.option("--rounds", default=9, show_default=True, type=click.IntRange(1), help="Number of runs of each command.")
 def main(rounds: int) -> None:
     """Print the wall and CPU time of each command; the commands of a round come in random order."""
     program = str(Path(sysconfig.get_path("scripts")) / "ccheck")
@@ -73,6 +72,7 @@ def main(rounds: int) -> None:
     found = modules("import ccheck")
     print("import ccheck loads:", ", ".join(f"{name} {'YES' if name in found else 'no'}" for name in HEAVY))
     told(taken, ROWS)
+    print(f"to reach: ccheck --help within {GOAL_S} s of wall-clock time on an idle machine")
 
 
 def seconds(command: Sequence[str], environment: dict[str, str], _round: int) -> dict[str, float]:
