@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, ov
 
 import click
 
-from ..core.telemetry import span
+from ..core.telemetry import finish, span
 
 LOG = "ccheck"
 """The logger above those of all modules."""
@@ -130,8 +130,12 @@ class Command(click.Command):
     def invoke(self, context: click.Context) -> Any:
         if "serve" in context.command_path:  # each check is a trace
             return super().invoke(context)
-        with span(context.command_path):
-            return super().invoke(context)
+        try:
+            with span(context.command_path):
+                return super().invoke(context)
+        finally:
+            if not finish() and not is_quiet():
+                click.echo("ccheck: the collector of traces and metrics did not take the last of them", err=True)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         lists: dict[str, list[tuple[str, str]]] = {}

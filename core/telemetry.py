@@ -6,8 +6,10 @@ sent holds names and numbers, and no claim.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,6 +23,31 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """The limits between which durations are counted."""
+
+FAREWELL_SECONDS = 2.0
+"""How long the end of a command waits for collectors, which OpenTelemetry's own end does for 10 s and more each."""
+_providers: list[Any] = []
+
+
+@atexit.register
+def finish() -> bool:
+    """Send what is left, for `FAREWELL_SECONDS` at most. Returns whether it was sent, or refused, by then.
+
+    What is traced afterwards is sent anew.
+    """
+    threads = [threading.Thread(target=one.shutdown, daemon=True) for one in _providers]
+    _providers.clear()
+    for cached in (tracer, meters, _meter):
+        cached.cache_clear()
+    ends = time.monotonic() + FAREWELL_SECONDS
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:  # since Python 3.12, a program that is about to end can't start one
+            thread.run()
+    for thread in filter(threading.Thread.is_alive, threads):
+        thread.join(max(0.0, ends - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _wanted(signal: str) -> bool:
@@ -47,7 +74,8 @@ def tracer() -> Any:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=_resource())
+    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+    _providers.append(provider)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider.get_tracer("ccheck")
 
@@ -61,7 +89,9 @@ def meters() -> Any:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    return MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], _resource())
+    provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], _resource(), shutdown_on_exit=False)
+    _providers.append(provider)
+    return provider
 
 
 @functools.cache

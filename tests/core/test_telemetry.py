@@ -7,12 +7,14 @@ import io
 import json
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from cli_runs import ccheck as ccheck_command
 from http_stub import Reply, http_stub
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -100,6 +102,29 @@ def test_checks_stages_and_failures_are_counted(own_tracer: None, monkeypatch: p
     assert stages["retrieve", "ZeroDivisionError"] == 1
     assert {point.as_int for _, point in points("ccheck.stage.active")} == {0}
     assert b"warm" not in server.asked[-1].body
+
+
+def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(
+    own_tracer: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.exporter")
+    monkeypatch.setattr(telemetry, "FAREWELL_SECONDS", 0.3)
+    answers = threading.Event()
+
+    def collector(asked: Any) -> Reply:
+        assert answers.wait(60)
+        return Reply({})
+
+    with http_stub(collector) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        ran = ccheck_command("history")
+        assert ran.code == 0 and not answers.is_set() and "did not take the last of them" in ran.err
+        assert "take" not in ccheck_command("history", "--quiet").err
+        answers.set()
+        monkeypatch.setattr(telemetry, "FAREWELL_SECONDS", 60)
+        # What comes later is sent as if nothing had happened.
+        assert "did not take" not in ccheck_command("history").err
+        assert {"/v1/traces", "/v1/metrics"} <= {asked.path for asked in server.asked}
 
 
 def test_nothing_is_traced_unless_somebody_collects_it(own_tracer: None) -> None:
