@@ -31,7 +31,9 @@ def install(
         "URL",
     ),
     recipe: str | None = opt.recipe("Recipe whose search the search template holds."),
-    search_application: bool = opt.option("Also make a search application of the search template, with its alias."),
+    search_application: bool = opt.option(
+        "Also make a search application of the search template, with its alias (privilege manage_search_application)."
+    ),
     roles: bool = opt.option("Also put roles for searching, writing, administering and recording there."),
     undo: bool = opt.option("Take out what this command put into the cluster."),
     dry_run: bool = opt.option("Print the requests for Kibana's console, and change nothing."),
