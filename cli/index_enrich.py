@@ -94,7 +94,7 @@ def enrich(
             raise
         if as_json:
             print_json(asdict(report))
-        inform(*_said(report))
+        inform(*_said(report, in_place))
         if report.failed or report.changed:
             raise Incomplete(_left(report))
 
@@ -104,7 +104,7 @@ def _store(index: str | None) -> str | None:
     return index if index is None or ":" in index or "/" in index else f"elasticsearch:{index}"
 
 
-def _said(report: EnrichReport) -> Iterator[str]:
+def _said(report: EnrichReport, in_place: bool) -> Iterator[str]:
     """Yields a report of a few lines."""
     yield from report.notices
     counts = {
@@ -120,10 +120,9 @@ def _said(report: EnrichReport) -> Iterator[str]:
     if report.without_text:
         yield f"{counted(report.without_text, 'document')} without a text got no vector"
     if report.cut:
-        yield (
-            f"{counted(report.cut, 'document')} longer than the model reads got the vector of the beginning. For more, "
-            "delete the companion (--undo), or leave out --in-place, and use --passages"
-        )
+        how = "use a companion (without --in-place)" if in_place else "delete the companion (--undo) and use --passages"
+        long = counted(report.cut, "document")
+        yield f"{long} longer than the model reads: one vector, of the beginning. For all of it, {how}"
     for why, ids in map_reduce(report.failures, report.failures.__getitem__).items():
         others = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         yield f"{', '.join(ids[:NAMED])}{others}: {why}"

@@ -306,6 +306,8 @@ def _one_model(runtime: Runtime, source: Source, one_vector: bool | None) -> tup
         f"{'one flat vector for each document' if flat else 'a nested vector for each passage'}: the longest of "
         f"{counted(seen, 'document')} looked at has {longest:,} tokens, and the model reads {cut.longer_than:,}"
     )
+    if flat and longest > cut.longer_than:
+        plan += ", so that longer ones get the vector of their beginning"
     return Encoders((DenseEncoder(embedder, whole if flat else cut),)), plan
 
 

@@ -85,6 +85,7 @@ def test_one_vector_per_document_is_flat_and_chosen_if_no_document_needs_several
     assert ccheck("index", "enrich", index, "--one-vector").code == 2
     ccheck("index", "enrich", index, "--undo", "--yes")
     ran = ccheck("index", "enrich", index, "--one-vector", "--json")
+    assert "longer ones get the vector of their beginning" in ran.err
     assert ran.objects[0]["cut"] == 1 and len(flat_vectors(elasticsearch_url, companion)) == 3
 
 
