@@ -273,7 +273,7 @@ def upright(page: PdfPage) -> PdfTextPage:
         round(FPDFText_GetCharAngle(text, place) / (math.pi / 2)) % 4
         for place in range(0, count, max(1, count // _SAMPLED))
     )
-    turned = 90 * quarters.most_common(1)[0][0] if quarters else page.get_rotation()
+    turned = -90 * quarters.most_common(1)[0][0] % 360 if quarters else page.get_rotation()
     if turned == page.get_rotation():
         return text
     page.set_rotation(turned)

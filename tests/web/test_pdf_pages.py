@@ -79,6 +79,7 @@ def test_what_is_marked_is_the_sentence(tmp_path: Path, name: str) -> None:
                 paper, sentence(number))[1])  # fmt: skip
             assert page["page"] in layout.pages[number]
             found[number] += under(file, page["page"], one["boxes"])
+            assert len(one["boxes"]) <= 4
     assert found == {number: letters(sentence(number)) for number in numbers}
     assert [page["of"] for page in pages] == [len(paper.pages)] * len(pages) and len(pages) >= 2
 
@@ -90,9 +91,28 @@ def test_the_image_has_the_colour_of_marks_where_the_boxes_are(tmp_path: Path) -
     width, height, rows = pixels(page["png"])
     assert (width, height, len(rows)) == (1000, 600, 600 * 3001)
     yellow = [y for y in range(height) if bytes(pdf_pages.MARK) in rows[y * 3001 : (y + 1) * 3001]]
+    assert bytes(pdf_pages.LINE) in rows
     ((left, bottom, right, top),) = page["sentences"][0]["boxes"]
     assert 0 <= 2 * (300 - top) - yellow[0] <= 6 and 0 <= yellow[-1] - 2 * (300 - bottom) <= 8
     assert 39 < left < 42 and 200 < right < 260 and 225 < bottom < 231 < 236 < top < 241
+
+
+@pytest.mark.parametrize("turn", [90, 270])
+def test_lines_that_run_up_a_page_are_shown_upright(tmp_path: Path, turn: int) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=(300, 500))
+    canvas.rotate(turn)
+    canvas.translate(*((0, -300) if turn == 90 else (-500, 0)))
+    canvas.drawString(40, 250, "Seas rise by twenty centimetres.")
+    canvas.drawString(40, 230, "Ice melts in the summer of each year.")
+    canvas.save()
+    (paper,) = documents(tmp_path)
+    (page,) = marked_pages(tmp_path / "a.pdf", paper, [span(paper, "Ice melts in the summer of each year.")])
+    width, height, rows = pixels(page["png"])
+    assert (width, height) == (1000, 600)
+    marked = [y for y in range(height) if bytes(pdf_pages.MARK) in rows[y * 3001 : (y + 1) * 3001]]
+    assert 110 < marked[0] < 130 and 138 < marked[-1] < 155
+    ((left, bottom, right, top),) = page["sentences"][0]["boxes"]
+    assert right - left < 13 and 150 < top - bottom < 230
 
 
 def test_ligatures_and_words_that_stand_there_twice(tmp_path: Path) -> None:
