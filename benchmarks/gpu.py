@@ -1,7 +1,7 @@
 """Reranking and embedding on a GPU: seconds, memory and differences from float32, within ten minutes.
 
     python benchmarks/gpu.py                                   # one GPU; or: python benchmarks/run.py gpu
-    python benchmarks/gpu.py --device cpu --size small --count 4 --texts 8 --rounds 1
+    python benchmarks/gpu.py --device cpu --size tiny --count 4 --texts 8 --rounds 1
 
 **This script has never run on a GPU**: tests/rerank/test_gpu_benchmark.py runs the second command, so that it does run.
 
@@ -12,8 +12,9 @@ since its `score` joins texts, and has the logit of `Yes` as its only class. It 
 `embed` is the embedding of many texts with the packaged all-MiniLM-L6-v2, beside sentence-transformers.
 
 Each side has a process of its own, one after the other in random order with the least needed ones last. It loads, warms
-up, and repeats its work `--rounds` times. A side that fails, or for which there is no time left, is named with the
-reason. Memory is torch's, with the weights. vLLM reserves its share of the GPU beforehand, so it has no figure.
+up, and repeats its work `--rounds` times. On a GPU, all have less than ten minutes together. A side that fails, or
+for which there is no time left, is named with the reason. Memory is torch's, with the weights. vLLM reserves its share
+of the GPU beforehand, so it has no figure.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ ROWS = (
 
 @click.command()
 @click.option("--device", default="cuda", show_default=True)
-@click.option("--size", type=click.Choice(["small", "medium", "2b"]), default="2b", show_default=True)
+@click.option("--size", type=click.Choice(["tiny", "small", "medium", "2b"]), default="2b", show_default=True)
 @click.option("--count", "counts", type=click.IntRange(1), multiple=True, default=COUNTS, show_default=True)
 @click.option("--texts", default=20_000, show_default=True, help="How many texts are embedded.")
 @click.option("--rounds", default=3, show_default=True)
@@ -68,8 +69,9 @@ def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: in
     import torch
 
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise click.UsageError("torch finds no GPU. Use --device cpu --size small to try this script without one.")
-    until = time.monotonic() + SECONDS
+        raise click.UsageError("torch finds no GPU. Use --device cpu --size tiny to try this script without one.")
+    gpu = device.startswith("cuda")
+    until = time.monotonic() + SECONDS if gpu else None
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ccheck.rerank.load", "FlagEmbedding", "sentence_transformers"])
     with tempfile.TemporaryDirectory() as scratch:
@@ -78,7 +80,7 @@ def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: in
             torch.set_default_dtype(torch.bfloat16)
             model = make("decoder", size, Path(scratch) / "model", passages(300))
             torch.set_default_dtype(torch.float32)
-        if device.startswith("cuda"):
+        if gpu:
             torch.cuda.empty_cache()
         sides = [side for side in (*RERANKERS, *EMBEDDERS) if side not in LAST]
         found: dict[str, dict[str, Any]] = {}
@@ -90,7 +92,7 @@ def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: in
                 failed[side] = answer
             else:
                 found[side] = answer
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "no GPU"
+    name = torch.cuda.get_device_name(device) if gpu else "no GPU"
     common.told({side: one["taken"] for side, one in found.items()}, ROWS, torch, name)
     for side, one in found.items():
         exact = found.get("embed" if side in EMBEDDERS else "ccheck float32")
@@ -102,7 +104,7 @@ def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: in
         print(f"{side}: {why}")
 
 
-def apart(context: BaseContext, given: tuple[Any, ...], until: float) -> dict[str, Any] | str:
+def apart(context: BaseContext, given: tuple[Any, ...], until: float | None) -> dict[str, Any] | str:
     """What `work` sends from a process of its own, or why nothing came."""
     here, there = context.Pipe()
     # Not a daemon: vLLM starts processes of its own.
@@ -110,7 +112,7 @@ def apart(context: BaseContext, given: tuple[Any, ...], until: float) -> dict[st
     process.start()
     there.close()
     try:
-        if not here.poll(max(1, until - time.monotonic())):
+        if not here.poll(None if until is None else max(1, until - time.monotonic())):
             return f"there was no time left of the {SECONDS} s for all sides"
         answer: dict[str, Any] = here.recv()
         process.join(20)
@@ -177,7 +179,7 @@ def reranker(side: str, model: Path, device: str) -> Callable[[list[str]], list[
     if side == "vLLM":
         return vllm_reranker(model)
     name, _, exact = side.partition(" ")
-    score = scorer(name, model, device, "float32" if exact else "bfloat16")
+    score, _ = scorer(name, model, device, "float32" if exact else "bfloat16")
     return lambda some: list(score(some, 0))
 
 

@@ -9,8 +9,11 @@ same share of the work as in Gemma-2B (a fifth). --size 2b is the full size of G
 Each side has its own process and one thread. A run of ccheck follows each run of a reference, and a ratio compares
 their CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with smaller ones; the fastest is
 its best batch. FlagEmbedding runs its first batch twice to find out whether it fits. With its default batch, that
-doubles its time for up to 128 passages. Each line of the output is JSON: the ratios of CPU time and of peak extra
-memory (reference over ccheck) by batch, and the largest difference of a score.
+doubles its time for up to 128 passages. Each line of the output is JSON: which library multiplies in each side, the
+ratios of CPU time and of peak extra memory (reference over ccheck in float32) by batch, the largest difference of a
+score, and how many of the best ten are the same. FlagReranker and CrossEncoder must differ by less than 1e-4.
+
+CrossEncoder runs also in ONNX Runtime and OpenVINO (rerank_engines.py), where these are installed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import statistics
@@ -25,14 +29,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 import common
 from processes import processes, received
+from rerank_engines import ENGINES, missing, torch_multiplies_with, use_engine
 
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -44,6 +49,13 @@ LONGEST = 600
 CLAIM = "0-dimensional biomaterials show inductive properties in the repair of damaged cartilage."
 SIZES: dict[str, dict[str, dict[str, int]]] = {
     "decoder": {
+        "tiny": {
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "head_dim": 16,
+            "vocab_size": 14_300,
+            "num_hidden_layers": 2,
+        },
         "small": {"hidden_size": 256, "intermediate_size": 2048, "head_dim": 32, "vocab_size": 14_300},
         "medium": {"hidden_size": 512, "intermediate_size": 4096, "head_dim": 64, "vocab_size": 28_600},
         "2b": {"hidden_size": 2048, "intermediate_size": 16_384, "head_dim": 256, "vocab_size": 256_000},
@@ -54,9 +66,14 @@ SIZES: dict[str, dict[str, dict[str, int]]] = {
         "2b": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
     },
 }
-SIDES = {"decoder": ("FlagLLMReranker", "ccheck"), "encoder": ("FlagReranker", "CrossEncoder", "ccheck")}
+SIDES = {
+    "decoder": ("FlagLLMReranker", "ccheck bfloat16", "ccheck"),
+    "encoder": ("FlagReranker", "CrossEncoder", *ENGINES, "ccheck bfloat16", "ccheck"),
+}
+EXACT = {"FlagLLMReranker": 1e-4, "FlagReranker": 1e-4, "CrossEncoder": 1e-4}
+"""How much a score of a reference in float32 may differ."""
 BATCHES = (1, 2, 4, 8, 16, 32)
-DEFAULT = {"FlagLLMReranker": 128, "FlagReranker": 128, "CrossEncoder": 32}
+DEFAULT = {"FlagLLMReranker": 128, "FlagReranker": 128, "CrossEncoder": 32} | dict.fromkeys(ENGINES, 32)
 
 
 @click.command()
@@ -65,6 +82,8 @@ DEFAULT = {"FlagLLMReranker": 128, "FlagReranker": 128, "CrossEncoder": 32}
 @click.option("--kind", "kinds", type=click.Choice(list(SIDES)), multiple=True, default=list(SIDES))
 @click.option("--count", "counts", type=click.IntRange(1, LONGEST), multiple=True, default=[20, 100])
 @click.option("--turns", default=3, show_default=True)
+@click.option("--side", "asked", multiple=True, help="Only these references.  [default: all that are installed]")
+@click.option("--batch", "batches", type=int, multiple=True, default=BATCHES, help="Batches besides the default one.")
 @click.option("--device", default="cpu", show_default=True, help="cuda: both sides in bfloat16")
 def main(
     folder: Path | None,
@@ -72,6 +91,8 @@ def main(
     kinds: tuple[str, ...],
     counts: tuple[int, ...],
     turns: int,
+    asked: tuple[str, ...],
+    batches: tuple[int, ...],
     device: str,
 ) -> None:
     folder = folder or Path(os.environ["CCHECK_SHARED_DATA"]) / "scifact"
@@ -84,30 +105,45 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         for size, kind in itertools.product(sizes, kinds):
             model = make(kind, size, Path(scratch) / f"{kind}-{size}", passages)
-            with processes(context, SIDES[kind], serve, model, device) as ask:
-                for side in SIDES[kind]:
-                    ask[side](passages[:4], 0)  # warm up
-                for count, reference in itertools.product(counts, SIDES[kind][:-1]):
+            sides = [side for side in SIDES[kind] if side == "ccheck" or not asked or side in asked]
+            for side in list(sides):
+                if lacks := missing(side):
+                    click.echo(json.dumps({"side": side, "left out": f"not installed: {', '.join(lacks)}"}))
+                    sides.remove(side)
+            with processes(context, sides, serve, model, device) as ask:
+                for side in sides:
+                    library = ask[side](passages[:1], 0, True)["library"]  # warms up as well
+                    click.echo(json.dumps({"side": side, "kind": kind, "multiplies with": library}))
+                for count, reference in itertools.product(counts, sides[:-1]):
                     said = {"size": size, "passages": count, "over": reference, "device": device}
-                    found = compared(ask, reference, passages[:count], turns)
+                    found = compared(ask, reference, passages[:count], turns, batches)
                     click.echo(json.dumps(said | found))
+                    difference = max(one["difference"] for one in found.values())
+                    if device == "cpu" and difference > EXACT.get(reference, math.inf):
+                        raise click.ClickException(f"{reference} and ccheck differ by {difference:.1e}")
 
 
 def compared(
-    ask: dict[str, Callable[..., Any]], reference: str, passages: list[str], turns: int
+    ask: dict[str, Callable[..., Any]], reference: str, passages: list[str], turns: int, batches: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
     """The reference over ccheck with each batch; one that holds all passages is as good as the default."""
     answer: dict[str, dict[str, Any]] = {}
-    for batch in (*(one for one in BATCHES if one < min(len(passages), DEFAULT[reference])), DEFAULT[reference]):
+    default = DEFAULT.get(reference, 0)
+    for batch in (*(one for one in batches if one < min(len(passages), default)), default):
         pairs = [(ask[reference](passages, batch), ask["ccheck"](passages, 0)) for _ in range(turns)]
         ratios = {name: sorted(theirs[name] / ours[name] for theirs, ours in pairs) for name in ("cpu", "memory")}
         scores = [[score for side in pairs for score in side[place]["scores"]] for place in (0, 1)]
-        answer[f"batch {batch}"] = {
+        answer[f"batch {batch}" if batch else "own batches"] = {
             **{name: [round(value, 3) for value in (statistics.median(r), r[0], r[-1])] for name, r in ratios.items()},
             "difference": max(abs(a - b) for a, b in zip(*scores, strict=True)),
+            "same in best 10": len(set.intersection(*(best_ten(side["scores"]) for side in pairs[0]))),
         }
     best = min(answer, key=lambda batch: answer[batch]["cpu"][0])
     return {"best": {"batch": best, **answer[best]}, **answer}
+
+
+def best_ten(scores: list[float]) -> set[int]:
+    return set(sorted(range(len(scores)), key=lambda place: -scores[place])[:10])
 
 
 def serve(name: str, model: Path, device: str, pipe: Any) -> None:
@@ -115,8 +151,12 @@ def serve(name: str, model: Path, device: str, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
-    score = scorer(name, model, device, "float32" if device == "cpu" else "bfloat16")
-    for passages, batch in received(pipe):
+    score, library = scorer(name, model, device, "float32" if device == "cpu" else "bfloat16")
+    for passages, batch, *which in received(pipe):
+        if which:
+            library = library or torch_multiplies_with(lambda some=passages: score(some, 1))
+            pipe.send({"library": library})
+            continue
         with peak_memory(device) as peak:
             started = time.process_time()
             values = score(passages, batch)
@@ -124,15 +164,23 @@ def serve(name: str, model: Path, device: str, pipe: Any) -> None:
         pipe.send({"cpu": spent, "scores": values, "memory": peak[0]})
 
 
-def scorer(name: str, model: Path, device: str, dtype: str) -> Callable[[list[str], int], list[float]]:
-    """How a side scores the claim with passages, with a batch if it has batches. `dtype`: float32 or bfloat16."""
+Score: TypeAlias = Callable[[list[str], int], list[float]]
+"""Scores the claim with passages, with a batch if the side has batches."""
+
+
+def scorer(name: str, model: Path, device: str, dtype: str) -> tuple[Score, str]:
+    """How a side scores, and what multiplies there if torch doesn't. `dtype`: float32 or bfloat16."""
     half = dtype == "bfloat16"
-    if name == "ccheck":
+    if name.startswith("ccheck"):
         from ccheck.rerank.load import load_scorer
 
-        ours = load_scorer(str(model), Runtime(Settings(device=device)), ModelStage(dtype=dtype))
-        return lambda passages, batch: ours.score(ours.encode(CLAIM, passages))
-    if name == "CrossEncoder":
+        ours = load_scorer(
+            str(model),
+            Runtime(Settings(device=device)),
+            ModelStage(dtype="bfloat16" if name.endswith("bfloat16") else dtype),
+        )
+        return lambda passages, batch: ours.score(ours.encode(CLAIM, passages)), ""
+    if name.startswith("CrossEncoder"):
         import torch
         from sentence_transformers import CrossEncoder
 
@@ -140,16 +188,28 @@ def scorer(name: str, model: Path, device: str, dtype: str) -> Callable[[list[st
         if half:
             cross.bfloat16()
         plain = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+        library = use_engine(cross, name, [(CLAIM, text) for text in calibration()]) if name in ENGINES else ""
         return lambda passages, batch: cross.predict(
             [(CLAIM, passage) for passage in passages], batch_size=batch or 32, **plain
-        ).tolist()
+        ).tolist(), library
     import FlagEmbedding
 
     options = {"use_bf16": True} if half and name == "FlagLLMReranker" else {"use_fp16": half}
     theirs = getattr(FlagEmbedding, name)(str(model), devices=[device], **options)
+    if name == "FlagReranker":
+        from tiny_rerankers import pairs_from_ids
+
+        pairs_from_ids(theirs.tokenizer)
     return lambda passages, batch: theirs.compute_score(
         [[CLAIM, passage] for passage in passages], max_length=512, batch_size=batch or DEFAULT[name]
-    )
+    ), ""
+
+
+def calibration() -> list[str]:
+    """Texts by which the ranges of int8 are found: none of those that are scored."""
+    from ccheck.demo import CORPUS
+
+    return [f"{row['title']} {row['text']}" for row in itertools.islice(common.rows(CORPUS), 32)]
 
 
 @contextmanager
@@ -192,7 +252,8 @@ def make(kind: str, size: str, folder: Path, passages: list[str]) -> Path:
     how = {"texts": passages[:300], "initializer_range": 0.02, **SIZES[kind][size]}
     if kind == "encoder":
         return make_encoder(folder, learn=8000, **how)
-    return make_decoder(folder, learn=13_000, num_hidden_layers=18 if size == "2b" else 8, num_attention_heads=8, **how)
+    how = {"num_hidden_layers": 18 if size == "2b" else 8, "num_attention_heads": 8, **how}
+    return make_decoder(folder, learn=13_000, **how)
 
 
 if __name__ == "__main__":

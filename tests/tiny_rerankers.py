@@ -191,6 +191,22 @@ def make_encoder(
     return folder
 
 
+def pairs_from_ids(tokenizer: Any) -> None:
+    """Have FlagReranker make a pair from its ids, as with transformers 4: `<s>` query `</s></s>` passage `</s>`.
+
+    With transformers 5, which lost `prepare_for_model`, it makes a text of the ids and tokenises that again: what the
+    vocabulary lacks becomes the text `<unk>`, and the words beside it other tokens.
+    """
+
+    def prepare(first: list[int], second: list[int], *, max_length: int, **_: Any) -> dict[str, list[int]]:
+        start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+        second = second[: max_length - len(first) - 4]
+        ids = [start, *first, end, end, *second, end]
+        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+
+    tokenizer.prepare_for_model = prepare
+
+
 def _save(folder: Path, model: Any, tokenizer: Any) -> None:
     import torch
 

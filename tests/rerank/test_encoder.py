@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score, unchanged_by_others
-from tiny_rerankers import TEXTS, load_scorer, make_encoder
+from tiny_rerankers import TEXTS, load_scorer, make_encoder, pairs_from_ids
 
 from ccheck.rerank.tokens import longest_first
 
@@ -59,11 +59,12 @@ def test_scores_are_those_of_a_plain_forward_pass(folders: dict[str, Path], quer
 @pytest.mark.parametrize("length", [64, 512])
 @pytest.mark.parametrize("query", ["short", "long"])
 def test_scores_are_flag_embeddings(folders: dict[str, Path], query: str, length: int) -> None:
-    """Without the empty passage, which FlagEmbedding gives other ids with transformers 5 than with 4."""
     flag = flag_embedding()
     folder = str(folders["xlm-roberta"])
-    passages = [*TEXTS, TEXTS[0], "sea " * 700, ". ".join(TEXTS) * 5, "tea\nwith  milk"]
+    unknown = ["kr☃ppel-like", "☃", "mouse☃rat sea"]
+    passages = [*TEXTS, TEXTS[0], "sea " * 700, ". ".join(TEXTS) * 5, "tea\nwith  milk", "", *unknown]
     reference = flag.FlagReranker(folder, devices=["cpu"])
+    pairs_from_ids(reference.tokenizer)
     expected = reference.compute_score([[QUERIES[query], passage] for passage in passages], max_length=length)
     scorer = load_scorer(folder, device="cpu", max_tokens=length)
     assert score(scorer, QUERIES[query], passages) == pytest.approx(expected, abs=1e-4)
