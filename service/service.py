@@ -22,6 +22,7 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, NotFound, UsageError
 from ..core.events import event
 from ..core.recipe import Recipe, load_recipe, recipe_names
+from ..core.settings import Settings
 from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
@@ -30,9 +31,8 @@ from ..pipeline.checker import Checker, claims_of
 from ..pipeline.claims import ClaimRecord
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
-from ..search import parse_filter
-from .open import open_record
-from .record import Record, missing, text_of
+from ..search import Store, parse_filter
+from .record import FileRecord, Record, missing, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Service(Closing):
         `deep` is whether the checker was opened with it: it decides on answers."""
         self.checker, self._owns, self._deep = checker, owns, deep
         keeps = checker.settings.record if record is None else record
-        self.record: Record | None = open_record(checker.store, checker.settings) if keeps else None
+        self.record = record_of(checker.store, checker.settings) if keeps else None
         self._lock = threading.Lock()
         self._checkers: dict[str, Checker] = {}
         self._ready: dict[int, _Ready] = {}
@@ -407,6 +407,24 @@ PAGE = 500
 def now() -> str:
     """The time in UTC, to the microsecond: checks are listed in the order of their times."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def record_of(store: Store, settings: Settings) -> Record | None:
+    """The record of a store, which creates nothing yet; None for a store that is neither local nor on Elasticsearch.
+
+    Beside a local store's folder it is NAME.checks.sqlite: a store that is deleted leaves it, and a copied one does not
+    carry claims along.
+    """
+    folder = getattr(store, "path", None)
+    if isinstance(folder, Path):
+        return FileRecord(folder.with_name(f"{folder.name}.checks.sqlite"))
+    from ..search.elastic import ElasticStore
+
+    if isinstance(store, ElasticStore):
+        from .record_elastic import ElasticRecord
+
+        return ElasticRecord(store, settings)
+    return None
 
 
 def models_of(plan: Plan, judge: object | None = None) -> list[str]:

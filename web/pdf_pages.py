@@ -8,7 +8,7 @@ import re
 import struct
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,8 +34,8 @@ SCALE, MOST_SIDE = 2.0, 1_600
 CONTEXT, NEAR, ENOUGH = 40, 80, 20
 """Letters before and after a sentence that tell its place from others; characters that have as many; letters that must
 agree, the sentence's own included."""
-MARK, LINE = (255, 232, 120), (120, 80, 0)
-"""The colours behind and below marked words."""
+MARK, LINE, GAP = (255, 232, 120), (120, 80, 0), 40
+"""The colours behind and below marked words; pixels between those of one line, at most."""
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right and top, in points of the PDF's own coordinates."""
 Part: TypeAlias = tuple[str, str, str]
@@ -108,8 +108,7 @@ def drawn(*, file: str, file_hash: str, pages: Sequence[tuple[int, Sequence[Part
             boxes = []
             for part in parts:
                 start, end = _found(letters, *(_letters(one)[0] for one in part))
-                found = dict.fromkeys(units[place] for place in places[start:end])
-                boxes.append(_boxes(text, found, page.get_rotation() % 180 == 90))
+                boxes.append(_boxes(text, units[places[start]], units[places[end - 1]]) if start < end else [])
             width, height = page.get_size()
             png = base64.b64encode(_png(_marked(page, [box for some in boxes for box in some]))).decode()
             yield {"of": len(document), "width": width, "height": height, "boxes": boxes, "png": png}
@@ -143,30 +142,13 @@ def _found(page: str, before: str, part: str, after: str) -> tuple[int, int]:
     return (best, best + len(part)) if starts and agrees(best) + len(part) >= enough else (0, 0)
 
 
-def _boxes(page: PdfTextPage, units: Iterable[int], vertical: bool) -> list[Box]:
-    """The boxes around these characters of a page's text, one for each line. `vertical`: as lines run in the file."""
-    from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
+def _boxes(page: PdfTextPage, first: int, last: int) -> list[Box]:
+    """The boxes of a page's text from one character to another, which PDFium counts as UTF-16 does."""
+    from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex as index
 
-    boxes: list[Box] = []
-    for unit in units:
-        index = FPDFText_GetCharIndexFromTextIndex(page, unit)
-        left, bottom, right, top = page.get_charbox(index) if index >= 0 else (0, 0, 0, 0)
-        if left >= right or bottom >= top:  # a ligature's second letter
-            continue
-        if boxes and _same_line(boxes[-1], (left, bottom, right, top), vertical):
-            last = boxes.pop()
-            left, bottom, right, top = min(last[0], left), min(last[1], bottom), max(last[2], right), max(last[3], top)
-        boxes.append((left, bottom, right, top))
-    return [(round(left, 2), round(bottom, 2), round(right, 2), round(top, 2)) for left, bottom, right, top in boxes]
-
-
-def _same_line(one: Box, other: Box, vertical: bool) -> bool:
-    """Whether boxes overlap across the direction of lines, and are near each other along it."""
-    across, along = (0, 1) if vertical else (1, 0)
-    height = min(box[across + 2] - box[across] for box in (one, other))
-    shared = min(one[across + 2], other[across + 2]) - max(one[across], other[across])
-    gap = max(one[along], other[along]) - min(one[along + 2], other[along + 2])
-    return shared > height / 2 and gap < 4 * max(height, one[across + 2] - one[across])
+    start, end = index(page, first), index(page, last)
+    rects = map(page.get_rect, range(page.count_rects(start, end - start + 1) if 0 <= start <= end else 0))
+    return [(round(a, 2), round(b, 2), round(c, 2), round(d, 2)) for a, b, c, d in rects]
 
 
 def _marked(page: PdfPage, boxes: Sequence[Box]) -> numpy.ndarray:
@@ -176,8 +158,19 @@ def _marked(page: PdfPage, boxes: Sequence[Box]) -> numpy.ndarray:
     bitmap = page.render(scale=min(SCALE, MOST_SIDE / max(page.get_size())), rev_byteorder=True, may_draw_forms=False)
     pixels: numpy.ndarray = bitmap.to_numpy()
     on = bitmap.get_posconv(page)
+    marks: list[tuple[int, int, int, int]] = []
     for left, bottom, right, top in boxes:
         (x0, x1), (y0, y1) = map(sorted, zip(on.to_bitmap(left, bottom), on.to_bitmap(right, top), strict=True))
+        if (
+            marks
+            and 0 < x0 - marks[-1][0] < marks[-1][2] - marks[-1][0] + GAP
+            and y0 < marks[-1][3]
+            and marks[-1][1] < y1
+        ):
+            x0, above, _, below = marks.pop()  # the same line in another font
+            y0, y1 = min(y0, above), max(y1, below)
+        marks.append((x0, y0, x1, y1))
+    for x0, y0, x1, y1 in marks:
         part = pixels[max(y0 - 3, 0) : max(y1 + 5, 0), max(x0 - 2, 0) : max(x1 + 3, 0)]
         numpy.minimum(part, numpy.array(MARK, numpy.uint8), out=part)
         part[-2:] = LINE

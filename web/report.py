@@ -10,7 +10,7 @@ import functools
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,13 +40,6 @@ PRIVATE = {
 """Settings that a report does not show."""
 
 About = Mapping[str, str | Sequence[str]]
-
-
-def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
-    """Write the page of some results; `about` is `writing_report`'s. Raises UsageError."""
-    with writing_report(path, about) as add:
-        for result in results:
-            add(result)
 
 
 @contextmanager

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
 from ccheck.core.errors import InvalidData
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.web.report import writing_report
 
 TEXT = (
     "Tide gauges were read at 290 places. Sea level rose by 21 cm from 1900 to 2009. The rate was 1.7 mm a year. "
@@ -50,3 +55,9 @@ MANY = [
     result(piece(), verdict=Verdict(None, error="no language model answered")),
     result(verdict=None, error=InvalidData("the claim is empty"), claim=Claim("")),
 ]
+
+
+def write_report(path: Path, results: Iterable[Result], about: Any) -> None:
+    with writing_report(path, about) as add:
+        for one in results:
+            add(one)

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_results import MANY, ROSE, piece, result
-
-from ccheck.web.report import write_report
+from report_results import MANY, ROSE, piece, result, write_report
 
 
 @pytest.fixture(scope="module")

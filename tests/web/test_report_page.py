@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from html_page import HOSTILE, Element, parse
-from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
+from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence, write_report
 
 from ccheck.core.citation import doi_url
 from ccheck.core.errors import InvalidData
@@ -19,7 +19,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import ModelStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
-from ccheck.web.report import about_run, placeless, write_report, writing_report
+from ccheck.web.report import about_run, placeless, writing_report
 from ccheck.web.views import MAX_TEXT
 
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
