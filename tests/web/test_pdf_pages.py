@@ -123,6 +123,11 @@ def test_ligatures_and_words_that_stand_there_twice(tmp_path: Path) -> None:
         "\ufb01nite. It rises here. It melts now. It rises here. Ends.",
         initialFontName="Vera",
     )
+    assert (
+        pdf_pages._letters("nai\u0308ve \ufb01n-\no\x1ece")[0]
+        == pdf_pages._letters("na\xefve finoffice")[0]
+        == "naivefinoffice"
+    )
     (paper,) = documents(tmp_path)
     quoted = paper.text[: paper.text.index(" It rises")]
     again = paper.text.index("It rises", paper.text.index("It melts"))
@@ -139,6 +144,8 @@ def test_a_sentence_that_is_not_there_is_not_marked(tmp_path: Path) -> None:
     other = replace(paper, text="Glaciers grow in the north. It is.", pages=(0, 28))
     (page,) = marked_pages(tmp_path / "a.pdf", other, [(0, 27)])
     assert page["sentences"][0]["boxes"] == [] and bytes(pdf_pages.MARK) not in pixels(page["png"])[2]
+    (page,) = marked_pages(tmp_path / "a.pdf", other, [(26, 27)])  # its full stop
+    assert page["sentences"] == [{"start": 26, "end": 27, "text": ".", "boxes": []}]
     # A few letters that are there by chance are not the sentence.
     (page,) = marked_pages(tmp_path / "a.pdf", other, [(28, 30)])
     assert page["sentences"][0]["boxes"] == []
