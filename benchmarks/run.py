@@ -18,6 +18,7 @@ whole programs, so it is not used here.
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import re
@@ -79,9 +80,10 @@ def rows(root: Path, name: str) -> list[str]:
     said = kept(root, name)
     if said is None:
         return []
-    command = " ".join([f"{name}.py", *said["arguments"]])
     shown = [common.Row(**row) for row in said["rows"]]
-    cells = [[f"`{command}`{row.what}", *row.cells(said["taken"])] for row in shown]
+    # The first row has the arguments of all.
+    commands = itertools.chain([" ".join([f"{name}.py", *said["arguments"]])], itertools.repeat(f"{name}.py"))
+    cells = [[f"`{next(commands)}`{row.what}", *row.cells(said["taken"])] for row in shown]
     return [f"| {' | '.join(some)} | {said['commit']} {said['date']} |" for some in cells]
 
 

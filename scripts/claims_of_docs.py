@@ -9,8 +9,9 @@ A comment stands before the paragraph, list or table that it covers, up to the n
     <!-- published: https://arxiv.org/abs/2104.08663 -->
     <!-- example -->                                    invented figures that explain something
 
-A figure is older than what it measures if code of its script, or of what that imports of ccheck, has changed since the
-commit: comments and docstrings don't count. The script says so beside the figure.
+A figure is older than what it measures if its script has changed since the commit, or a module of ccheck that this one
+imports, directly or through others, or a file of data beside one. Comments and docstrings don't count. The script says
+so beside the figure.
 
 The script fails if a figure stands outside such a block, or if the script that a block names does not exist. It looks
 for decimals and times. A setting or constant that is a decimal stands in backticks, which it skips.
@@ -96,48 +97,72 @@ def age(root: Path, script: str, commit: str) -> str:
 
     if git("rev-parse") is None:
         return ""
-    listed = git("diff", "--name-only", "--no-renames", "-z", commit, "--", *measured_code(root, script))
+    code = measured_code(root, script)
+    places = {script, *(name.partition("/")[0] for name in code - {script})}
+    listed = git("diff", "--name-only", "--no-renames", "-z", commit, "--", *sorted(places))
     if listed is None:
         return "its commit is unknown here"
     for name in listed.split("\0")[:-1]:
+        if name.endswith(".md") or (name.endswith(".py") and name not in code):
+            continue
         then, now = git("show", f"{commit}:{name}"), root / name
-        same = name.endswith(".md")
-        if name.endswith(".py") and then is not None and now.exists():
-            same = code_of(then) == code_of(now.read_text(encoding="utf-8"))
-        if not same:
+        if not (name.endswith(".py") and then is not None and now.exists()):
+            return "older than the code it measures"
+        if code_of(then) != code_of(now.read_text(encoding="utf-8")):
             return "older than the code it measures"
     return ""
 
 
-def measured_code(root: Path, script: str) -> list[str]:
-    """The script, and the modules and packages of ccheck that it imports: all rooms but the laboratory if it has none.
+@lru_cache
+def measured_code(root: Path, script: str) -> frozenset[str]:
+    """The script and the modules of ccheck that it reaches; all but the laboratory's if it imports none, or ccheck."""
+    found, left = {script}, _imports(root, script)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left |= _imports(root, name)
+    if found == {script} or "" in found:
+        rooms = {room.parent for room in root.glob("*/__init__.py")} - {root / "lab"}
+        found |= {file.relative_to(root).as_posix() for room in rooms for file in room.rglob("*.py")}
+    return frozenset(found - {""})
 
-    `import ccheck` alone stands for all rooms as well.
-    """
-    found = {script}
-    file = root / script
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8") if file.exists() else "")):
+
+def _imports(root: Path, name: str) -> set[str]:
+    """The files of the modules that a file imports; "" for all of ccheck."""
+    file = root / name
+    if not file.is_file():
+        return set()
+    folder, found = name.split("/")[:-1], set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names = [name.name for name in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{name.name}" for name in node.names]
+            asked = [(one.name.split("."), None) for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = ["ccheck", *folder[: len(folder) - node.level + 1]] if node.level else []
+            asked = [([*start, *(node.module or "").split(".")], one.name) for one in node.names]
         else:
             continue
-        found |= {_place(root, name.split(".")[1:]) for name in names if name.split(".")[0] == "ccheck"}
-    if found == {script} or "." in found:
-        found |= {room.parent.name for room in root.glob("*/__init__.py")} - {"lab"}
-    return sorted(found - {"."})
+        for parts, one in asked:
+            if parts[0] == "ccheck":
+                found.add(_file(root, [part for part in parts[1:] if part], one))
+    return found - {name}
 
 
-def _place(root: Path, parts: list[str]) -> str:
-    """Where the longest part of a dotted name lies that is a module or a package; "." if none is."""
-    for length in range(len(parts), 0, -1):
-        place = "/".join(parts[:length])
-        if (root / f"{place}.py").is_file():
+def _file(root: Path, parts: list[str], name: str | None) -> str:
+    """The file that has a name of a module, which a package may have from another one; "" for ccheck itself."""
+    for place in ("/".join([*parts, name or ""]).rstrip("/"), "/".join(parts)):
+        if place and (root / f"{place}.py").is_file():
             return f"{place}.py"
-        if (root / place).is_dir():
-            return place
-    return "."
+    if name and (root.joinpath(*parts, name) / "__init__.py").is_file():
+        return "/".join([*parts, name, "__init__.py"])
+    package = root.joinpath(*parts, "__init__.py")
+    if not parts or not package.is_file():
+        return ""
+    for node in ast.walk(ast.parse(package.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level and any(name in (a.name, a.asname) for a in node.names):
+            above = parts[: len(parts) - node.level + 1]
+            return _file(root, [*above, *(node.module.split(".") if node.module else [])], name)
+    return "/".join([*parts, "__init__.py"])
 
 
 def code_of(source: str) -> str:

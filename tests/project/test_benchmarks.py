@@ -21,7 +21,10 @@ TOY = '''"""What it measures."""
 import sys
 import common
 from ccheck.core import words
-ROWS = (common.Row(", sorted", "ours", "plain", "a plain side", "cpu", goal=1.3),)
+ROWS = (
+    common.Row(", sorted", "ours", "plain", "a plain side", "cpu", goal=1.3),
+    common.Row("", "ours", "plain", "it", "cpu", throughput=True),
+)
 ours, plain = ({"cpu": float(one)} for one in sys.argv[1:])
 common.told(common.in_rounds({"plain": lambda n: plain, "ours": lambda n: ours}, 3), ROWS)
 '''
@@ -40,8 +43,10 @@ def root(tmp_path, monkeypatch):
     files = {"toy.py": TOY, "other.py": "from ccheck.search import Found\n", "README.md": PAGE.format("0" * 8, "")}
     for name, text in {f"benchmarks/{name}": text for name, text in files.items()}.items():
         _write(tmp_path / name, text)
-    for name in ("core/words.py", "core/other.py", "search/__init__.py", "search/find.py", "lab/__init__.py"):
+    for name in ("core/words.py", "core/other.py", "core/__init__.py", "search/other.py", "lab/__init__.py"):
         _write(tmp_path / name, '"""A room."""\n\nONE = 1\n')
+    _write(tmp_path / "search/__init__.py", "from .find import Found\n")
+    _write(tmp_path / "search/find.py", "def find():\n    from ..core import words\n")
     git(tmp_path, "init", "-q")
     commit(tmp_path)
     monkeypatch.setattr(run, "ROOT", tmp_path)
@@ -66,6 +71,11 @@ def commit(root: Path) -> str:
     return git(root, "rev-parse", "--short=8", "HEAD").strip()
 
 
+def forget() -> None:
+    age.cache_clear()
+    measured_code.cache_clear()
+
+
 def test_the_page_has_the_rows_that_were_kept():
     page = (ROOT / run.PAGE).read_text(encoding="utf-8")
     assert run.page(ROOT, page).replace(run.MARK, "") == page.replace(run.MARK, "")
@@ -73,7 +83,7 @@ def test_the_page_has_the_rows_that_were_kept():
 
 def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
     def ran(*words: str) -> tuple[int, str, str]:
-        age.cache_clear()
+        forget()
         done = CliRunner().invoke(run.main, words)
         return done.exit_code, done.output, (root / run.PAGE).read_text(encoding="utf-8")
 
@@ -84,6 +94,7 @@ def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
     kept = json.loads((root / "benchmarks/results/toy.json").read_text(encoding="utf-8"))
     assert kept["taken"]["ours"] == {"cpu": [3, 3, 3]} and kept["commit"] == at and kept["arguments"] == ["3", "2"]
     row = f"| `toy.py 3 2`, sorted | a plain side | 1.50 (1.50 to 1.50) | 1.3 at most, missed | {at} {kept['date']} |\n"
+    row += f"| `toy.py` | it | 0.67 (0.67 to 0.67) | – | {at} {kept['date']} |\n"
     # Nobody can tell the age of the other figure, whose commit is unknown.
     assert page == PAGE.format("0" * 8, "†").replace("\n\nAfter", f"\n{row}\nAfter")
 
@@ -105,9 +116,10 @@ def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
     [
         ("core/words.py", '"""A room, said anew."""\nONE = 1  # one\n', "toy", False),
         ("core/words.py", "ONE = 1.0\n", "toy", True),
-        ("core/words.py", None, "toy", True),
         ("core/other.py", "ONE = 2\n", "toy", False),
         ("search/find.py", "ONE = 2\n", "other", True),
+        ("search/other.py", "ONE = 2\n", "other", False),
+        ("core/words.py", "ONE = 2\n", "other", True),
         ("search/words.txt", "one", "other", True),
         ("search/README.md", "one", "other", False),
         ("benchmarks/toy.py", TOY.replace(", 3)", ", 4)"), "toy", True),
@@ -115,11 +127,9 @@ def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
 )
 def test_a_figure_is_old_when_the_code_that_its_script_imports_has_changed(root, file, text, script, old):
     at = commit(root)
-    (root / file).unlink(missing_ok=True)
-    if text is not None:
-        _write(root / file, text)
+    _write(root / file, text)
     commit(root)
-    age.cache_clear()
+    forget()
     assert bool(age(root, f"benchmarks/{script}.py", at)) == old
 
 
@@ -127,11 +137,14 @@ def test_a_commit_that_is_not_there_is_said(root):
     assert age(root, "benchmarks/toy.py", "0" * 8) == "its commit is unknown here"
 
 
-def test_a_script_without_imports_measures_all_rooms_but_the_laboratory(root):
+def test_a_script_measures_what_it_reaches_and_without_imports_all_but_the_laboratory(root):
     _write(root / "benchmarks/whole.py", "import subprocess\n")
-    assert measured_code(root, "benchmarks/whole.py") == ["benchmarks/whole.py", "search"]
-    assert measured_code(root, "benchmarks/other.py") == ["benchmarks/other.py", "search"]
-    assert measured_code(root, "benchmarks/toy.py") == ["benchmarks/toy.py", "core/words.py"]
+    code = {name: measured_code(root, f"benchmarks/{name}.py") for name in ("whole", "other", "toy")}
+    assert code["toy"] == {"benchmarks/toy.py", "core/words.py"}
+    assert code["other"] == {"benchmarks/other.py", "search/find.py", "core/words.py"}
+    rooms = {"core/__init__.py", "core/words.py", "core/other.py"}
+    rooms |= {"search/__init__.py", "search/find.py", "search/other.py"}
+    assert code["whole"] == {"benchmarks/whole.py", *rooms}
 
 
 def test_each_round_has_every_side_once_in_an_order_of_its_own():
