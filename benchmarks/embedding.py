@@ -41,7 +41,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Document
 from ccheck.encode.cache import SLICE
-from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
+from ccheck.encode.dense import MINILM, Embedder, load_embedder
 from ccheck.encode.numpy_bert import unit_length
 from ccheck.encode.openvino_bert import OpenVinoBert
 from ccheck.ingest.encoders import default_chunking
@@ -119,7 +119,7 @@ def read(file: Path, documents: int, copies: int) -> list[Document]:
 
 def passages(documents: list[Document]) -> list[str]:
     """The texts that an ingest embeds, in its order."""
-    embedder = load_embedder(DEFAULT_MODEL, Runtime())
+    embedder = load_embedder(MINILM, Runtime())
     spans = cut_passages(documents, embedder.count_tokens, default_chunking(embedder.spec))
     return sorted((span.embedded for some in spans for span in some), key=lambda text: -len(text))
 
@@ -129,7 +129,7 @@ def run(engine: str, texts: Path, to: Path) -> None:
 
     given: list[str] = json.loads(texts.read_text())
     started = time.process_time()
-    embedder = load_embedder(DEFAULT_MODEL, Runtime(Settings(device="cpu")))
+    embedder = load_embedder(MINILM, Runtime(Settings(device="cpu")))
     if engine == "ingest":
         ingest(embedder, texts, started)
         return

@@ -37,7 +37,7 @@ from common import Row
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.demo import CORPUS
-from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
+from ccheck.encode.dense import MINILM, load_embedder
 from rerank import CLAIM, make, scorer
 
 RERANKERS = ("ccheck", "FlagLLMReranker", "ccheck float32", "vLLM")
@@ -203,7 +203,7 @@ def vllm_reranker(model: Path) -> Callable[[list[str]], list[float]]:
 
 def embedder(side: str, device: str) -> Callable[[list[str]], Any]:
     half = "bfloat16" if side == "embed bfloat16" else "float32"
-    ours = load_embedder(DEFAULT_MODEL, Runtime(Settings(device=device, embedding_precision=half)))
+    ours = load_embedder(MINILM, Runtime(Settings(device=device, embedding_precision=half)))
     if side != "embed peer":
         return ours.encode_documents
     theirs = ours._model

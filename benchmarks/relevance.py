@@ -29,9 +29,11 @@ import numpy as np
 
 import ccheck
 from ccheck.core.fusion import fuse, places_in, ranking_of
+from ccheck.core.models import find_model, fingerprint
 from ccheck.core.recipe import load_recipe
-from ccheck.core.stages import VerdictStage
+from ccheck.core.stages import LEAST_RELEVANCE, VerdictStage
 from ccheck.core.types import Query
+from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.pipeline import relevance
 from ccheck.search import Search
 
@@ -77,12 +79,13 @@ def main(folder: Path) -> None:
     sets = {"scifact": scifact(folder), "climate-fever": climate_fever(folder), "fever": fever(folder)}
     cases = [case for name in sets for case in cases_of(name, sets)]
     print(f"{len(cases):,} cases: " + ", ".join(f"{kind} {n:,}" for kind, n in Counter(c.kind for c in cases).items()))
+    known = relevance.calibrated(fingerprint(find_model(DEFAULT_MODEL).path))
+    assert known is not None
+    packaged = {"BOTH": known.both, "COSINES": known.cosines, "WORDS": relevance.WORDS}
     for model, names in FITTED.items():
         fitted = fit([case for case in cases if case.fitted], model, names)
         print(f"{model} = Model({fitted.intercept:.3f}, { {name: round(w, 3) for name, w in fitted.weights.items()} })")
-        packaged: relevance.Model = getattr(relevance, model)
-        if packaged.weights:
-            measure("packaged", model, packaged, [case for case in cases if not case.fitted])
+        measure("packaged", model, packaged[model], [case for case in cases if not case.fitted])
         measure("fitted here", model, fitted, [case for case in cases if not case.fitted])
         for name in sets:
             others = [case for case in cases if case.fitted and case.data_set != name]
@@ -182,7 +185,7 @@ def fit(cases: Sequence[Case], model: str, names: Sequence[str]) -> relevance.Mo
 def measure(said: str, name: str, model: relevance.Model, cases: Sequence[Case]) -> None:
     from sklearn.metrics import roc_auc_score
 
-    least = VerdictStage().least_relevance
+    least = LEAST_RELEVANCE
     for data_set in dict.fromkeys(case.data_set for case in cases):
         own = {
             kind: np.array(

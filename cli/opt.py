@@ -207,7 +207,7 @@ as_json = option("Print JSON Lines: one object per line.", names=("--json",))
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
 store = option(f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]", "STORE")
 model = option(
-    "Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, else all-MiniLM-L6-v2]",
+    "Embedding model: folder or name. [env: CCHECK_EMBEDDING_MODEL; default: the store's, else bge-small-en-v1.5-int8]",
     "NAME",
 )
 device = option("Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVICE]", "NAME")

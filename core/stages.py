@@ -440,7 +440,7 @@ class QuestionsStage(Stage):
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
 
-LEAST_RELEVANCE = 0.2
+LEAST_RELEVANCE = 0.25
 """If the probability that anything bears on a claim is lower, the packaged stance model is not asked: it would take
 shared words for support."""
 

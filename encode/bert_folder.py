@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,6 +26,9 @@ _POOLING = {
     "pooling_mode_max_tokens": "max",
 }
 _WEIGHTS = "model.safetensors"
+_TYPES = {"F32": np.float32, "I8": np.int8}
+SCALE = ".scale"
+"""What the name of a packed matrix's scale ends with."""
 _USUAL: dict[str, Any] = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -32,7 +39,8 @@ _USUAL: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class BertFolder:
-    """The facts that a folder states about its embedding model. `max_tokens` counts the two special tokens."""
+    """The facts that a folder states about its embedding model. `max_tokens` counts the two special tokens. `packed`:
+    matrices W are in int8, and W.scale has a number for each row, which only ccheck reads so."""
 
     path: Path
     layers: int
@@ -41,13 +49,14 @@ class BertFolder:
     epsilon: float
     max_tokens: int
     pooling: Literal["mean", "cls", "max"]
+    packed: bool = False
 
 
 def read_bert_folder(path: Path) -> BertFolder | None:
     """The facts that `NumpyBert` needs about a sentence-transformers folder; None if it can't run the model.
 
-    It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
-    further modules and other settings are left to sentence-transformers.
+    It can run a BERT in float32, or packed, with the usual activation and positions, whose tokens are pooled in one
+    way. Prompts, further modules and other settings are left to sentence-transformers.
     """
     try:
         kinds = [(str(module["type"]).rpartition(".")[2], path / module["path"]) for module in _json(path, "modules")]
@@ -67,7 +76,7 @@ def read_bert_folder(path: Path) -> BertFolder | None:
             and (not lowers or tokenizer.get("do_lower_case", True))
             and not _has_prompts(path)
             and 2 < window <= config["max_position_embeddings"]
-            and _has_float32(folder / _WEIGHTS)
+            and (stored := _stored(folder / _WEIGHTS)) is not None
             and _plain_tokenizer(folder / "tokenizer.json", tokenizer)
         )
         if not runs or pooling is None:
@@ -75,14 +84,16 @@ def read_bert_folder(path: Path) -> BertFolder | None:
         layers, heads, dimensions = (
             int(config[name]) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
         )
-        return BertFolder(folder, layers, heads, dimensions, float(config["layer_norm_eps"]), int(window), pooling)
+        epsilon = float(config["layer_norm_eps"])
+        return BertFolder(folder, layers, heads, dimensions, epsilon, int(window), pooling, stored == "packed")
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
 def read_weights(folder: BertFolder) -> dict[str, Floats]:
-    """All tensors, which must be in float32, read only and from the file's pages: what is not looked at is not read. A
-    claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for a broken file.
+    """All tensors in float32. Those that are stored so are read only, and from the file's pages: what is not looked at
+    is not read. A claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for
+    a broken file.
     """
     from safetensors import safe_open
 
@@ -91,10 +102,27 @@ def read_weights(folder: BertFolder) -> dict[str, Floats]:
         pass  # from here on, the header is known to be true
     header, start = _header(file)
     stored = np.asarray(np.memmap(file, np.uint8, "r", start))
-    return {
-        name: stored[slice(*tensor["data_offsets"])].view(np.float32).reshape(tensor["shape"])
+    tensors = {
+        name: stored[slice(*tensor["data_offsets"])].view(_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
         for name, tensor in header.items()
     }
+    return {
+        name: values if values.dtype == np.float32 else values * tensors[name + SCALE][:, None]
+        for name, values in tensors.items()
+        if not name.endswith(SCALE)
+    }
+
+
+@contextlib.contextmanager
+def unpacked(folder: BertFolder) -> Iterator[Path]:
+    """A copy of a packed model as others load it, while the context lasts."""
+    from safetensors.numpy import save_file
+
+    with tempfile.TemporaryDirectory(prefix="ccheck-") as made:
+        copy = Path(made, "model")
+        shutil.copytree(folder.path, copy, ignore=shutil.ignore_patterns(_WEIGHTS))
+        save_file(read_weights(folder), copy / _WEIGHTS, {"format": "pt"})
+        yield copy
 
 
 def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
@@ -108,12 +136,13 @@ def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
     return modes[0] if len(modes) == 1 and modes[0] in _POOLING.values() else None
 
 
-def _has_float32(file: Path) -> bool:
-    """Whether all weights are in float32, by the file's header."""
+def _stored(file: Path) -> Literal["plain", "packed"] | None:
+    """How all weights are stored, by the file's header; None for a way that ccheck does not read."""
     header, _ = _header(file)
-    return "encoder.layer.0.attention.self.query.weight" in header and all(
-        tensor["dtype"] == "F32" for tensor in header.values()
-    )
+    found = {tensor["dtype"] for tensor in header.values()}
+    if "encoder.layer.0.attention.self.query.weight" not in header or not found <= _TYPES.keys():
+        return None
+    return "packed" if "I8" in found else "plain"
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:

@@ -26,7 +26,7 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidData
-from .bert_folder import BertFolder, Floats, open_tokenizer, read_weights
+from .bert_folder import SCALE, BertFolder, Floats, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -192,9 +192,9 @@ def unit_length(vectors: Floats) -> Floats:
     return vectors
 
 
-@cached(LRUCache(1), condition=threading.Condition())  # one thread loads, the others wait
+@cached(LRUCache(2), condition=threading.Condition())  # one thread loads, the others wait
 def load_bert(folder: BertFolder) -> NumpyBert:
-    """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
+    """The model of a folder. The last two are kept: that of the store, and that of judging. Raises InvalidData."""
     return NumpyBert(folder)
 
 
@@ -231,10 +231,10 @@ def _in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     if not all(np.isfinite(values).all() for values in stored.values() if values.dtype != np.int8):
         raise ValueError("it has values that are not numbers")
     for name, values in stored.items():
-        if not name.endswith(".scale"):
+        if not name.endswith(SCALE):
             made[name] = values.astype(np.float32)
             if values.dtype == np.int8:
-                made[name] *= stored[f"{name}.scale"].astype(np.float32)[:, None]
+                made[name] *= stored[name + SCALE].astype(np.float32)[:, None]
     return made
 
 

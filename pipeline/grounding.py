@@ -102,10 +102,10 @@ def _expressions(stage: PassagesStage) -> Expressions | None:
 def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
     """The model, with the vectors that it made before."""
     from ..encode.cache import embedding_cache, encode_once
-    from ..encode.dense import DEFAULT_MODEL, load_embedder
+    from ..encode.dense import MINILM, load_embedder
 
     settings = runtime.settings
-    embedder = load_embedder(model or settings.embedding_model or DEFAULT_MODEL, runtime)
+    embedder = load_embedder(model or settings.embedding_model or MINILM, runtime)
 
     def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
         def embed(texts: Sequence[str]) -> Sequence[Vector]:

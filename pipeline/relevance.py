@@ -22,8 +22,6 @@ HITS = 10
 """How many of the best hits are looked at."""
 SENTENCES, SENTENCE_HITS = 60, 5
 """How many sentences of a hit, and of how many hits."""
-CALIBRATED = "ff6f51de"
-"""The beginning of the fingerprint of all-MiniLM-L6-v2's weights. Other models' cosines mean something else."""
 NOT_FOUND = 50
 """The rank of a hit that a retriever did not find."""
 
@@ -40,20 +38,48 @@ class Model:
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
-BOTH = Model(
-    -5.029,
-    {
-        "cosine": 6.347,
-        "cosine_gap": -3.351,
-        "bm25_gap": 2.14,
-        "words": 0.653,
-        "sentence_words": 0.557,
-        "agreement": 0.532,
-    },
-)
-"""With BM25 and cosines of all-MiniLM-L6-v2."""
-COSINES = Model(-4.179, {"cosine": 5.286, "cosine_gap": 0.002, "words": 0.91, "sentence_words": 1.077})
-"""Without BM25."""
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """An embedding model whose cosines are known: the models with BM25 beside it, and alone."""
+
+    name: str
+    both: Model
+    cosines: Model
+
+
+CALIBRATED = {
+    "954c654a": Calibrated(
+        "bge-small-en-v1.5",
+        Model(
+            -7.473,
+            {
+                "cosine": 8.506,
+                "cosine_gap": -2.968,
+                "bm25_gap": 1.361,
+                "words": -0.758,
+                "sentence_words": 1.908,
+                "agreement": 0.633,
+            },
+        ),
+        Model(-6.722, {"cosine": 7.629, "cosine_gap": 1.926, "words": -0.001, "sentence_words": 1.849}),
+    ),
+    "ff6f51de": Calibrated(
+        "all-MiniLM-L6-v2",
+        Model(
+            -5.029,
+            {
+                "cosine": 6.347,
+                "cosine_gap": -3.351,
+                "bm25_gap": 2.14,
+                "words": 0.653,
+                "sentence_words": 0.557,
+                "agreement": 0.532,
+            },
+        ),
+        Model(-4.179, {"cosine": 5.286, "cosine_gap": 0.002, "words": 0.91, "sentence_words": 1.077}),
+    ),
+}
+"""By the beginning of the fingerprint of its weights. Other models' cosines mean something else."""
 WORDS = Model(-1.937, {"bm25_gap": 1.286, "words": 1.269, "sentence_words": 1.844})
 """Without cosines, or with those of another model."""
 
@@ -67,16 +93,22 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
         return 0.0
     dense = [name for name, stage in retrievers.items() if isinstance(stage, Dense) and not stage.model]
     words = [name for name, stage in retrievers.items() if stage.by_words]
-    near = dense[0] if dense and (fingerprint or "").startswith(CALIBRATED) else None
+    known = calibrated(fingerprint) if dense else None
     bm25 = words[0] if words else None
-    found = features(claim, hits, bm25, near)
-    model = WORDS if near is None else COSINES if bm25 is None else BOTH
+    found = features(claim, hits, bm25, dense[0] if known else None)
+    model = WORDS if known is None else known.cosines if bm25 is None else known.both
     return model.probability(found)
+
+
+def calibrated(fingerprint: str | None) -> Calibrated | None:
+    """What is known of the model with these weights."""
+    return CALIBRATED.get((fingerprint or "")[:8])
 
 
 def retrieval_is_weak(language: str, retrievers: Mapping[str, Retriever], fingerprint: str | None) -> list[str]:
     """The warning about a claim in a language that these retrievers were not made for; none if they may know it."""
-    made_for = ["all-MiniLM-L6-v2"] if (fingerprint or "").startswith(CALIBRATED) else []
+    known = calibrated(fingerprint)
+    made_for = [known.name] if known else []
     if any(isinstance(stage, Bm25) and stage.analysis is None for stage in retrievers.values()):
         made_for = ["the analysis of words for BM25", *made_for]
     if not made_for:

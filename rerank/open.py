@@ -69,15 +69,15 @@ def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[fl
 
     See `StaticEncoder`.
     """
-    from ..encode.dense import DEFAULT_MODEL
+    from ..encode.dense import MINILM
     from .late import LateReranker, load_late_encoder
 
     def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
         try:
-            encoder = load_late_encoder(DEFAULT_MODEL, runtime.offline())
+            encoder = load_late_encoder(MINILM, runtime.offline())
         except (NotFound, MissingExtra):
             return None
-        return LateReranker(encoder, DEFAULT_MODEL, window=0).values
+        return LateReranker(encoder, MINILM, window=0).values
 
     return runtime.once("matcher", make=load)
 

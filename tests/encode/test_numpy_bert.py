@@ -21,7 +21,7 @@ from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.encode.bert_folder import read_bert_folder
-from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
+from ccheck.encode.dense import DEFAULT_MODEL, MANY, MINILM, Embedder, load_embedder
 from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder, unit_length
 from ccheck.encode.openvino_bert import OpenVinoBert
 from ccheck.encode.openvino_bert import _core as openvino_core
@@ -48,7 +48,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def reference() -> Callable[[list[str]], np.ndarray]:
-    model = load_embedder(DEFAULT_MODEL, on_cpu())._model
+    model = load_embedder(MINILM, on_cpu())._model
 
     def encode(texts: list[str]) -> np.ndarray:
         return model.encode_document(texts, convert_to_numpy=True, show_progress_bar=False)
@@ -58,7 +58,7 @@ def reference() -> Callable[[list[str]], np.ndarray]:
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    return load_embedder(DEFAULT_MODEL, Runtime())
+    return load_embedder(MINILM, Runtime())
 
 
 def random_text(words: int) -> str:
@@ -89,13 +89,13 @@ def test_tokens_are_counted_alike(embedder: Embedder) -> None:
     tokenizer = embedder._model.tokenizer
     texts = [*TEXTS, random_text(700)]
     counted = [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
-    assert Embedder(find_model(DEFAULT_MODEL), Runtime()).count_tokens(texts) == counted
+    assert Embedder(find_model(MINILM), Runtime()).count_tokens(texts) == counted
 
 
 def test_a_query_imports_no_torch() -> None:
     code = (
-        "import sys; from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
-        "from ccheck.core.runtime import Runtime; e = load_embedder(DEFAULT_MODEL, Runtime()); "
+        "import sys; from ccheck.encode.dense import MINILM, load_embedder; "
+        "from ccheck.core.runtime import Runtime; e = load_embedder(MINILM, Runtime()); "
         "print(e.encode_queries(['x']).shape, e.count_tokens(['x']), e.encode_documents(['y']).shape, "
         "sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy'} & set(sys.modules)))"
     )
@@ -108,13 +108,13 @@ def test_only_many_texts_on_a_gpu_are_sentence_transformers(
     gpu: bool, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccheck.encode.dense.gpu_driver_here", lambda: gpu)
-    fresh = Embedder(find_model(DEFAULT_MODEL), Runtime(), known=embedder.spec)
+    fresh = Embedder(find_model(MINILM), Runtime(), known=embedder.spec)
     few = fresh.encode_documents(["sea level"] * (MANY - 1))
     assert "_model" not in vars(fresh)
     many = fresh.encode_documents(["sea level"] * MANY)
     assert ("_model" in vars(fresh)) == gpu
     assert np.abs(few - many[:-1]).max() < 1e-6
-    named = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
+    named = Embedder(find_model(MINILM), on_cpu(), known=embedder.spec)
     named.encode_documents(["sea level"] * MANY)
     assert "_model" not in vars(named)
 
@@ -175,7 +175,7 @@ def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, norma
 def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder) -> None:
     pytest.importorskip("openvino", reason="the fast extra is not installed")
     texts = [*["x"] * MANY, *TEXTS, *(random_text(words) for words in [*range(1, 64), 254, 255, 256, 300, 600])]
-    fresh = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
+    fresh = Embedder(find_model(MINILM), on_cpu(), known=embedder.spec)
     fresh.encode_documents(texts[: MANY - 1])
     assert "_fast" not in vars(fresh)
     many = fresh.encode_documents(texts)
@@ -187,7 +187,7 @@ def test_many_texts_go_through_openvino_with_the_same_vectors(embedder: Embedder
 def test_bfloat16_is_for_processors_that_have_it(embedder: Embedder) -> None:
     pytest.importorskip("openvino", reason="the fast extra is not installed")
     runtime = Runtime(Settings(device="cpu", embedding_precision="bfloat16"))
-    fresh = Embedder(find_model(DEFAULT_MODEL), runtime, known=embedder.spec)
+    fresh = Embedder(find_model(MINILM), runtime, known=embedder.spec)
     texts = [random_text(words) for words in range(1, 200, 10)]
     if "BF16" in openvino_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         difference = np.abs(fresh.encode_documents(texts) - embedder.encode_queries(texts)).max()
@@ -203,8 +203,8 @@ def test_openvino_reports_nothing_to_anyone() -> None:
     pytest.importorskip("openvino", reason="the fast extra is not installed")
     code = (
         "import sys; seen = set(); sys.addaudithook(lambda event, _: seen.add(event)); "
-        "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
-        "from ccheck.core.runtime import Runtime; e = load_embedder(DEFAULT_MODEL, Runtime()); "
+        "from ccheck.encode.dense import MINILM, load_embedder; "
+        "from ccheck.core.runtime import Runtime; e = load_embedder(MINILM, Runtime()); "
         f"e.encode_documents(['x'] * {MANY}); print('openvino' in sys.modules, "
         "sorted(one for one in seen if one.startswith(('socket.', 'subprocess.', 'os.exec', 'os.posix_spawn'))))"
     )
@@ -216,9 +216,9 @@ def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
     pytest.importorskip("openvino", reason="the fast extra is not installed")
     code = (
         "import gc, os, signal, threading, time; from ccheck.core.runtime import Runtime\n"
-        "from ccheck.encode.dense import DEFAULT_MODEL, load_embedder\n"
+        "from ccheck.encode.dense import MINILM, load_embedder\n"
         "for _ in range(2):\n"
-        "    embedder = load_embedder(DEFAULT_MODEL, Runtime())\n"
+        "    embedder = load_embedder(MINILM, Runtime())\n"
         f"    embedder.encode_documents(['x'] * {MANY}); embedder.itself = embedder; del embedder\n"
         "    cleaner = threading.Thread(target=gc.collect); cleaner.start(); cleaner.join()\n"
         "    try: threading.Timer(.2, os.kill, (os.getpid(), signal.SIGINT)).start(); time.sleep(30)\n"
@@ -230,11 +230,11 @@ def test_ctrl_c_interrupts_after_openvinos_models_are_gone() -> None:
 
 def test_without_openvino_many_texts_stay_with_numpy(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "openvino" else find_spec(name))
-    fresh = Embedder(find_model(DEFAULT_MODEL), Runtime(), known=embedder.spec)
+    fresh = Embedder(find_model(MINILM), Runtime(), known=embedder.spec)
     fresh.encode_documents(["sea level"] * MANY)
     assert fresh._fast is None
     with pytest.raises(MissingExtra, match=r"in bfloat16 needs .*\[fast\]"):
-        Embedder(find_model(DEFAULT_MODEL), Runtime(Settings(embedding_precision="bfloat16")), known=embedder.spec)
+        Embedder(find_model(MINILM), Runtime(Settings(embedding_precision="bfloat16")), known=embedder.spec)
 
 
 def change(file: Path, **values: object) -> None:
@@ -281,6 +281,32 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
     found = read_bert_folder(folder)
     with pytest.raises(InvalidData, match=f"{folder} can't be loaded as an embedding model: "):
         NumpyBert(found)
+
+
+def test_a_packed_model_is_the_same_in_all_three_libraries() -> None:
+    ours, theirs = load_embedder(DEFAULT_MODEL, Runtime()), Embedder(find_model(DEFAULT_MODEL), on_cpu())
+    assert ours._bert_folder is not None and ours._bert_folder.packed
+    theirs._bert_folder = None
+    vectors = ours.encode_documents(TEXTS)
+    assert np.abs(vectors - theirs.encode_documents(TEXTS)).max() < 1e-5
+    pytest.importorskip("openvino", reason="the fast extra is not installed")
+    with_openvino = OpenVinoBert(ours._bert_folder, NumpyBert(ours._bert_folder))
+    assert np.abs(vectors - unit_length(with_openvino.encode(TEXTS))).max() < 1e-5
+
+
+def test_a_model_that_is_packed_stays_nearly_the_same(tmp_path: Path) -> None:
+    folder = read_bert_folder(make_model(tmp_path))
+    assert folder is not None
+    script = Path(__file__).parents[2] / "scripts" / "packaged_embedder.py"
+    subprocess.run([sys.executable, script, folder.path, tmp_path / "packed"], check=True)
+    packed = read_bert_folder(tmp_path / "packed")
+    assert packed is not None and packed.packed
+    before, after = (unit_length(NumpyBert(one).encode(TEXTS)) for one in (folder, packed))
+    assert (before * after).sum(1).min() > 0.99
+    weights = load_file(packed.path / "model.safetensors")
+    save_file({name: one for name, one in weights.items() if "layer.1" not in name}, packed.path / "model.safetensors")
+    with pytest.raises(InvalidData, match="can't be loaded as an embedding model: "):
+        NumpyBert(packed)
 
 
 # -- two texts read together by another model

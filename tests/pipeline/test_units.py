@@ -15,6 +15,7 @@ from ccheck.core.recipe import Recipe, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Hit, Query, Sentence, Unit
+from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.ingest import layout_of
 from ccheck.pipeline.ingest import open_encoders
 from ccheck.pipeline.run import Run
@@ -23,7 +24,6 @@ from ccheck.rerank import Scores
 from ccheck.search import Filter
 from ccheck.verdict import Case, Judged
 
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 CLAIM = "sea level rose by 20 cm"
 RECIPE = """
 [ingest.units.sentences]
@@ -178,7 +178,9 @@ def test_an_ingest_cuts_what_the_recipe_searches_and_a_claim_is_encoded_for_it(t
         checker.ingest(str(tmp_path / "papers.jsonl"))
         info = checker.store.info()
         embedding = info.layout.units["sentences"].embedding
-        assert embedding is not None and embedding.model == MINILM == info.layout.dense["passages"].embedding.model
+        assert (
+            embedding is not None and embedding.model == DEFAULT_MODEL == info.layout.dense["passages"].embedding.model
+        )
         best = checker.check("the ocean is higher than a century ago").evidence[0].hit
     assert best.unit is not None and best.unit.text == "The sea level rose by 20 cm since 1900."
     assert set(best.scores) >= {"dense", "rrf"}

