@@ -208,7 +208,7 @@ def _prompt_pairs(asked: _Asked, tokenizer: Any, prompt: Prompt, places: int) ->
 
 
 def batch_tokens_for(device: str) -> int:
-    """Ids in one forward pass. On a processor, more leave its caches: 4,096 took 1.3 to 1.5 times as long."""
+    """Ids in one forward pass. On a processor, more leave its caches: 4,096 took 1.2 to 1.5 times as long."""
     return 16_384 if device.startswith("cuda") else 1024
 
 
