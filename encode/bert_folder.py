@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -27,7 +27,7 @@ _POOLING = {
 }
 _WEIGHTS = "model.safetensors"
 _TYPES = {"F32": np.float32, "I8": np.int8}
-SCALE = ".scale"
+_SCALE = ".scale"
 """What the name of a packed matrix's scale ends with."""
 _USUAL: dict[str, Any] = {
     "transformer_task": "feature-extraction",
@@ -102,15 +102,23 @@ def read_weights(folder: BertFolder) -> dict[str, Floats]:
         pass  # from here on, the header is known to be true
     header, start = _header(file)
     stored = np.asarray(np.memmap(file, np.uint8, "r", start))
-    tensors = {
-        name: stored[slice(*tensor["data_offsets"])].view(_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
-        for name, tensor in header.items()
-    }
-    return {
-        name: values if values.dtype == np.float32 else values * tensors[name + SCALE][:, None]
-        for name, values in tensors.items()
-        if not name.endswith(SCALE)
-    }
+    return in_full(
+        {
+            name: stored[slice(*tensor["data_offsets"])].view(_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
+            for name, tensor in header.items()
+        }
+    )
+
+
+def in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
+    """Tensors in float32, packed or not. Raises KeyError if a matrix in int8 has no scale."""
+    made = {}
+    for name, values in stored.items():
+        if not name.endswith(_SCALE):
+            made[name] = values.astype(np.float32, copy=False)
+            if values.dtype == np.int8:
+                made[name] *= stored[name + _SCALE].astype(np.float32, copy=False)[:, None]
+    return made
 
 
 @contextlib.contextmanager

@@ -19,14 +19,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from cachetools import LRUCache, cached
-from numpy.typing import NDArray
 
 from ..core.errors import InvalidData
-from .bert_folder import SCALE, BertFolder, Floats, open_tokenizer, read_weights
+from .bert_folder import BertFolder, Floats, in_full, open_tokenizer, read_weights
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -209,7 +208,10 @@ def load_cross_encoder(folder: BertFolder, file: Path, most: int) -> CrossEncode
 
     bert = load_bert(folder)
     try:
-        weights = _in_full(load_file(file))
+        stored = load_file(file)
+        if not all(np.isfinite(values).all() for values in stored.values() if values.dtype != np.int8):
+            raise ValueError("it has values that are not numbers")
+        weights = in_full(stored)
         weight, bias = weights.pop("head.weight"), weights.pop("head.bias")
         if weight.shape != (len(bias), 2 * folder.dimensions) or not 16 <= most <= folder.max_tokens:
             raise ValueError("its head does not fit the model")
@@ -223,19 +225,6 @@ def load_cross_encoder(folder: BertFolder, file: Path, most: int) -> CrossEncode
         return made
 
     return outputs
-
-
-def _in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """The weights in float32. Raises KeyError if a matrix has no scale, ValueError if a value is not finite."""
-    made = {}
-    if not all(np.isfinite(values).all() for values in stored.values() if values.dtype != np.int8):
-        raise ValueError("it has values that are not numbers")
-    for name, values in stored.items():
-        if not name.endswith(SCALE):
-            made[name] = values.astype(np.float32)
-            if values.dtype == np.int8:
-                made[name] *= stored[name + SCALE].astype(np.float32)[:, None]
-    return made
 
 
 def batches(lengths: Sequence[int], most: int = TOKENS_AT_ONCE, padded: bool = False) -> Iterator[list[int]]:
