@@ -74,7 +74,7 @@ class Served:
     timeout: float = opt.option(
         "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
     )
-    batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 4096, or 16384 on a GPU.", least=32)
+    batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 1024, or 16384 on a GPU.", least=32)
     max_body: int = opt.option(
         "Bytes kept of a request. In one that is larger, up to 16 times, long texts are cut.",
         "BYTES",

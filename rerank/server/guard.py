@@ -19,7 +19,7 @@ class Limits(serving.Limits):
 
     texts: int = 1000
     characters: int = 200_000
-    batch_tokens: int = 4096
+    batch_tokens: int = 1024
 
     @property
     def received(self) -> int:
