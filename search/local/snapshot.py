@@ -26,7 +26,7 @@ from .vectors import SparseIndex, VectorIndex
 Ranked: TypeAlias = list[tuple[int, float]]
 """(seq of a document or id of a unit, score), best first."""
 MANY_IDS = 2_000
-"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
+"""To look up at least this many ids at once, or a twentieth of them all one after the other, all are read."""
 KEPT = 64
 """How many masks are kept for the next claims."""
 
@@ -142,10 +142,11 @@ class Snapshot:
 
     def ids_of(self, wanted: Sequence[int], database: Database) -> dict[int, str]:
         """The ids of these documents that still exist, and perhaps of others."""
-        if not self.ids and len(wanted) < MANY_IDS:
-            return database.ids_by_seq(wanted)
-        if not self.ids:
-            self.ids.update(database.ids())
+        missing = [seq for seq in wanted if seq not in self.ids]
+        if missing:
+            known = len(self.ids) + len(missing)
+            many = len(missing) >= MANY_IDS or known >= max(MANY_IDS, len(self.alive) // 20)
+            self.ids.update(database.ids() if many else database.ids_by_seq(missing))
         return self.ids
 
 

@@ -21,7 +21,7 @@ from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Entry, Query
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, bm25, upkeep
+from ccheck.search.local import LocalStore, bm25, snapshot, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.database import mark
 from ccheck.search.local.files import DATABASE
@@ -223,6 +223,18 @@ def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
         assert words_of(reader, "paper", None, "year>=2005", "year<2006") == ["d5"]
         store.delete(["d5"])
         assert words_of(reader, "paper", None, "year>=2005", "year<2006") == []
+
+
+def test_ids_that_are_kept_are_those_of_one_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MANY_IDS", 25)
+    with LocalStore(tmp_path / "store") as store:
+        fill(store, LAYOUT, [entry(i) for i in range(40)])
+        first, again = ([dense_first(store, i) for i in range(40)] for _ in range(2))
+        assert first == again == [f"d{i}" for i in range(40)]
+        store.delete(["d7"])
+        write(store, [entry(i) for i in range(40, 43)])
+        found = rank_one(store, Query("paper"), {"bm25": Bm25()})["bm25"]
+        assert {id_ for id_, _ in found} == {f"d{i}" for i in range(43)} - {"d7"} and dense_first(store, 42) == "d42"
 
 
 def test_a_filter_that_meets_a_change_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
