@@ -210,7 +210,8 @@ def ingest(embedder: Embedder, texts: Path, started: float) -> None:
     assert fast is not None
     fast.encode(["sea level"])
     with tempfile.TemporaryDirectory() as scratch:
-        checker = ccheck.open(f"{scratch}/store", cache_dir=Path(scratch, "cache"), device="cpu")
+        cache = Path(scratch, "cache")
+        checker = ccheck.open(f"{scratch}/store", cache_dir=cache, device="cpu", embedding_model=MINILM)
         with checker, patch("ccheck.encode.openvino_bert.OpenVinoBert", lambda *_: fast):
             loading, wall, cpu = time.process_time() - started, time.perf_counter(), time.process_time()
             checker.ingest(texts.with_suffix(".jsonl"))

@@ -23,7 +23,7 @@ from ccheck.core.recipe import changed, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.types import Query
-from ccheck.encode.dense import MINILM, load_embedder
+from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.ingest import IngestOptions
 from ccheck.lab.measure.evaluate import EvaluationData, retrieval_only
 from ccheck.lab.measure.session import open_session, read_evaluation_data
@@ -78,7 +78,7 @@ def _bare(settings: Settings, recipe: object, data: EvaluationData) -> float:
     import ir_measures
 
     with open_store(settings) as store:
-        embedder = load_embedder(MINILM, _RUNTIME.using(**dict(settings)))
+        embedder = load_embedder(DEFAULT_MODEL, _RUNTIME.using(**dict(settings)))
         texts = [clean(claim.text) for claim in data.claims]
         queries = [Query(text, vector) for text, vector in zip(texts, embedder.encode_queries(texts), strict=True)]
         search = Search(queries, recipe.retrievers, recipe.fusion, data.depth, details=False)
