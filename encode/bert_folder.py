@@ -27,7 +27,7 @@ _POOLING = {
 }
 _WEIGHTS = "model.safetensors"
 _TYPES = {"F32": np.float32, "I8": np.int8}
-_SCALE = ".scale"
+SCALE = ".scale"
 """What the name of a packed matrix's scale ends with."""
 _USUAL: dict[str, Any] = {
     "transformer_task": "feature-extraction",
@@ -114,18 +114,31 @@ def in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     """Tensors in float32, packed or not. Raises KeyError if a matrix in int8 has no scale."""
     made = {}
     for name, values in stored.items():
-        if not name.endswith(_SCALE):
+        if not name.endswith(SCALE):
             made[name] = values.astype(np.float32, copy=False)
             if values.dtype == np.int8:
-                made[name] *= stored[name + _SCALE].astype(np.float32, copy=False)[:, None]
+                made[name] *= stored[name + SCALE].astype(np.float32, copy=False)[:, None]
     return made
 
 
+def in_int8(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """A matrix packed, and its rows' scales: their product is the matrix, to a 254th of each row's largest value.
+
+    Shapes: [rows, columns], [rows].
+    """
+    scales = np.maximum(np.abs(matrix).max(1), np.finfo(np.float32).tiny) / np.float32(127)
+    return np.round(matrix / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+
+
 @contextlib.contextmanager
-def unpacked(folder: BertFolder) -> Iterator[Path]:
-    """A copy of a packed model as others load it, while the context lasts."""
+def unpacked(path: Path) -> Iterator[Path]:
+    """A folder with the model as others load it, while the context lasts: a copy if it is packed."""
     from safetensors.numpy import save_file
 
+    folder = read_bert_folder(path)
+    if folder is None or not folder.packed:
+        yield path
+        return
     with tempfile.TemporaryDirectory(prefix="ccheck-") as made:
         copy = Path(made, "model")
         shutil.copytree(folder.path, copy, ignore=shutil.ignore_patterns(_WEIGHTS))

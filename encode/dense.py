@@ -3,7 +3,6 @@ texts. sentence-transformers runs other models, and all on a GPU."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -77,8 +76,7 @@ class Embedder:
     @functools.cached_property
     def _model(self) -> SentenceTransformer:
         self._runtime.loading(self.found.name)
-        packed = read_bert_folder(self.found.path)
-        with unpacked(packed) if packed and packed.packed else contextlib.nullcontext(self.found.path) as path:
+        with unpacked(self.found.path) as path:
             found = replace(self.found, path=path)
             model: SentenceTransformer = load_encoder("SentenceTransformer", "an embedding model", found, self._device)
         return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import hashlib
 import io
 import itertools
 import math
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.fingerprints import file_hash
 from ..core.text import TEXT_CHARS, whole_number
 from .documents import FILE_HASH, PAGE_STARTS, clean
 from .records import Record, Reject
@@ -238,6 +238,8 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
     doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
     year = re.search(r"D:(\d{4})", info["CreationDate"])
     body, starts = placed(whole[start.end() :] if start else _after(whole, title), len(pages))
+    with source.path.open("rb") as stream:
+        file_hash = hashlib.file_digest(stream, "sha256").hexdigest()
     data: dict[str, Any] = {
         "title": title,
         "text": body,
@@ -246,7 +248,7 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         "authors": people(re.split(r"[;]| and ", info["Author"])),
         "file_year": whole_number(year[1]) if year else None,
         "page_count": count,
-        FILE_HASH: file_hash(source.path),
+        FILE_HASH: file_hash,
     }
     yield one_document(source, data, "PDF files")
 

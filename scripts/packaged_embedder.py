@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ccheck.core.models import find_model
-from ccheck.encode.bert_folder import read_bert_folder, read_weights
+from ccheck.encode.bert_folder import SCALE, in_int8, read_bert_folder, read_weights
 
 COPIED = ("config.json", "modules.json", "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json")
 
@@ -26,11 +26,9 @@ def main(model: str, out: Path) -> None:
     tensors: dict[str, np.ndarray] = {}
     for name, values in read_weights(folder).items():
         if values.ndim < 2 or min(values.shape) < folder.dimensions:
-            tensors[name] = values.astype(np.float32)
-            continue
-        scale = np.maximum(np.abs(values).max(1), np.finfo(np.float32).tiny) / np.float32(127)
-        tensors[name] = np.round(values / scale[:, None]).astype(np.int8)
-        tensors[f"{name}.scale"] = scale
+            tensors[name] = values
+        else:
+            tensors[name], tensors[name + SCALE] = in_int8(values)
     (out / "1_Pooling").mkdir(parents=True, exist_ok=True)
     for name in (*COPIED, "1_Pooling/config.json"):
         shutil.copyfile(source / name, out / name)

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from ccheck.core.fingerprints import file_hash
 from ccheck.core.models import find_model
-from ccheck.encode.bert_folder import read_bert_folder
+from ccheck.encode.bert_folder import in_int8, read_bert_folder
 from ccheck.encode.numpy_bert import NumpyBert, load_bert, unit_length
 from ccheck.rerank.late import TokenTable
 
@@ -28,8 +28,7 @@ def make_table(bert: NumpyBert) -> TokenTable:
     _, directions = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
     basis = np.ascontiguousarray(directions[:, ::-1].T[:WIDTH], np.float32)
     turned = vectors @ basis.T
-    scales = np.maximum(np.abs(turned).max(1), np.finfo(np.float32).tiny) / np.float32(127)
-    return TokenTable(np.round(turned / scales[:, None]).astype(np.int8), scales.astype(np.float32), basis)
+    return TokenTable(*in_int8(turned), basis)
 
 
 if __name__ == "__main__":

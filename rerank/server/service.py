@@ -161,7 +161,7 @@ class Service:
     ) -> Ranked:
         """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`.
 
-        `cut`: texts, or the query, of which the rest is not here.
+        `cut`: texts, or the query, that arrived without their ends.
         """
         if model not in (None, self.name):
             raise Refusal(dialect.unknown_model, f"no model {model!r} here; available: {self.name}")

@@ -1,6 +1,6 @@
-"""Reads a body that is larger than what is kept of one: its long strings are cut, and no caller is refused for them.
+"""Reads a body that is larger than the server keeps: long strings are cut, and no caller is refused for them.
 
-Elasticsearch sends a passage's whole field for each hit, of which a model reads the first few hundred tokens.
+For each hit, Elasticsearch sends a passage's whole field. A model reads its first few hundred tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NONE = b"\x80"
 
 
 class Shortener:
-    """JSON as it arrives, of which at most `most` bytes are kept. `cut`: what is left of strings that were cut."""
+    """Takes JSON as it arrives, and keeps at most `most` bytes. `cut` has what remains of the strings that were cut."""
 
     def __init__(self, most: int, tokens: int) -> None:
         """`tokens`: how many a model reads of a text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -452,18 +452,19 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-_BYTES: dict[type, Callable[[Any], bytes]] = {
-    str: lambda text: text.encode("utf-8", "surrogateescape"),
-    bytes: lambda data: data,
-    int: b"%d".__mod__,
-    type(None): lambda _: b"\xff",
-}
-
-
 def mark(*values: str | int | bytes | None) -> bytes:
     """The checksum of a row of the database. Raises TypeError for a value that no row can have."""
-    try:
-        parts = [_BYTES[type(value)](value) for value in values]
-    except KeyError as error:
-        raise TypeError(f"{error} can't be in a row") from error
-    return xxhash.xxh3_64_digest(repr([0, *map(len, parts)]).encode() + b"".join(parts))
+    parts = [b""]
+    for value in values:
+        if isinstance(value, str):
+            parts.append(value.encode("utf-8", "surrogateescape"))
+        elif isinstance(value, bytes):
+            parts.append(value)
+        elif isinstance(value, int):
+            parts.append(b"%d" % value)
+        elif value is None:
+            parts.append(b"\xff")
+        else:
+            raise TypeError(f"{type(value)} can't be in a row")
+    parts[0] = repr([len(part) for part in parts]).encode()
+    return xxhash.xxh3_64_digest(b"".join(parts))

@@ -72,6 +72,15 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         second.upsert([entry(1)])
 
 
+def test_texts_of_other_classes_are_texts(tmp_path: Path) -> None:
+    """As pandas and numpy have them."""
+    made = entry(1)
+    document = replace(made.document, id=np.str_("d1"), title=np.str_("Tea"), text=np.str_("paper number1"))
+    with LocalStore(tmp_path / "store") as store:
+        fill(store, LAYOUT, [replace(made, document=document)])
+        assert store.get(["d1"]) == {"d1": document}
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(InvalidData, match="not a ccheck store"):
