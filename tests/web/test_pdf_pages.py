@@ -28,6 +28,23 @@ from reportlab.pdfbase.pdfmetrics import registerFont
 from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
+ENDLESS = """
+def drawn(**asked):
+    while True:
+        pass
+    yield
+"""
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing never ends, and may take a tenth of a second."""
+    (folder := tmp_path / "modules").mkdir()
+    (folder / "endless_pages.py").write_text(ENDLESS)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr(pdf_pages, "FUNCTION", "endless_pages:drawn")
+    monkeypatch.setattr(pdf_pages, "SECONDS", 0.1)
+
 
 def letters(text: str) -> str:
     return "".join(filter(str.isalnum, text))
@@ -161,7 +178,7 @@ def test_what_an_address_names(tmp_path: Path) -> None:
         marked_pages(tmp_path / "a.pdf", paper, [(0, 10)])
 
 
-def test_a_file_that_is_broken_huge_slow_or_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_broken_huge_slow_or_another(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     def asked(content: bytes) -> list[dict[str, Any]]:
         (file := tmp_path / "a.pdf").write_bytes(content)
         paper = Document("a", "", "Seas rise.", {"file_sha256": hashlib.sha256(content).hexdigest()}, pages=(0,))
@@ -175,7 +192,7 @@ def test_a_file_that_is_broken_huge_slow_or_another(tmp_path: Path, monkeypatch:
     with pytest.raises(StoreChanged):
         paper = Document("a", "", "Seas rise.", {"file_sha256": "0"}, pages=(0,))
         marked_pages(tmp_path / "a.pdf", paper, [(0, 10)])
-    monkeypatch.setattr(pdf_pages, "SECONDS", 0.0)
+    request.getfixturevalue("endless")
     with pytest.raises(InvalidData, match="takes too long"):
         asked((tmp_path / "b.pdf").read_bytes())
 
@@ -211,7 +228,9 @@ def test_the_page_of_a_sentence_is_html_and_json(shown: Any) -> None:
     assert all(one["sentences"][0]["boxes"] and "png" not in one for one in found["pages"])
 
 
-def test_who_may_see_a_page_and_when(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_see_a_page_and_when(
+    shown: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     web, address = shown
     asked = [web.browser.get(address, headers={"Authorization": f"Bearer {key}"}).status_code for key in (
         "checker-012345678", "nobody")]  # fmt: skip
@@ -224,11 +243,12 @@ def test_who_may_see_a_page_and_when(shown: Any, monkeypatch: pytest.MonkeyPatch
     busy = web.browser.get(address)
     assert busy.status_code == 503 and "Open the PDF at this page" in busy.text and "some seconds" in busy.text
     monkeypatch.setattr(web.web, "drawing", asyncio.Semaphore(1))
-    monkeypatch.setattr(pdf_pages, "SECONDS", 0.0)
+    request.getfixturevalue("endless")
     for _ in range(2):  # the second finds that the first has left its place
         slow = web.browser.get(address)
         assert slow.status_code == 422 and "takes too long" in slow.text and "Open the PDF at this page" in slow.text
     file = web.web.served.pdfs / "sea paper.pdf"
     file.write_bytes(file.read_bytes() + b"%")
+    monkeypatch.setattr(pdf_pages, "FUNCTION", "ccheck.web.pdf_pages:drawn")
     monkeypatch.setattr(pdf_pages, "SECONDS", 60.0)
     assert web.browser.get(address).status_code == 409
