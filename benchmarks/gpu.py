@@ -9,12 +9,13 @@ The reranker has bge-reranker-v2-gemma's architecture and true size (Gemma-2B, 2
 tokenizer trained on the passages. The script writes all of it. Every side reads the same weights in bfloat16, and
 `ccheck float32` the same ones in float32. FlagEmbedding runs with its default batch. vLLM gets ccheck's token ids,
 since its `score` joins texts, and has the logit of `Yes` as its only class. It is left out where it is not installed.
-`embed` is the embedding of many texts with the packaged all-MiniLM-L6-v2, beside sentence-transformers.
+`embed` is the embedding of many texts with all-MiniLM-L6-v2 (or `--embedder`), beside sentence-transformers.
 
 Each side has a process of its own, one after the other in random order with the least needed ones last. It loads, warms
-up, and repeats its work `--rounds` times. On a GPU, all have less than ten minutes together. A side that fails, or
-for which there is no time left, is named with the reason. Memory is torch's, with the weights. vLLM reserves its share
-of the GPU beforehand, so it has no figure.
+up, and repeats its work `--rounds` times. On a GPU, all have less than ten minutes together, or `--seconds`, and each
+at most twice its share of what is left. A side that fails or runs out of time is named with the reason, and the rounds
+that it completed count. Memory is torch's, with the weights. vLLM reserves its share of the GPU beforehand, so it has
+no figure.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -54,8 +56,11 @@ VLLM = {
 COUNTS = (100, 1000)
 PEERS = [(count, peer) for count in COUNTS for peer in ("FlagLLMReranker", "vLLM")]
 ROWS = (
-    *(Row(f", {count} passages", "ccheck", peer, f"{peer}, throughput", f"{count} s", True) for count, peer in PEERS),
-    Row(", embedding", "embed", "embed peer", "sentence-transformers, throughput", "texts s", True),
+    *(
+        Row(f", {count} passages", "ccheck", peer, f"{peer}, throughput", f"{count} s", True, seconds=True)
+        for count, peer in PEERS
+    ),
+    Row(", embedding", "embed", "embed peer", "sentence-transformers, throughput", "texts s", True, seconds=True),
 )
 
 
@@ -65,15 +70,21 @@ ROWS = (
 @click.option("--count", "counts", type=click.IntRange(1), multiple=True, default=COUNTS, show_default=True)
 @click.option("--texts", default=20_000, show_default=True, help="How many texts are embedded.")
 @click.option("--rounds", default=3, show_default=True)
-def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: int) -> None:
+@click.option("--embedder", "named", default=MINILM, show_default=True)
+@click.option("--seconds", type=float, help=f"For all sides together.  [default: {SECONDS} on a GPU, else no limit]")
+def main(
+    device: str, size: str, counts: tuple[int, ...], texts: int, rounds: int, named: str, seconds: float | None
+) -> None:
+    started = time.monotonic()
     import torch
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise click.UsageError("torch finds no GPU. Use --device cpu --size tiny to try this script without one.")
     gpu = device.startswith("cuda")
-    until = time.monotonic() + SECONDS if gpu else None
+    until = started + (seconds or SECONDS) if gpu or seconds else None
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ccheck.rerank.load", "FlagEmbedding", "sentence_transformers"])
+    forkserver.ensure_running()  # imports while the model is made
     with tempfile.TemporaryDirectory() as scratch:
         # Made on the GPU, where the weights of the true size are drawn in seconds.
         with torch.device(device):
@@ -82,43 +93,59 @@ def main(device: str, size: str, counts: tuple[int, ...], texts: int, rounds: in
             torch.set_default_dtype(torch.float32)
         if gpu:
             torch.cuda.empty_cache()
+        print(f"the model took {time.monotonic() - started:.0f} s")
         sides = [side for side in (*RERANKERS, *EMBEDDERS) if side not in LAST]
+        order = [*random.sample(sides, len(sides)), *LAST]
         found: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
-        for side in (*random.sample(sides, len(sides)), *LAST):
-            given = (side, model, device, sorted(counts), texts, rounds)
-            answer = apart(context, given, until) if side != "vLLM" or find_spec("vllm") else "not installed"
-            if isinstance(answer, str):
-                failed[side] = answer
-            else:
+        for place, side in enumerate(order):
+            if side == "vLLM" and not find_spec("vllm"):
+                failed[side] = "not installed"
+                continue
+            began = time.monotonic()
+            # A side that hangs must leave time for the others.
+            end = None if until is None else min(until, began + 2 * (until - began) / (len(order) - place))
+            answer, why = apart(context, (side, model, device, sorted(counts), texts, rounds, named), end)
+            if answer is not None:
                 found[side] = answer
-    name = torch.cuda.get_device_name(device) if gpu else "no GPU"
-    common.told({side: one["taken"] for side, one in found.items()}, ROWS, torch, name)
+            if why:
+                failed[side] = why
+            print(f"{side}: {time.monotonic() - began:.0f} s with loading{why and ', ' + why}")
     for side, one in found.items():
         exact = found.get("embed" if side in EMBEDDERS else "ccheck float32")
         if exact is not None and one is not exact:
             pairs = list(zip(one["values"], exact["values"], strict=True))
             difference = max(abs(a - b) for a, b in pairs)
+            one["taken"]["difference"] = [difference]
             print(f"{side}: largest difference from float32 {difference:.1e}, of values over {spread(exact['values'])}")
-    for side, why in failed.items():
-        print(f"{side}: {why}")
+    missing = [f"{side}: {why}" for side, why in failed.items()]
+    name = torch.cuda.get_device_name(device) if gpu else "no GPU"
+    common.told(alike({side: one["taken"] for side, one in found.items()}), ROWS, torch, name, *missing)
 
 
-def apart(context: BaseContext, given: tuple[Any, ...], until: float | None) -> dict[str, Any] | str:
-    """What `work` sends from a process of its own, or why nothing came."""
+def alike(taken: common.Taken) -> common.Taken:
+    """As many rounds of each measure for every side: as many as the one that ran out of time."""
+    rounds: dict[str, int] = {}
+    for name, values in itertools.chain.from_iterable(measures.items() for measures in taken.values()):
+        rounds[name] = min(len(values), rounds.get(name, len(values)))
+    return {side: {name: some[: rounds[name]] for name, some in of.items()} for side, of in taken.items()}
+
+
+def apart(context: BaseContext, given: tuple[Any, ...], until: float | None) -> tuple[dict[str, Any] | None, str]:
+    """The last of what `work` sent from a process of its own, and why there is no more if it did not end."""
     here, there = context.Pipe()
     # Not a daemon: vLLM starts processes of its own.
     process = context.Process(target=work, args=(*given, there))  # type: ignore[attr-defined]
     process.start()
     there.close()
+    answer: dict[str, Any] | None = None
     try:
-        if not here.poll(None if until is None else max(1, until - time.monotonic())):
-            return f"there was no time left of the {SECONDS} s for all sides"
-        answer: dict[str, Any] = here.recv()
-        process.join(20)
-        return answer
+        while here.poll(None if until is None else max(0, until - time.monotonic())):
+            answer = here.recv()
+        return answer, "its time ran out"
     except EOFError:
-        return "failed: its error is above"
+        process.join(20)
+        return answer, "failed: its error is above" if process.exitcode else ""
     finally:
         process.kill()
 
@@ -138,11 +165,13 @@ def passages(count: int) -> list[str]:
     return made
 
 
-def work(side: str, model: Path, device: str, counts: list[int], texts: int, rounds: int, pipe: Any) -> None:
-    """Send what a side took, and its values for the smallest count."""
+def work(
+    side: str, model: Path, device: str, counts: list[int], texts: int, rounds: int, named: str, pipe: Any
+) -> None:
+    """Send after each round what a side took, and its values for the smallest count."""
     given: dict[str, list[str]]
     if side in EMBEDDERS:
-        run, given = embedder(side, device), {"texts": passages(texts)}
+        run, given = embedder(side, device, named), {"texts": passages(texts)}
         values = [float(one) for one in run(given["texts"][:64]).ravel()]
     else:
         run, given = reranker(side, model, device), {str(count): passages(count) for count in counts}
@@ -157,7 +186,7 @@ def work(side: str, model: Path, device: str, counts: list[int], texts: int, rou
             taken.setdefault(f"{name} s", []).append(seconds)
             if side != "vLLM" and peak:
                 taken.setdefault(f"{name} MiB", []).append(peak)
-    pipe.send({"taken": taken, "values": values})
+            pipe.send({"taken": taken, "values": values})
 
 
 def timed(run: Callable[[], Any], device: str) -> tuple[float, float]:
@@ -201,9 +230,9 @@ def vllm_reranker(model: Path) -> Callable[[list[str]], list[float]]:
     return run
 
 
-def embedder(side: str, device: str) -> Callable[[list[str]], Any]:
+def embedder(side: str, device: str, named: str) -> Callable[[list[str]], Any]:
     half = "bfloat16" if side == "embed bfloat16" else "float32"
-    ours = load_embedder(MINILM, Runtime(Settings(device=device, embedding_precision=half)))
+    ours = load_embedder(named, Runtime(Settings(device=device, embedding_precision=half)))
     if side != "embed peer":
         return ours.encode_documents
     theirs = ours._model
