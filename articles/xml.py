@@ -97,12 +97,6 @@ _KEPT_APART = re.compile(
 """The title of a section at the end that holds figures and tables, wherever they belong."""
 
 
-def is_jats(root: Node) -> bool:
-    return find(root, "article") is not None and (
-        find(root, "article-meta") is not None or find(root, "body") is not None
-    )
-
-
 def read_jats(root: Node, identifier: str) -> Article:
     """The first article of the document. Raises InvalidData if it has no text."""
     article = find(root, "article")
@@ -250,10 +244,6 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
 _LABEL = re.compile(r"^\W*(?:fig(?:ure)?|tab(?:le)?)\.?\s*[A-Z]?\d+\s*[.:|]*\s*", re.IGNORECASE)
 
 
-def is_tei(root: Node) -> bool:
-    return name(root) == "TEI" or (name(root) == "teiCorpus" and find(root, "TEI") is not None)
-
-
 def read_tei(root: Node, identifier: str) -> Article:
     """The first text of the document. GROBID keeps figures after the text: their place says nothing."""
     tei = root if name(root) == "TEI" else find(root, "TEI")
@@ -345,9 +335,9 @@ def parse_article(data: bytes, file: str) -> Article:
         raise InvalidData(f"the file is too large: more than {FILE_BYTES:,} bytes")
     try:
         root = parse(data)
-        if is_tei(root):
+        if name(root) == "TEI" or (name(root) == "teiCorpus" and find(root, "TEI") is not None):
             return read_tei(root, article_id(file))
-        if is_jats(root):
+        if find(root, "article") is not None and any(find(root, part) is not None for part in ("article-meta", "body")):
             return read_jats(root, article_id(file))
     except Exception as error:
         raise InvalidData(why_unread(error)) from error

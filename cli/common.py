@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -116,14 +116,6 @@ def confirmed(question: str, *, yes: bool) -> bool:
         raise UsageError(
             "the question was not answered, so nothing was changed. Use --yes to agree beforehand"
         ) from None
-
-
-def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:
-    """Print the messages that are not in `seen`, each after the name of what it is about, and add them to `seen`."""
-    for message in messages:
-        if message not in seen:
-            seen.add(message)
-            inform(f"{name}: {message}")
 
 
 @contextmanager

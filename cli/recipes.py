@@ -106,10 +106,7 @@ def show(name: str = opt.argument("NAME")) -> None:
 
 @opt.command
 def check(
-    name: str = opt.argument("NAME"),
-    *,
-    replace: tuple[str, ...] = opt.replace,
-    as_json: bool = opt.as_json,
+    name: str = opt.argument("NAME"), *, replace: tuple[str, ...] = opt.replace, as_json: bool = opt.as_json
 ) -> None:
     """Check a recipe and its ablations, and list its models.
 

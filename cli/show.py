@@ -145,7 +145,8 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     for line in _grounding(evidence):
         _print_below(console, line)
     doi = cited.doi or document.metadata.get("doi")
-    facts = [f"{evidence.hit.score:.4g}", *_found_by(evidence.hit), *([f"doi:{doi}"] if doi else []), document.id]
+    found_by = [f"{name} #{rank}" for name, rank in evidence.hit.ranks.items()]
+    facts = [f"{evidence.hit.score:.4g}", *found_by, *([f"doi:{doi}"] if doi else []), document.id]
     _print_below(console, Text(printable(" · ".join(facts)), "dim"))
 
 
@@ -186,10 +187,6 @@ def _marked(sentence: str, claim: str) -> Text:
     for start, end in matches(sentence, claim):
         text.stylize("bold", start, end)
     return text
-
-
-def _found_by(hit: Hit) -> list[str]:
-    return [f"{name} #{rank}" for name, rank in hit.ranks.items()]
 
 
 def _show_way(console: Console, hit: Hit, recipe: Recipe) -> None:

@@ -356,10 +356,7 @@ def load_transformer(
 
 
 def load_encoder(
-    kind: Literal["SentenceTransformer", "SparseEncoder"],
-    what: str,
-    found: FoundModel,
-    device: str | None,
+    kind: Literal["SentenceTransformer", "SparseEncoder"], what: str, found: FoundModel, device: str | None
 ) -> Any:
     """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest.
 

@@ -70,10 +70,6 @@ def _is_packaged_recipe(value: object) -> bool:
     return value in recipe_names()
 
 
-def _is_named_way(value: object) -> bool:
-    return value in ("auto", "late", "none")
-
-
 class Settings(Table):
     """Every setting with its default."""
 
@@ -137,7 +133,7 @@ class Settings(Table):
         Mapping[str, StoreProfile], Here("profiles without `model`", lambda value: not names_models(value))
     ] = Field({}, description="the fields of indices that ccheck did not make: a table for each store")
 
-    rerank: Annotated[str | None, Here("`auto`, `late`, `none`", _is_named_way)] = Field(
+    rerank: Annotated[str | None, Here("`auto`, `late`, `none`", ("auto", "late", "none").__contains__)] = Field(
         None,
         description="the reranker, instead of the recipe's: auto, late, none, a model's name or folder, or a URL",
     )

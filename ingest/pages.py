@@ -69,10 +69,6 @@ def with_members(document: Document, claims: Iterable[str], *, first: bool = Fal
     return replace(document, metadata=metadata)
 
 
-def without_members(document: Document) -> Document:
-    return replace(document, metadata={key: value for key, value in document.metadata.items() if key != CLAIM_IDS})
-
-
 def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The one page of an HTML file: its main text, and what its `citation_*` or other metadata say."""
     from trafilatura import bare_extraction, html2txt, load_html

@@ -133,8 +133,7 @@ def _bibtex(text: str) -> Plain | None:
         return None
     logging.getLogger("bibtexparser").setLevel(logging.ERROR)
     library = parse_string(
-        text,
-        parse_stack=[middlewares.RemoveEnclosingMiddleware(), middlewares.NormalizeFieldKeys()],
+        text, parse_stack=[middlewares.RemoveEnclosingMiddleware(), middlewares.NormalizeFieldKeys()]
     )
     if not library.entries:
         raise InvalidData("the BibTeX entry can't be read: are its braces closed, and its fields separated by commas?")

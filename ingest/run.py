@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, EntryMaker, encoders_of, layout_of
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
-from .pages import members, with_members, without_members
+from .pages import CLAIM_IDS, members, with_members
 from .readers import read_sources
 from .records import Record, Reject, reject_of
 from .seen import Seen
@@ -226,7 +226,8 @@ class _Run(Closing):
         own = digest(document, self._layout_bytes)
         claims = members(document)
         # The same page may come again with another claim.
-        content = own if claims is None else digest(without_members(document), self._layout_bytes)
+        others = {key: value for key, value in document.metadata.items() if key != CLAIM_IDS}
+        content = own if claims is None else digest(replace(document, metadata=others), self._layout_bytes)
         earlier = seen.add(document.id, content, record.file, record.line)
         if earlier is None:
             self._counts["without_id"] += made.id_made

@@ -64,11 +64,7 @@ def find_sources(given: Given, reading: Reading | None = None, notices: list[str
     found: dict[Path | None, Source] = {}
     for one in given:
         for source in _expand(os.fspath(one), reading, notices if notices is not None else []):
-            source = replace(
-                source,
-                format=reading.format or source.format,
-                encoding=reading.encoding,
-            )
+            source = replace(source, format=reading.format or source.format, encoding=reading.encoding)
             found.setdefault(source.path.resolve() if source.path else None, source)
     if not found:
         raise UsageError("nothing to ingest: name a file, a folder, a glob, or - for standard input")

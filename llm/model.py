@@ -28,17 +28,7 @@ from ..core.types import Usage
 from .budget import Budget, open_budget
 from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion, dialect_of
 from .reply import BadReply, json_schema, parse_reply
-from .types import (
-    Answer,
-    Failure,
-    InvalidReply,
-    Message,
-    Question,
-    Refused,
-    T,
-    Unreachable,
-    estimate_tokens,
-)
+from .types import Answer, Failure, InvalidReply, Message, Question, Refused, T, Unreachable, estimate_tokens
 
 _CACHE_BYTES = 256 << 20
 """Beyond it the oldest answers are forgotten."""

@@ -17,7 +17,7 @@ from ..core.errors import CcheckError, StoreChanged, UsageError
 from ..core.recipe import Recipe, name_clash
 from ..core.runtime import Runtime
 from ..core.settings import Settings
-from ..core.stages import VerdictStage
+from ..core.stages import ListwiseStage, VerdictStage
 from ..core.types import Claim, Part, Result
 from ..rerank import Reranker
 from ..rerank.open import bring
@@ -38,7 +38,6 @@ from .steps import (
     search_for,
     tell_judged,
     why_not_judged,
-    without_questions,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +173,9 @@ class Checker(Closing):
         method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method
         if not isinstance(method, LlmStances):
             raise UsageError("the judge is not a language model: choose one with --llm MODEL (the verdict method llm)")
-        run = replace(self._run(k, filters, details=False), plan=without_questions(plan))
+        # Nothing asks a language model before anything is judged.
+        scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseStage)}
+        run = replace(self._run(k, filters, details=False), plan=replace(plan, rerankers=scoring, rewriter=None))
         for current, states in self._prepared(run, claims):
             for state in states:
                 if (reason := why_not_judged(current, state)) is not None:
@@ -277,7 +278,8 @@ class Checker(Closing):
 
         With the run that they are in: another one from where the store moved to the vectors of another model.
         """
-        documents = self._documents_to_read(run.plan) if run.trace else None
+        nobody = self.recipe.verdict.method == "none" or (run.plan.method is None and self.judge is None)
+        documents = (0 if nobody else self.recipe.verdict.documents) if run.trace else None
         answered = False
         why = functools.cache(lambda: why_nothing(run))
         for batch in chunked(claims, MEASURED_BATCH if run.trace else BATCH):
@@ -310,11 +312,6 @@ class Checker(Closing):
                 rerank(run, some)
                 choose_evidence(run, some, documents)
                 yield run, some
-
-    def _documents_to_read(self, plan: Plan) -> int:
-        """How many documents of a claim somebody judges."""
-        nobody = self.recipe.verdict.method == "none" or (plan.method is None and self.judge is None)
-        return 0 if nobody else self.recipe.verdict.documents
 
     # -- ingesting
 

@@ -224,8 +224,10 @@ def _checked(settings: Settings, store: ElasticStore, move: moving.Move, claims:
     """
     connection, layouts = store.client.connection, (move.source.index.layout, move.target.index.layout)
     before, after = move.counts()
+    if before and not after:
+        raise InvalidData(f"{move.target.name} is empty, but {move.source.name} is not: the alias stays where it is")
     if not after:
-        return "" if not before else _refuse_empty(move)
+        return ""
     asked = [replace(claim, id=claim.id or str(place)) for place, claim in enumerate(claims or _titles(store))]
     if not asked:
         return "no document has a title to compare rankings with"
@@ -241,10 +243,6 @@ def _checked(settings: Settings, store: ElasticStore, move: moving.Move, claims:
             results = checker.check_many(asked, k=TOP, details=False)
             found.append({r.claim.id or "": [e.document.id for e in r.evidence] for r in results if r.error is None})
     return check(found[0], found[1], layouts[0] != layouts[1])
-
-
-def _refuse_empty(move: moving.Move) -> str:
-    raise InvalidData(f"{move.target.name} is empty, but {move.source.name} is not: the alias stays where it is")
 
 
 def _titles(store: ElasticStore) -> list[Claim]:

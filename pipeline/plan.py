@@ -56,11 +56,6 @@ class Plan:
     degraded: bool = False
     made_here: bool = True
 
-    @property
-    def found_by(self) -> str:
-        """The name that results give to the ranking before any reranker, if there is only one retriever."""
-        return next(iter(self.retrievers))
-
 
 def make_plan(
     recipe: Recipe, info: StoreInfo | None, store: str, runtime: Runtime, *, strict: bool, judges: bool

@@ -14,7 +14,7 @@ from ..core.analysis import foreign_language
 from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
-from ..core.stages import ListwiseStage, QueryText, Retriever
+from ..core.stages import QueryText, Retriever
 from ..core.telemetry import span
 from ..core.text import name_of
 from ..core.types import (
@@ -37,7 +37,6 @@ from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
 from ..search.store import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
-from .plan import Plan
 from .relevance import relevance, retrieval_is_weak
 from .run import ClaimState, Run, going
 
@@ -268,7 +267,7 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
 
     A reranker that fails leaves the ranking as it was and a warning. With `run.strict` it is the claim's error.
     """
-    before = run.recipe.fusion.method if len(run.plan.retrievers) > 1 else run.plan.found_by
+    before = run.recipe.fusion.method if len(run.plan.retrievers) > 1 else next(iter(run.plan.retrievers))
     weights = {name: retriever.weight for name, retriever in run.plan.retrievers.items()}
     for state in going(states):
         state.timings_ms["rerank"] = 0.0
@@ -457,12 +456,6 @@ def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
         state.verdict = Verdict(None, method=name_of(judge), error=message, failed=len(state.evidence))
     state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
     return state
-
-
-def without_questions(plan: Plan) -> Plan:
-    """The plan without what would ask a language model before anything is judged."""
-    scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseStage)}
-    return replace(plan, rerankers=scoring, rewriter=None)
 
 
 def _milliseconds(seconds: float, claims: int = 1) -> float:

@@ -197,11 +197,6 @@ def takes_token_types(tokenizer: Any, model: Any) -> bool:
     )
 
 
-def known_prompt(names: set[str]) -> Prompt | None:
-    """How a decoder is asked that `PROMPTS` has under one of these names, with or without its author's."""
-    return next((prompt for name, prompt in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
-
-
 def _prompt_pairs(asked: _Asked, tokenizer: Any, prompt: Prompt, places: int) -> PromptPairs:
     pairs = prompt_pairs(tokenizer, prompt)
     return replace(pairs, length=asked.length(places - pairs.longest))
@@ -214,7 +209,8 @@ def batch_tokens_for(device: str) -> int:
 
 def _prompt(asked: _Asked) -> Prompt:
     found, text, yes = asked.found, asked.stage.prompt, asked.stage.yes_token
-    known = known_prompt({found.name, Path(found.name).name, str(asked.config.get("_name_or_path"))})
+    names = {found.name, Path(found.name).name, str(asked.config.get("_name_or_path"))}
+    known = next((prompt for name, prompt in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
     if known is None and (text is None or yes is None):
         raise UsageError(
             f"ccheck does not know the prompt of the causal model {found.name}: set prompt and yes_token "

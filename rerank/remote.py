@@ -146,7 +146,8 @@ class RemoteReranker:
         """
         if not passages:
             return Scores((), ())
-        route = self._find()
+        with self._found:
+            route = self._route = self._route or self._find_out()
         values: list[float] = []
         cut: list[bool] = []
         for piece in chunked(passages, route.limit):
@@ -162,13 +163,8 @@ class RemoteReranker:
         logits = route.tei or not all(0 <= value <= 1 for value in values)
         return Scores(tuple(values), tuple(cut), logits)
 
-    def _find(self) -> _Route:
-        """How this server is asked: found out once."""
-        with self._found:
-            self._route = self._route or self._find_out()
-            return self._route
-
     def _find_out(self) -> _Route:
+        """How this server is asked."""
         path = self._url.path.rstrip("/")
         if path.endswith(("/v1", "/v2")):
             return _Route(False, self._url.copy_with(path=f"{path}/rerank"))

@@ -147,10 +147,7 @@ class Service(Closing):
             yield check
 
     def answers(
-        self,
-        claims: Iterable[ClaimRecord],
-        on_event: OnEvent | None = None,
-        **how: Unpack[How],
+        self, claims: Iterable[ClaimRecord], on_event: OnEvent | None = None, **how: Unpack[How]
     ) -> Iterator[tuple[Check, Answered]]:
         """The checks of a file's records, each with its result."""
         way = self._way(how)

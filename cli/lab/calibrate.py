@@ -55,10 +55,7 @@ def calibrate(asked: Calibrate) -> None:
     if found.skipped:
         inform(found.describe())
     changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
-    with (
-        runtime(settings) as opened,
-        progress_bar("judging", unit="pairs") as update,
-    ):
+    with runtime(settings) as opened, progress_bar("judging", unit="pairs") as update:
         report = measure(open_stance_method(opened, changes), found.rows, update)
     if asked.output is not None:
         save_calibration(report.calibration, Path(asked.output))

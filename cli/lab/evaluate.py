@@ -14,7 +14,7 @@ from ...core.adjust import Changes, in_place_of_rerankers
 from ...core.errors import UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
-from ..common import counted, inform, notice, notice_new, replacements, settings_from, stdout
+from ..common import counted, inform, notice, replacements, settings_from, stdout
 from ..progress import runtime
 from .evaluate_more import evaluate_articles, evaluate_averitec, evaluate_pairs
 from .tables import (
@@ -167,7 +167,8 @@ def evaluate(asked: Evaluate) -> None:
                     write_run(runs[name], one.run, name)
                 row = one.to_dict() | about(one.recipe, one.usage, chosen)
                 row |= {"settings": points[name]} if name in points else {}
-                notice_new(name, one.warnings, seen)
+                inform(*(f"{name}: {message}" for message in dict.fromkeys(one.warnings) if message not in seen))
+                seen.update(one.warnings)
                 against = _against(done, data) if changed and asked.as_json else None
                 yield name, row | differences_json(against, name), one.failures
 

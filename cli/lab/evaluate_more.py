@@ -75,10 +75,7 @@ def _measured(pairs: Sequence[StanceRow], changes: Changes, settings: Settings) 
     from ...lab.measure.calibration import open_stance_method
     from ...lab.measure.pairs import measure_pairs
 
-    with (
-        runtime(settings) as opened,
-        progress_bar("judging", unit="pairs") as update,
-    ):
+    with runtime(settings) as opened, progress_bar("judging", unit="pairs") as update:
         return measure_pairs(open_stance_method(opened, changes, calibrated=True), pairs, update)
 
 

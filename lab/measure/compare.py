@@ -136,10 +136,7 @@ def _messages(said: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _difference(
-    of: tuple[str, str],
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    changes: int,
+    of: tuple[str, str], before: Mapping[str, float], after: Mapping[str, float], changes: int
 ) -> Difference:
     run, metric = of
     pairs = [Change(claim, before[claim], after[claim]) for claim in before]

@@ -171,7 +171,9 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
         stages,
         {
             # The last one is most often the recipe's own ranking.
-            name: measured if _same(rankings, final, depth) else measure(as_run(rankings, depth), judged, data.metrics)
+            name: measured
+            if _same(rankings, final, depth)
+            else measure(run_of_ids(rankings, depth), judged, data.metrics)
             for name, rankings in stages.items()
         },
         stances,
@@ -182,11 +184,6 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
         {claim: str(error) for claim, error in answers.errors.items()},
         unmeasured=tuple(answers.unmeasured),
     )
-
-
-def as_run(rankings: Rankings, depth: int) -> Run:
-    """The first `depth` documents of rankings as a run."""
-    return run_of_ids({claim: ranking[:depth] for claim, ranking in rankings.items()})
 
 
 def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:

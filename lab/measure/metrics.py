@@ -89,8 +89,7 @@ def measure(
         by_claim=by_claim,
         intervals={
             name: bootstrap(
-                _linear(ranks, qrels) if name == CLIMATECHECK else list(values.values()),
-                resamples=resamples,
+                _linear(ranks, qrels) if name == CLIMATECHECK else list(values.values()), resamples=resamples
             )
             for name, values in by_claim.items()
             if len(values) > 1

@@ -22,10 +22,10 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
     return sorted(scores, key=lambda document: -scores[document])
 
 
-def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
-    """The run of rankings that have no scores (`Result.stages`): document ids by claim id, best first."""
+def run_of_ids(rankings: Mapping[str, Sequence[str]], depth: int) -> dict[str, dict[str, float]]:
+    """The run of rankings without scores (`Result.stages`): the first `depth` document ids by claim id, best first."""
     return {
-        claim: {document: float(len(ids) - place) for place, document in enumerate(ids)}
+        claim: {document: float(len(ids) - place) for place, document in enumerate(ids[:depth])}
         for claim, ids in rankings.items()
     }
 

@@ -29,10 +29,7 @@ Key = TypeVar("Key", str, tuple[str, str])
 
 
 def classify(
-    predicted: Mapping[Key, Stance | Verdict],
-    truth: Mapping[Key, Label],
-    *,
-    resamples: int = RESAMPLES,
+    predicted: Mapping[Key, Stance | Verdict], truth: Mapping[Key, Label], *, resamples: int = RESAMPLES
 ) -> Classified:
     """Labels against the true ones, over the keys that both have. What is predicted without a true label is left out.
 

@@ -13,7 +13,6 @@ from ..measure.rows import StanceRow
 from .figures import Report, shown
 from .loop import Trained
 from .options import TrainingOptions
-from .retrieval_data import SEEN, UNSEEN, RetrievalData
 
 _HUB = {
     "embedder": ("ccheck", "sentence-similarity"),
@@ -57,16 +56,6 @@ def model_card(
     for name, section in sections.items():
         lines += [f"## {name}", "", *section, ""]
     return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
-
-
-def retrieval_facts(data: RetrievalData) -> list[str]:
-    """What a retrieval model learned from."""
-    return [
-        f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
-        *data.messages,
-        f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
-        f"**{SEEN}**: training did not see these claims. It may have seen their documents",
-    ]
 
 
 def counted(rows: Sequence[StanceRow]) -> str:

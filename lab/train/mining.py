@@ -98,11 +98,7 @@ def mine(
 
 
 def _of_claim(
-    source: Source,
-    claim: Claim,
-    grades: Mapping[str, int],
-    hits: Sequence[Hit],
-    options: MiningOptions,
+    source: Source, claim: Claim, grades: Mapping[str, int], hits: Sequence[Hit], options: MiningOptions
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The row of each relevant document, with how many documents were left out of its pool."""
     relevant = source.documents([key for key, grade in grades.items() if grade > 0])

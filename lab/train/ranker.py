@@ -14,12 +14,12 @@ from ...core.runtime import Runtime
 from ...core.types import Claim
 from ..measure.metrics import check_metrics
 from ..measure.types import Run
-from .card import model_card, retrieval_facts
+from .card import model_card
 from .figures import Report, development_value, figures, notes_on
 from .folders import Output, finish, work_folder
 from .loop import BEST, Phase, Trained, Training, load_weights, require_training, save_weights
 from .options import RetrievalOptions
-from .retrieval_data import RetrievalData
+from .retrieval_data import SEEN, UNSEEN, RetrievalData
 
 NOTHING = "nothing to train on: no claim has both a relevant document and a negative"
 
@@ -98,9 +98,15 @@ def train_ranker(
         notes.append(f"no epoch improved {options.metric} over the base. Use the base")
     notes += notes_on(found, metrics[0])
     report = Report(learner.kind, output.folder, options.base, tuple(done), found, tuple(notes))
+    learned_from = [
+        f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
+        *data.messages,
+        f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
+        f"**{SEEN}**: training did not see these claims. It may have seen their documents",
+    ]
     facts = {"precision": training.precision, "tokens": learner.tokens}
     use = f"To use it: `{learner.use} {output.folder.name}`."
-    card = model_card(report, use, retrieval_facts(data), options, facts)
+    card = model_card(report, use, learned_from, options, facts)
     finish(training.work, output.folder, learner.save, card, done)
     if gained:
         report = replace(report, notes=(*notes, f"to use it, run {learner.use} {output.folder}"))

@@ -105,8 +105,12 @@ class Reranker:
         self.tokens = self._made.pairs.length
         measured = [claim for claims in data.groups.values() for claim in claims]
         self._found = candidates(measured, max(options.eval_depth, 100))
-        self.notes = _notes(options, len(data.documents), new_head=self._made.new_head) if measured else []
         self._trained = not self._made.new_head
+        order = "the base's order" if self._trained else "the retrieval's own order, as the base is not a reranker"
+        said = (
+            f"the figures rerank the first {options.eval_depth} documents of a retrieval over {len(data.documents):,}"
+        )
+        self.notes = [f"{said}. The figure before training is for {order}"] if measured else []
 
     def rank(self, claims: Sequence[Claim], *, final: bool) -> dict[str, dict[str, float]]:
         """The first `eval_depth` by the model, those below as they were. Before it is trained, a new head says
@@ -202,11 +206,3 @@ class Reranker:
 class _Batch:
     rows: list[RerankerRow]
     encoded: list[Encoded]
-
-
-def _notes(options: RerankerOptions, documents: int, *, new_head: bool) -> list[str]:
-    return [
-        f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The figure "
-        "before training is for "
-        + ("the retrieval's own order, as the base is not a reranker" if new_head else "the base's order")
-    ]

@@ -49,10 +49,7 @@ class Split:
 
 
 def split_by_document(
-    claims: Sequence[Claim],
-    qrels: Mapping[str, Mapping[str, float]],
-    dev_share: float = 0.2,
-    seed: int = 0,
+    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float = 0.2, seed: int = 0
 ) -> Split:
     """Split so that no document that is judged for a development claim is judged for a training claim.
 
@@ -97,10 +94,7 @@ def split_by_document(
 
 
 def split_by_claim(
-    claims: Sequence[Claim],
-    qrels: Mapping[str, Mapping[str, float]],
-    dev_share: float = 0.2,
-    seed: int = 0,
+    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float = 0.2, seed: int = 0
 ) -> Split:
     """Split claims at random, whatever documents they share. Raises as `split_by_document`."""
     judged, unjudged = _judged(claims, qrels, dev_share)

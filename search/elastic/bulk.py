@@ -297,7 +297,8 @@ class Writer:
             except Lost as error:
                 self._find_again(into, error)
             except WriteBlocked as error:
-                if not self._in_a_move():
+                # Not if `ccheck index migrate` copies the index, or has made it.
+                if not any(MOVE in _meta_of(one) for one in self._store._looked(fresh=True)[1].values()):
                     raise
                 if time.monotonic() - since > self._client.connection.retry_seconds or self._client.abandoned:
                     raise WriteBlocked(
@@ -348,11 +349,6 @@ class Writer:
                 gone = f"What was in {into.index} is gone with it. Run the same command again"
                 raise Lost(f"{error}. {self._tally()}. {gone}") from error
             self.bound = bound.bind(self._client, dataclasses.replace(there, name=there.index))
-
-    def _in_a_move(self) -> bool:
-        """Whether the index is one that `ccheck index migrate` copies, or has made."""
-        _, described = self._store._looked(fresh=True)
-        return any(MOVE in _meta_of(one) for one in described.values())
 
 
 class _Elsewhere(Exception):

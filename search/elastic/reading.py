@@ -123,13 +123,7 @@ def pages(
 
 
 def hits_by_id(
-    client: Client,
-    name: str,
-    ids: Iterable[str],
-    *,
-    copies: int = 1,
-    at_once: int = IDS_AT_ONCE,
-    **body: Any,
+    client: Client, name: str, ids: Iterable[str], *, copies: int = 1, at_once: int = IDS_AT_ONCE, **body: Any
 ) -> Iterator[Mapping[str, Any]]:
     """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read."""
     for some in chunked(ids, max(1, at_once // copies)):

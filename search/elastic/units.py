@@ -41,9 +41,7 @@ def inner_hits(granularity: str, depth: int) -> dict[str, Any]:
 
 
 def ranked(
-    retriever: Retriever,
-    parents: Iterable[tuple[Key, Mapping[str, Any]]],
-    score: Callable[[float], float],
+    retriever: Retriever, parents: Iterable[tuple[Key, Mapping[str, Any]]], score: Callable[[float], float]
 ) -> list[tuple[Key, float]]:
     """The best units of all parents, or, where the retriever projects them, their documents.
 

@@ -63,9 +63,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def reported(
-    method: Callable[Concatenate[LocalStore, P], R],
-) -> Callable[Concatenate[LocalStore, P], R]:
+def reported(method: Callable[Concatenate[LocalStore, P], R]) -> Callable[Concatenate[LocalStore, P], R]:
     """Turn what SQLite, tantivy and the disk raise into errors that say what to do."""
 
     @wraps(method)

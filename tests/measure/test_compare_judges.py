@@ -36,12 +36,7 @@ def test_two_judges_by_hand():
 
 def test_many_claims_are_drawn_and_a_clear_difference_is_seen():
     good, bad = judge(*["SUPPORTS"] * 40), judge(*["SUPPORTS"] * 10, *["REFUTES"] * 30)
-    (weighted, _) = compare_judges(
-        {
-            "bad": bad,
-            "good": good,
-        }
-    ).differences
+    (weighted, _) = compare_judges({"bad": bad, "good": good}).differences
     assert weighted.p < 0.001 and weighted.difference > 0.5
     (same, _) = compare_judges({"good": good, "again": good}).differences
     assert (same.difference, same.p, same.interval) == (0.0, 1.0, (0.0, 0.0))

@@ -47,10 +47,7 @@ def measured(papers: Path, tmp_path: Path) -> tuple[object, ...]:
 def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, rerank, recipe):
     monkeypatch.setenv("CCHECK_RERANK", rerank)
     monkeypatch.setenv("CCHECK_RECIPE", recipe)
-    wanted = {
-        "none": [],
-        "late": [load_recipe("default").rerankers["late"].model_dump()],
-    }.get(rerank)
+    wanted = {"none": [], "late": [load_recipe("default").rerankers["late"].model_dump()]}.get(rerank)
     package.open(str(papers)).recipe  # noqa: B018 - what it has is compared below
     with pytest.raises(Stopped):
         package.open(str(papers)).check(CLAIM)

@@ -16,12 +16,7 @@ from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
-from ccheck.rerank.late import (
-    LateReranker,
-    load_late_encoder,
-    maxsim,
-    rarity,
-)
+from ccheck.rerank.late import LateReranker, load_late_encoder, maxsim, rarity
 from ccheck.rerank.open import open_reranker
 
 MODEL = "all-MiniLM-L6-v2"

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from ccheck.core.errors import InvalidData
-from ccheck.rerank.tokens import (
-    Prompt,
-    PromptPairs,
-    SpecialPairs,
-    Template,
-    template,
-    tokeniser,
-)
+from ccheck.rerank.tokens import Prompt, PromptPairs, SpecialPairs, Template, template, tokeniser
 
 
 def letters(texts: Any) -> list[list[int]]:

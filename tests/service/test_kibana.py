@@ -61,9 +61,7 @@ def check(number: int) -> Check:
     label = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING")[number % 4]
     result = {
         "verdict": {"label": label, "confidence": number / 10, "method": "m"},
-        "evidence": [
-            {"rank": 1, "doc_id": f"d{number % 3}", "title": "T", "stance": None, "metadata": {}},
-        ],
+        "evidence": [{"rank": 1, "doc_id": f"d{number % 3}", "title": "T", "stance": None, "metadata": {}}],
         "timings_ms": dict.fromkeys(STAGES, float(number)),
         "usage": {"llm_calls": 1, "prompt_tokens": 100 * number, "completion_tokens": number},
     }

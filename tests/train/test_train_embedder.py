@@ -134,10 +134,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
 
 @pytest.mark.parametrize(
     ("lora", "message"),
-    [
-        (Lora(modules=("q_proj",)), "no linear layer q_proj. It has"),
-        (Lora(last_layers=7), "2 layers, not 7"),
-    ],
+    [(Lora(modules=("q_proj",)), "no linear layer q_proj. It has"), (Lora(last_layers=7), "2 layers, not 7")],
 )
 def test_what_can_not_be_adapted_is_said(tmp_path, base, lora, message):
     with pytest.raises(UsageError, match=message):
