@@ -8,12 +8,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import orjson
 import tokenizers
 from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ _POOLING = {
 }
 _WEIGHTS = "model.safetensors"
 _TYPES = {"F32": np.float32, "I8": np.int8}
+WORDS = "embeddings.word_embeddings.weight"
 SCALE = ".scale"
 """What the name of a packed matrix's scale ends with."""
 _USUAL: dict[str, Any] = {
@@ -90,10 +92,9 @@ def read_bert_folder(path: Path) -> BertFolder | None:
         return None
 
 
-def read_weights(folder: BertFolder) -> dict[str, Floats]:
-    """All tensors in float32. Those that are stored so are read only, and from the file's pages: what is not looked at
-    is not read. A claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for
-    a broken file.
+def read_stored(folder: BertFolder) -> dict[str, NDArray[Any]]:
+    """All tensors as the file has them, read only and from the file's pages: what is not looked at is not read. Raises
+    SafetensorError for a broken file.
     """
     from safetensors import safe_open
 
@@ -102,12 +103,15 @@ def read_weights(folder: BertFolder) -> dict[str, Floats]:
         pass  # from here on, the header is known to be true
     header, start = _header(file)
     stored = np.asarray(np.memmap(file, np.uint8, "r", start))
-    return in_full(
-        {
-            name: stored[slice(*tensor["data_offsets"])].view(_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
-            for name, tensor in header.items()
-        }
-    )
+    return {
+        name: stored[slice(*tensor["data_offsets"])].view(_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
+        for name, tensor in header.items()
+    }
+
+
+def read_weights(folder: BertFolder) -> dict[str, Floats]:
+    """All tensors in float32; those that are stored so are read only. Raises SafetensorError for a broken file."""
+    return in_full(read_stored(folder))
 
 
 def in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
@@ -119,6 +123,13 @@ def in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
             if values.dtype == np.int8:
                 made[name] *= stored[name + SCALE].astype(np.float32, copy=False)[:, None]
     return made
+
+
+def rows_of(stored: Mapping[str, NDArray[Any]], name: str) -> Callable[[NDArray[np.intp]], Floats]:
+    """Rows of a matrix in float32, packed or not: a claim has few of the vocabulary's words, which are half of a small
+    model. Raises KeyError if a matrix in int8 has no scale."""
+    parts = {part: stored[part] for part in (name, name + SCALE) if part in stored or stored[name].dtype == np.int8}
+    return lambda rows: in_full({part: values[rows] for part, values in parts.items()})[name]
 
 
 def in_int8(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -205,7 +216,7 @@ def _tokenizer_facts(file: Path) -> tuple[str, dict[str, Any], int]:
 @functools.lru_cache(maxsize=8)
 def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
     """`state` changes with the file, whose vocabulary takes longer to read than the rest of a folder."""
-    tokenizer = json.loads(file.read_bytes())
+    tokenizer = orjson.loads(file.read_bytes())
     normalizer = tokenizer["normalizer"]
     if normalizer["type"] == "Sequence":
         normalizer = normalizer["normalizers"][0]

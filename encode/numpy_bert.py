@@ -19,13 +19,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from cachetools import LRUCache, cached
+from numpy.typing import NDArray
 
 from ..core.errors import InvalidData
-from .bert_folder import BertFolder, Floats, in_full, open_tokenizer, read_weights
+from .bert_folder import WORDS, BertFolder, Floats, in_full, open_tokenizer, read_stored, rows_of
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -54,39 +55,37 @@ class NumpyBert:
         from safetensors import SafetensorError
 
         try:
-            weights = read_weights(folder)
-            self._tokenizer = open_tokenizer(folder.path, len(weights["embeddings.word_embeddings.weight"]))
-            self._take(folder, weights)
+            stored = read_stored(folder)
+            self._tokenizer = open_tokenizer(folder.path, len(stored[WORDS]))
+            self._take(folder, stored)
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
 
-    def with_weights(self, weights: Mapping[str, Floats]) -> NumpyBert:
-        """Another model with this one's vocabulary, dimensions and heads, and any number of layers.
+    def with_weights(self, stored: Mapping[str, NDArray[Any]]) -> NumpyBert:
+        """Another model with this one's vocabulary, dimensions and heads, and any number of layers, packed or not.
 
         Raises LookupError or ValueError for weights that don't fit.
         """
-        layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
+        layers = len({name.split(".")[2] for name in stored if name.startswith("encoder.layer.")})
         made = copy.copy(self)
-        made._take(dataclasses.replace(self._folder, layers=layers), weights)
+        made._take(dataclasses.replace(self._folder, layers=layers), stored)
         if made.vocabulary != self.vocabulary:
             raise ValueError("it has another vocabulary")
         return made
 
-    def _take(self, folder: BertFolder, weights: Mapping[str, Floats]) -> None:
-        self._folder = folder
-        self._words = weights["embeddings.word_embeddings.weight"]
-        self._layers = [_read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
+    def _take(self, folder: BertFolder, stored: Mapping[str, NDArray[Any]]) -> None:
+        self._folder, width = folder, folder.dimensions
+        self._words = rows_of(stored, WORDS)
+        weights = in_full({name: values for name, values in stored.items() if not name.startswith(WORDS)})
+        self._layers = [_read_layer(weights, number, folder) for number in range(folder.layers)]
         self._places = weights["embeddings.position_embeddings.weight"]
         self._types = weights["embeddings.token_type_embeddings.weight"]
-        self._norm = _named(weights, "embeddings.LayerNorm")
-        if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
+        self._norm = _named(weights, "embeddings.LayerNorm", width)
+        self.vocabulary = len(stored[WORDS])
+        """How many tokens the model has vectors for."""
+        widths = {values.shape[1:] for values in (stored[WORDS], self._places, self._types)}
+        if widths != {(width,)} or len(self._places) < folder.max_tokens:
             raise ValueError("config.json does not describe its weights")
-        self._try()
-
-    def _try(self) -> None:
-        """Layers that do not fit each other show at once."""
-        with _one_thread_each():
-            self._states([[0, 0]])
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
@@ -123,11 +122,6 @@ class NumpyBert:
         return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     @property
-    def vocabulary(self) -> int:
-        """How many tokens the model has vectors for."""
-        return len(self._words)
-
-    @property
     def unknown(self) -> int | None:
         """The id of the token for what the tokenizer does not know."""
         made: int | None = self._tokenizer.token_to_id(self._tokenizer.model.unk_token)
@@ -146,7 +140,7 @@ class NumpyBert:
         kinds: Sequence[Sequence[int]] | None = None,
     ) -> list[Floats]:
         """What `take` makes of each text's states, shape [tokens, dimensions]. Batches run in threads."""
-        found: list[Floats] = [self._words[0]] * len(ids)
+        found: list[Floats] = [self._places[0]] * len(ids)
 
         def fill(rows: list[int]) -> None:
             some = None if kinds is None else [kinds[row] for row in rows]
@@ -171,7 +165,8 @@ class NumpyBert:
         ends = list(itertools.accumulate(lengths))
         spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         places = np.concatenate([np.arange(length) for length in lengths])
-        states = self._words[np.concatenate(ids)] + self._places[places]
+        states = self._words(np.concatenate(ids))
+        states += self._places[places]
         states += self._types[0] if kinds is None else self._types[np.concatenate(kinds)]
         _normalise(states, self._norm, self._folder.epsilon)
         for layer in self._layers:
@@ -211,11 +206,10 @@ def load_cross_encoder(folder: BertFolder, file: Path, most: int) -> CrossEncode
         stored = load_file(file)
         if not all(np.isfinite(values).all() for values in stored.values() if values.dtype != np.int8):
             raise ValueError("it has values that are not numbers")
-        weights = in_full(stored)
-        weight, bias = weights.pop("head.weight"), weights.pop("head.bias")
+        weight, bias = (stored.pop(f"head.{part}").astype(np.float32) for part in ("weight", "bias"))
         if weight.shape != (len(bias), 2 * folder.dimensions) or not 16 <= most <= folder.max_tokens:
             raise ValueError("its head does not fit the model")
-        reader = bert.with_weights(weights)
+        reader = bert.with_weights(stored)
     except (OSError, SafetensorError, LookupError, ValueError) as error:
         raise InvalidData(f"{file} can't be loaded as a model that reads two texts: {error}") from error
 
@@ -248,21 +242,23 @@ def batches(lengths: Sequence[int], most: int = TOKENS_AT_ONCE, padded: bool = F
 # -- layers
 
 
-def _read_layer(
-    weights: Mapping[str, Floats], number: int, heads: int, epsilon: float
-) -> Callable[[Floats, list[slice]], Floats]:
-    """A layer of the model: from the states of all tokens to the next ones."""
-    name = f"encoder.layer.{number}"
-    parts = [_named(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
-    dimensions = parts[0][0].shape[0]
-    scale = np.float32(1 / math.sqrt(dimensions // heads))
+def _read_layer(weights: Mapping[str, Floats], number: int, folder: BertFolder) -> Layer:
+    """A layer of the model. Raises ValueError for weights that don't fit each other."""
+    name, width, heads, epsilon = f"encoder.layer.{number}", folder.dimensions, folder.heads, folder.epsilon
+    if width % heads:
+        raise ValueError("the dimensions can't be shared among the heads")
+    parts = [_named(weights, f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value")]
+    scale = np.float32(1 / math.sqrt(width // heads))
     inside = np.concatenate([weight for weight, _ in parts]), np.concatenate([bias for _, bias in parts])
     # The queries' scale is put into the weights.
-    inside[0][:dimensions] *= scale
-    inside[1][:dimensions] *= scale
-    outside, attention_norm = (_named(weights, f"{name}.attention.output.{part}") for part in ("dense", "LayerNorm"))
-    wide, narrow = _named(weights, f"{name}.intermediate.dense"), _named(weights, f"{name}.output.dense")
-    norm = _named(weights, f"{name}.output.LayerNorm")
+    inside[0][:width] *= scale
+    inside[1][:width] *= scale
+    outside = _named(weights, f"{name}.attention.output.dense", width, width)
+    attention_norm = _named(weights, f"{name}.attention.output.LayerNorm", width)
+    inner = len(weights[f"{name}.intermediate.dense.weight"])
+    wide = _named(weights, f"{name}.intermediate.dense", inner, width)
+    narrow = _named(weights, f"{name}.output.dense", width, inner)
+    norm = _named(weights, f"{name}.output.LayerNorm", width)
 
     def layer(states: Floats, spans: list[slice]) -> Floats:
         mixed = _attention(_linear(states, inside), spans, heads)
@@ -348,8 +344,11 @@ def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
     return (states[start : start + rows] for start in range(0, len(states), rows))
 
 
-def _named(weights: Mapping[str, Floats], name: str) -> Linear:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+def _named(weights: Mapping[str, Floats], name: str, *shape: int) -> Linear:
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    if weight.shape != shape or bias.shape != shape[:1]:
+        raise ValueError(f"{name} has the shape {weight.shape}, with {bias.shape} for its bias, not {shape}")
+    return weight, bias
 
 
 # -- threads

@@ -226,6 +226,7 @@ def test_common_english_is_known_without_loading_the_model() -> None:
         "import sys\n"
         "from ccheck.core.analysis import foreign_language\n"
         "assert foreign_language('Vaccines do not cause autism; sea level has risen since 1900.') is None\n"
+        "assert foreign_language('Ibuprofen worsens childhood asthma') is None  # no word of every text\n"
         "assert 'py3langid' not in sys.modules\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
