@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Resolved
     from ..core.types import Claim, Result, Usage
-    from ..pipeline.batch import Answered
+    from ..pipeline.batch import Answered, ClaimRecord
     from ..pipeline.checker import Checker
-    from ..pipeline.claims import ClaimRecord
     from ..search import Filter
     from ..service import Check, Service
     from ..web.client import Server
@@ -141,7 +140,7 @@ def query(asked: Asked) -> None:
         return
     from ..core.adjust import Changes, resolved
     from ..core.types import Claim
-    from ..pipeline.claims import ClaimRecord, iter_claims
+    from ..pipeline.batch import ClaimRecord
     from ..search import parse_filter
     from ..service import Service
 
@@ -150,9 +149,13 @@ def query(asked: Asked) -> None:
     changes = Changes(**{name: getattr(asked, name) for name in shared}, replace=replacements(asked.replace))
     pipeline = resolved(found.settings, changes)
     filters = [parse_filter(text) for text in asked.filters]
-    claims: Iterable[ClaimRecord] = (
-        iter_claims(asked.claims) if asked.claims is not None else [ClaimRecord(Claim(_claim_text(asked)))]
-    )
+    claims: Iterable[ClaimRecord]
+    if asked.claims is not None:
+        from ..pipeline.claims import iter_claims
+
+        claims = iter_claims(asked.claims)
+    else:
+        claims = [ClaimRecord(Claim(_claim_text(asked)))]
     if asked.claims != "-":  # those of a pipe are answered as they come
         claims = list(claims)
     if not asked.dry_run:
@@ -177,20 +180,22 @@ def _server(asked: Asked) -> Server | None:
     """The running server that is to check the claims: the one that `CCHECK_SERVER` names, or one like this command."""
     if any(getattr(asked, name) for name in OWN):
         return None
-    from ..web.client import KEY, Server
-    from ..web.local import connected
-
-    url = os.environ.get("CCHECK_SERVER")
+    url, connect = os.environ.get("CCHECK_SERVER"), None
     if url:
-        own = any(getattr(asked, name) for name in SHARED if name != "recipe")
-        return None if own else Server(url, os.environ.get(KEY))
-    if asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:
+        if any(getattr(asked, name) for name in SHARED if name != "recipe"):
+            return None
+    elif asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:
         return None
-    connect = functools.partial(connected, shared_options(asked))
-    if (found := connect()) is None:
-        return None
-    found.close()
-    return Server("http://localhost", connect=connect)
+    else:
+        from ..web.local import connected
+
+        connect = functools.partial(connected, shared_options(asked))
+        if (found := connect()) is None:
+            return None
+        found.close()
+    from ..web.client import KEY, Server
+
+    return Server(url or "http://localhost", os.environ.get(KEY) if url else None, connect)
 
 
 def _ask(server: Server, asked: Asked) -> None:

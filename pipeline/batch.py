@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
     from ..search import Filter
-    from .claims import ClaimRecord
 
 Key = tuple[str | None, str]
 """A claim's id and text."""
 Answer = Mapping[str, Any]
 """An object as `ccheck query --claims` prints it."""
+
+
+class ClaimRecord(NamedTuple):
+    """A claim of a file, or what keeps one of its records from being a claim (`problem`, with the line)."""
+
+    claim: Claim
+    problem: str | None = None
 
 
 class Answered(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.errors import InvalidData
 from ..core.text import is_unicode
@@ -16,6 +16,7 @@ from ..core.types import Claim
 from ..ingest import Record, Reject
 from ..ingest.documents import last_day
 from ..ingest.rows import bad_lines, records_of
+from .batch import ClaimRecord
 
 CLAIM_IDS = ("_id", "claim_id", "claim-id", "query-id", "query_id", "qid", "post_id", "topic", "id")
 TEXTS = ("claim", "text", "query", "tweet_text")
@@ -28,13 +29,6 @@ GRADES = ("score", "relevance", "rel", "grade")
 LABELS = ("annotation", "label", "claim_label", "verdict")
 COLUMNS = frozenset((*CLAIM_IDS, *TEXTS, *DOCUMENTS, *GRADES, *LABELS))
 """The columns by which a table is known to have a header, also those of judgements."""
-
-
-class ClaimRecord(NamedTuple):
-    """A claim of a file, or what keeps one of its records from being a claim (`problem`, with the line)."""
-
-    claim: Claim
-    problem: str | None = None
 
 
 def iter_claims(path: str | os.PathLike[str]) -> Iterator[ClaimRecord]:

@@ -26,9 +26,8 @@ from ..core.settings import Settings
 from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
-from ..pipeline.batch import Answer, Answered, Key, check_batch, settings_key, unjudged
+from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of
-from ..pipeline.claims import ClaimRecord
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import Store, parse_filter

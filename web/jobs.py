@@ -23,7 +23,8 @@ from starlette.concurrency import run_in_threadpool
 from ..core.errors import CcheckError, Incomplete, InvalidData
 from ..core.types import Claim
 from ..ingest import IngestOptions, Progress, Reject, Report
-from ..pipeline.claims import ClaimRecord, iter_claims
+from ..pipeline.batch import ClaimRecord
+from ..pipeline.claims import iter_claims
 from ..service import Check, Event, How, Service
 from .access import Caller, Limited
 from .problems import Problem, json_text, problem_of

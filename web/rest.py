@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from ..core.errors import CcheckError
 from ..core.recipe import load_recipe, recipe_names
 from ..core.types import Document
-from ..pipeline.claims import ClaimRecord
+from ..pipeline.batch import ClaimRecord
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
 from .access import Caller

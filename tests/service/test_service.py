@@ -14,7 +14,7 @@ from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.errors import NotFound, UsageError
-from ccheck.pipeline.claims import ClaimRecord
+from ccheck.pipeline.batch import ClaimRecord
 from ccheck.service import Correction, Event, Service, open_service
 from ccheck.service.record import Wanted
 
