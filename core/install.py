@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from pydantic import BaseModel
 
@@ -33,6 +32,8 @@ def install_command(extra: str | None = None) -> str:
     if not origin.url:
         return f"pip install {shlex.quote(DISTRIBUTION + extras)}"
     if origin.url.startswith("file:"):
+        from urllib.request import url2pathname  # a client of HTTP
+
         place = _near(Path(url2pathname(urlsplit(origin.url).path))) + extras
     else:
         kind = f"{origin.vcs_info['vcs']}+" if "vcs" in origin.vcs_info else ""

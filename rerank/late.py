@@ -207,10 +207,15 @@ def load_late_encoder(
     if folder is None:
         raise UsageError(f"{found.name} is not a BERT-type embedding model, which late interaction needs")
     if documents == "static":
-        table = packaged_table(folder.path / "model.safetensors")
-        if table is None:  # an optional reranker is left out
-            raise NotFound(f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"')
-        return StaticEncoder(load_bert(folder), table, max_tokens)
+
+        def load() -> LateEncoder:
+            table = packaged_table(folder.path / "model.safetensors")
+            if table is None:  # an optional reranker is left out
+                raise NotFound(f'ccheck has no table of the tokens of {found.name}. Set documents = "contextual"')
+            return StaticEncoder(load_bert(folder), table, max_tokens)
+
+        # Any number of threads may use it, and the evidence asks for the claim that was just ranked with.
+        return runtime.once("late", str(folder.path), str(max_tokens), make=load)
     limit = int(read_settings(folder.path / "config.json", dict)["max_position_embeddings"])
     if max_tokens is not None and max_tokens > limit:
         raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
