@@ -10,6 +10,7 @@ take a day to make here. The other side is numpy's matrix product over the same 
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 import tempfile
@@ -46,21 +47,22 @@ def main(folder: Path, rows: tuple[int, ...]) -> None:
             print(measured(Path(scratch), queries, passages, count))
 
 
-def embedded(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The vectors of claims and of abstracts, from the cache where it has them."""
+def embedded(folder: Path, most: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The vectors of claims and of the first abstracts, from the cache where it has them."""
     settings = ccheck.Settings()
     embedder = load_embedder(settings.embedding_model or "all-MiniLM-L6-v2", Runtime(settings))
     claims = [row["text"] for row in common.rows(folder / "queries.jsonl")][:CLAIMS]
-    texts = [f"{row['title']}\n{row['text']}" for row in common.rows(folder / "corpus.jsonl.gz")]
+    records = itertools.islice(common.rows(folder / "corpus.jsonl.gz"), most)
+    texts = [f"{row['title']}\n{row['text']}" for row in records]
     with embedding_cache(embedder.spec, settings.cache_dir) as cache:
         return embedder.encode_queries(claims), np.stack(encode_once(texts, embedder.encode_documents, cache))
 
 
-def mixtures(passages: NDArray[np.float32], count: int) -> Iterator[NDArray[np.float32]]:
+def mixtures(passages: NDArray[np.float32], count: int, at_once: int = AT_ONCE) -> Iterator[NDArray[np.float32]]:
     """Unit vectors between two passages each."""
     chance = np.random.default_rng(7)
-    for first in range(0, count, AT_ONCE):
-        many = min(AT_ONCE, count - first)
+    for first in range(0, count, at_once):
+        many = min(at_once, count - first)
         one, other = (passages[chance.integers(0, len(passages), many)] for _ in range(2))
         share = chance.uniform(0.5, 0.85, (many, 1)).astype(np.float32)
         made = share * one + (1 - share) * other + chance.normal(0, 0.012, one.shape).astype(np.float32)

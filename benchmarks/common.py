@@ -124,8 +124,11 @@ def in_rounds(sides: Mapping[str, Side], rounds: int, warm: int = 0) -> Taken:
     return taken
 
 
-def told(taken: Taken, rows: Sequence[Row], *more: object) -> None:
-    """Print the spread of each measure of each side and the rows of the page, and hand the figures to `run.py`."""
+def told(taken: Taken, rows: Sequence[Row], *more: object, table: Sequence[str] = ()) -> None:
+    """Print the spread of each measure of each side and the rows of the page, and hand the figures to `run.py`.
+
+    `table`: the lines of a table of its own that the page has of this benchmark.
+    """
     where = machine(processor(), *more, f"load {os.getloadavg()[0]:.1f}")
     print(where)
     for side, measures in taken.items():
@@ -135,12 +138,13 @@ def told(taken: Taken, rows: Sequence[Row], *more: object) -> None:
     shown = [row for row in rows if all(row.of in taken.get(side, {}) for side in (row.side, row.plain))]
     for row in shown:
         print(" | ".join([row.what.removeprefix(", ") or row.side, *row.cells(taken)]))
+    print("\n".join(table))
     if os.environ.get(RESULTS):
         kept = {
             side: {measure: [float(f"{one:.4g}") for one in values] for measure, values in measures.items()}
             for side, measures in taken.items()
         }
-        said = {"machine": where, "rows": [row._asdict() for row in shown], "taken": kept}
+        said = {"machine": where, "rows": [row._asdict() for row in shown], "table": list(table), "taken": kept}
         Path(os.environ[RESULTS]).write_text(json.dumps(said), encoding="utf-8")
 
 

@@ -9,7 +9,8 @@ It knows the benchmarks with `ROWS` (`common.Row`). The others print what they m
 its own and runs its sides in random order, round after round (`common.in_rounds`). What each side took in each round
 goes into results/NAME.json, with the arguments, the commit, the date and the machine. From these files come the rows in
 README's table of speeds: the median of the rounds' ratios, and their spread. † marks a row whose figures are older than
-the code that its script measures (`age` in scripts/claims_of_docs.py), whichever script it is.
+the code that its script measures (`age` in scripts/claims_of_docs.py), whichever script it is. A benchmark that makes a
+table of its own has it on the page after its `<!-- measured: … -->`.
 
 pyperf measures the wall-clock time of one function or command. It has neither rounds of several sides nor CPU time of
 whole programs, so it is not used here.
@@ -108,7 +109,14 @@ def page(root: Path, text: str) -> str:
             lines = [line for line in lines if line not in own]
             lines[place:place] = new
     start, end = table.span("rows")
-    return text[:start] + "".join(f"{marked(root, line)}\n" for line in lines) + text[end:]
+    text = text[:start] + "".join(f"{marked(root, line)}\n" for line in lines) + text[end:]
+    for name in known(root):
+        said = kept(root, name) or {}
+        if said.get("table"):
+            mark = f"<!-- measured: benchmarks/{name}.py"
+            new = "\n".join([f"{mark} {said['commit']} {said['date']} -->", *said["table"], ""])
+            text = re.sub(rf"{re.escape(mark)} .*\n(?:\|.*\n)*", lambda _, new=new: new, text)
+    return text
 
 
 def git(root: Path, *words: str) -> str:

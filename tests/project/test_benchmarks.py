@@ -26,7 +26,7 @@ ROWS = (
     common.Row("", "ours", "plain", "it", "cpu", throughput=True),
 )
 ours, plain = ({"cpu": float(one)} for one in sys.argv[1:])
-common.told(common.in_rounds({"plain": lambda n: plain, "ours": lambda n: ours}, 3), ROWS)
+common.told(common.in_rounds({"plain": lambda n: plain, "ours": lambda n: ours}, 3), ROWS, table=["| one |", "| --- |"])
 '''
 PAGE = """<!-- measured: by row -->
 | script | plain side | ratio | goal | measured at |
@@ -34,13 +34,22 @@ PAGE = """<!-- measured: by row -->
 | `other.py` | theirs | 1.50 | – | {} 2026-11-20{} |
 
 After it.
+
+<!-- measured: benchmarks/toy.py {} -->
+| one |
+{}
+The end.
 """
 
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A repository with a benchmark that the runner knows and one that it doesn't."""
-    files = {"toy.py": TOY, "other.py": "from ccheck.search import Found\n", "README.md": PAGE.format("0" * 8, "")}
+    files = {
+        "toy.py": TOY,
+        "other.py": "from ccheck.search import Found\n",
+        "README.md": PAGE.format("0" * 8, "", f"{'0' * 8} 2026-11-20", "| +++ |\n"),
+    }
     for name, text in {f"benchmarks/{name}": text for name, text in files.items()}.items():
         _write(tmp_path / name, text)
     for name in ("core/words.py", "core/other.py", "core/__init__.py", "search/other.py", "lab/__init__.py"):
@@ -96,7 +105,8 @@ def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
     row = f"| `toy.py 3 2`, sorted | a plain side | 1.50 (1.50 to 1.50) | 1.3 at most, missed | {at} {kept['date']} |\n"
     row += f"| `toy.py` | it | 0.67 (0.67 to 0.67) | – | {at} {kept['date']} |\n"
     # Nobody can tell the age of the other figure, whose commit is unknown.
-    assert page == PAGE.format("0" * 8, "†").replace("\n\nAfter", f"\n{row}\nAfter")
+    own = PAGE.format("0" * 8, "†", f"{at} {kept['date']}", "| --- |\n")
+    assert page == own.replace("\n\nAfter", f"\n{row}\nAfter")
 
     _write(root / "core/words.py", '"""A room."""\n\nONE = 2\n')
     code, said, _ = ran("toy")
