@@ -56,9 +56,9 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
 
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
-        name = model or str(_random_model(Path(folder) / "model"))
+        name = model or str(random_model(Path(folder) / "model"))
         scorer = load_scorer(name, Runtime(Settings(device=device)), ModelStage())
-        asked = _requests(requests, passages)
+        asked = made_up_requests(requests, passages)
         canary = "order" if model else "repeat"
         # Even on a slow machine: this does not measure the deadline of a request.
         options = ("--model", name, "--canary", canary, "--device", device, "--timeout", 3600)
@@ -66,7 +66,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
         try:
             process = psutil.Process(sidecar.process.pid)
             with httpx.Client(base_url=sidecar.url, timeout=3600) as client:
-                _served(client, asked[:callers], callers)  # now both are warm
+                answered(client, asked[:callers], callers)  # now both are warm
                 expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
                 ratios, cpu_ratios, latencies, wrong, errors = [], [], list[float](), 0, 0
                 for _ in range(rounds):
@@ -75,7 +75,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
                         scorer.score(scorer.encode(query, texts))
                     bare, bare_cpu = time.perf_counter() - bare, time.process_time() - bare_cpu
                     before, started = _cpu(process), time.perf_counter()
-                    answers = _served(client, asked, callers)
+                    answers = answered(client, asked, callers)
                     served = time.perf_counter() - started
                     cpu_ratios.append(bare_cpu / (_cpu(process) - before))
                     ratios.append(bare / served)
@@ -98,7 +98,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
     print(f"latency: p50 {quantiles[49]:.2f} s, p99 {quantiles[98]:.2f} s; errors {errors}, wrong scores {wrong}")
 
 
-def _served(client: httpx.Client, asked: Sequence[Request], callers: int) -> list[tuple[float, list[float] | None]]:
+def answered(client: httpx.Client, asked: Sequence[Request], callers: int) -> list[tuple[float, list[float] | None]]:
     """For each request, the seconds until its answer and its scores (None if it was refused)."""
 
     def call(request: Request) -> tuple[float, list[float] | None]:
@@ -120,7 +120,7 @@ def _cpu(process: object) -> float:
     return float(times.user + times.system)
 
 
-def _random_model(folder: Path) -> Path:
+def random_model(folder: Path) -> Path:
     from tiny_rerankers import make_encoder
 
     return make_encoder(
@@ -134,7 +134,7 @@ def _random_model(folder: Path) -> Path:
     )
 
 
-def _requests(count: int, passages: int) -> list[Request]:
+def made_up_requests(count: int, passages: int) -> list[Request]:
     """Claims of some words with abstracts of 40 to 120 words."""
     from tiny_rerankers import TEXTS
 

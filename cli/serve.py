@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -53,6 +53,10 @@ class Served:
         required=True,
     )
     device: str | None = opt.option("Device that the model runs on: cpu, cuda or mps. By default the fastest.", "NAME")
+    devices: str | None = opt.option(
+        "Devices that share the work, with a process for each: cuda:0,cuda:1 or cpu,cpu. One that ends is replaced.",
+        "NAME,NAME",
+    )
     host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
     port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080)
     allow_host: tuple[str, ...] = opt.option(
@@ -126,12 +130,14 @@ def rerank(asked: Served) -> None:
     require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
     require_models("the reranking server")
     name, where = named_model(asked.model)
+    if asked.device and asked.devices is not None:
+        raise UsageError("--device and --devices can't be given together")
     from ..core.serving import listen, public
 
-    with listen(asked.host, asked.port) as listening:
+    with listen(asked.host, asked.port) as listening, ExitStack() as opened:
         from ..core.models import best_device
         from ..rerank.load import batch_tokens_for
-        from ..rerank.server.app import load_app
+        from ..rerank.server.app import create_app, load_app
         from ..rerank.server.guard import Access, Limits
 
         limits = Limits(
@@ -139,21 +145,25 @@ def rerank(asked: Served) -> None:
             texts=asked.max_texts,
             requests=asked.queue,
             timeout=asked.timeout,
-            batch_tokens=asked.batch_tokens or batch_tokens_for(asked.device or best_device()),
+            batch_tokens=asked.batch_tokens or batch_tokens_for(asked.devices or asked.device or best_device()),
         )
         key = os.environ.get(KEY) or None
-        app = load_app(
-            name,
-            Runtime(Settings(device=asked.device), _say()),
-            ModelStage.model_validate({"model": where} | {key: getattr(asked, key) for key in MODEL}),
-            limits,
-            Access(key, (asked.host, *asked.allow_host)),
-            asked.canary,
-        )
+        runtime = Runtime(Settings(device=asked.device), _say())
+        stage = ModelStage.model_validate({"model": where} | {key: getattr(asked, key) for key in MODEL})
+        access = Access(key, (asked.host, *asked.allow_host))
+        if asked.devices is None:
+            workers, app = None, load_app(name, runtime, stage, limits, access, asked.canary)
+        else:
+            from ..rerank.server.workers import Workers
+
+            workers = opened.enter_context(Workers(asked.devices, runtime, stage, limits, asked.canary))
+            app = create_app(name, workers.scorer, limits, access)
         said = f"serving {name if name == where else f'{name} ({where})'} at {{}}. Stop with Ctrl-C"
         if public(asked.host) and key is None:
             said += f"\nanyone who can reach {{}} can use it. Set a key with {KEY}"
         _run(app, [listening], limits, said, events=asked.events)
+        if workers is not None and workers.failed is not None:
+            raise workers.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

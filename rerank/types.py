@@ -104,19 +104,20 @@ class Scorer:
     """A reranking model on this machine: how pairs become ids, and the forward pass whose values are logits.
 
     Tokenising and scoring are apart, so that a server can do them in different threads. `max_tokens`: the most ids of a
-    pair that are read, a decoder's prompt not counted.
+    pair that are read, a decoder's prompt not counted. `at_once`: how many threads may score at a time.
     """
 
     name: str
     encode: Pairs
     forward: Forward
     max_tokens: int
+    at_once: int = 1
 
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
         """One value for each, whatever queries they come from; those of one query side by side are cheapest.
 
         A value does not depend on what is scored beside it, except for rounding; equal ids are scored once. In one
-        thread at a time. Raises InvalidData where a value is not finite.
+        thread at a time, or `at_once`. Raises InvalidData where a value is not finite.
         """
         places: dict[tuple[tuple[int, ...], int], int] = {}
         for one in encoded:

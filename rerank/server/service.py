@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 from more_itertools import chunked, constrained_batches
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -69,13 +70,14 @@ class Metrics:
 
 
 class Model:
-    """The one thread that runs a model. Requests take turns: each has one batch at a time in its queue."""
+    """The thread that runs a model, or as many as it has workers. Requests take turns: each has one batch for each of
+    them in the queue."""
 
     def __init__(self, scorer: Scorer, batch_tokens: int, observe: Callable[[int, float, float | None], None]) -> None:
         """`observe` is told the tokens and the seconds of each batch, in the model's thread; and of a request's first
         one the seconds for which it waited."""
         self._scorer, self._batch_tokens, self._observe = scorer, batch_tokens, observe
-        self._thread = ThreadPoolExecutor(1, "ccheck-rerank")
+        self._thread = ThreadPoolExecutor(scorer.at_once, "ccheck-rerank")
         self._failures = 0
         self._tokens_per_second = 0.0
         self.requests = self.tokens = 0
@@ -88,7 +90,7 @@ class Model:
     @property
     def seconds_to_wait(self) -> int:
         """How long what waits will take, from what the last batches took; at least 1."""
-        expected = self.tokens / self._tokens_per_second if self._tokens_per_second else 1
+        expected = self.tokens / self._tokens_per_second / self._scorer.at_once if self._tokens_per_second else 1
         return max(1, min(MOST_SECONDS_TO_WAIT, math.ceil(expected)))
 
     async def run(self, encoded: Sequence[Encoded]) -> list[float]:
@@ -99,12 +101,13 @@ class Model:
         came: float | None = time.perf_counter()
         self.requests, self.tokens = self.requests + 1, self.tokens + left
         try:
-            for batch in constrained_batches(
-                encoded, self._batch_tokens, get_len=lambda one: len(one.ids), strict=False
-            ):
-                values += await loop.run_in_executor(self._thread, self._score, batch, came)
+            most = min(self._batch_tokens, math.ceil(left / self._scorer.at_once))
+            batches = constrained_batches(encoded, most, get_len=lambda one: len(one.ids), strict=False)
+            for some in chunked(batches, self._scorer.at_once):
+                scoring = [loop.run_in_executor(self._thread, self._score, batch, came) for batch in some]
+                values += chain.from_iterable(await asyncio.gather(*scoring))
                 came = None
-                done = sum(len(one.ids) for one in batch)
+                done = sum(len(one.ids) for batch in some for one in batch)
                 left, self.tokens = left - done, self.tokens - done
         finally:
             self.requests, self.tokens = self.requests - 1, self.tokens - left

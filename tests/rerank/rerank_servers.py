@@ -38,6 +38,7 @@ class WordScorer:
     """
 
     max_tokens = 8
+    at_once = 1
 
     def __init__(self, name: str = "words", scale: float = 4.0) -> None:
         self.name, self.scale = name, scale

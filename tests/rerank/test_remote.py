@@ -16,7 +16,10 @@ from tiny_rerankers import TEXTS
 
 from ccheck.core import http
 from ccheck.core.errors import InvalidData, ServerError, UsageError
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 from ccheck.rerank import remote
+from ccheck.rerank.open import open_remote
 from ccheck.rerank.remote import RemoteReranker
 
 Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]] | None
@@ -126,6 +129,24 @@ def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
         "return_documents": False,
         "model": "rerank-v3.5",
     }
+
+
+def test_vllm_behind_the_same_setting():
+    """As its source says (entrypoints, RerankRequest and RerankResponse): no vLLM runs here, it is our reading."""
+
+    def vllm(asked: Asked) -> Reply:
+        if (asked.method, asked.path) != ("POST", "/v1/rerank"):
+            return Reply({"detail": "Not Found"}, 404)
+        body = asked.json
+        assert isinstance(body["query"], str) and body["top_n"] == len(body["documents"]) and "model" not in body
+        results = cohere(body)[1]["results"]
+        usage = {"prompt_tokens": 9, "total_tokens": 9}
+        return Reply({"id": "rerank-1", "model": "BAAI/bge-reranker-v2-m3", "usage": usage, "results": results})
+
+    with http_stub(vllm) as one, http_stub(vllm) as other, Runtime(Settings()) as runtime:
+        scores = open_remote(f"{one.url},{other.url}", runtime)(QUERY, PASSAGES * 40)
+        assert scores.values == tuple(length / 100 for length in LENGTHS) * 40
+        assert sum(len(server.bodies("/v1/rerank")) for server in (one, other)) == 10  # of 16 passages, each once
 
 
 def test_values_outside_of_0_to_1_are_logits(stub, ask):

@@ -1,0 +1,189 @@
+"""A model in processes of its own, one for each device, so that one server uses them all.
+
+The server has the tokenizer and the queue. A worker gets a batch of ids and returns its scores before it gets another.
+One that ends, or takes longer for a batch than a request may, is replaced, and another one does its batch. A batch's
+scores are read only from the process that has it, so none come twice.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ...core.closing import Closing
+from ...core.errors import CcheckError, ServerError, UsageError
+from ...core.http import pause
+from ...core.runtime import Runtime
+from ...core.settings import Settings
+from ...core.stages import ModelStage
+from ..load import load_scorer
+from .canary import Canary, check_scorer
+from .guard import Limits
+
+TRIES = 3
+"""How often a worker is started again, and to how many workers a batch is given: it may be what ends them."""
+
+
+class _Ended(ServerError):
+    """The worker's process gave no answer, and was ended if it had not ended itself."""
+
+
+class _Worker(Closing):
+    """A process and what it is told first. For one thread at a time."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, device: str, *asked: object) -> None:
+        self.device, self._asked = device, (device, *asked)
+
+    def start(self) -> None:
+        """Returns when the model is loaded. Raises _Ended, or the CcheckError for which it can't be."""
+        # -P: what lies in the current folder is not imported. A session of its own: Ctrl-C is for the server.
+        command = [sys.executable, "-P", "-m", __name__]
+        self.process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        if isinstance(answer := self.ask(self._asked, threading.TIMEOUT_MAX), CcheckError):
+            self.close()
+            raise answer
+
+    def ask(self, question: object, seconds: float) -> Any:
+        """The process's answer, which may be a CcheckError. Raises _Ended if there is none in time."""
+        process = self.process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        late = threading.Timer(seconds, process.kill)
+        late.start()
+        try:
+            pickle.dump(question, process.stdin)
+            process.stdin.flush()
+            return pickle.load(process.stdout)  # noqa: S301 - of our own process
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            self.close()
+            raise _Ended(f"the worker on {self.device} was ended ({process.returncode})") from error
+        finally:
+            late.cancel()
+
+    def close(self) -> None:
+        if self.process is not None:
+            with suppress(BrokenPipeError), self.process as process:
+                process.kill()
+
+
+class Workers(Closing):
+    """A scorer whose forward pass runs in several processes.
+
+    `failed`: why there are none any more. The server is then told to stop.
+    """
+
+    failed: ServerError | None = None
+
+    def __init__(
+        self, devices: str, runtime: Runtime, stage: ModelStage, limits: Limits, canary: Canary = "order"
+    ) -> None:
+        """Loads the model of a stage on each of the `devices`, as in `cuda:0,cuda:1`.
+
+        Raises what `load_scorer` and `check_scorer` raise, and ServerError for a process that ends before.
+        """
+        names = [name.strip() for name in devices.split(",")]
+        if not all(names):
+            raise UsageError(f"--devices {devices!r}: a name is missing (example: cuda:0,cuda:1)")
+        self._notify, self._seconds, self._left = runtime.notify, limits.timeout, len(names)
+        # The server needs only the tokenizer.
+        here = load_scorer(stage.model, runtime.using(device="meta"), stage.model_copy(update={"dtype": "bfloat16"}))
+        self.scorer = replace(here, forward=self._forward, at_once=len(names))
+        asked = stage, limits.batch_tokens, canary, names.count("cpu")
+        self.workers = [_Worker(name, *asked) for name in names]
+        self._free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._starting, self._closed = ThreadPoolExecutor(len(names)), threading.Event()
+        try:
+            list(self._starting.map(_Worker.start, self.workers))
+        except BaseException:
+            self.close()
+            raise
+        for worker in self.workers:
+            self._free.put(worker)
+
+    def _forward(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
+        for _ in range(TRIES):
+            worker = self._free.get()
+            try:
+                scored: Any = self.failed or worker.ask((sequences, prefixes), self._seconds)
+            except _Ended as error:
+                self._notify(f"{error}; another does its work")
+                self._starting.submit(self._replace, worker)
+                continue
+            self._free.put(worker)
+            if isinstance(scored, CcheckError):
+                raise scored
+            return list(scored)
+        raise ServerError(f"{TRIES} workers ended over these texts")
+
+    def _replace(self, worker: _Worker) -> None:
+        for number in range(1, TRIES + 1):
+            if self._closed.wait(pause(number)):
+                return
+            try:
+                worker.start()
+            except (CcheckError, OSError) as error:
+                why = f"the worker on {worker.device} can't be started again: {error}"
+                self._notify(f"{why} (try {number} of {TRIES})")
+            else:
+                self._notify(f"the worker on {worker.device} was started again")
+                self._free.put(worker)
+                return
+        self._left -= 1
+        if self._left == 0:
+            self.failed = ServerError(f"no worker is left: {why}")
+            self._free.put(worker)  # whoever waits for one is told
+            signal.raise_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Ends the processes, whatever they do, and one that is just starting."""
+        self._closed.set()
+        self._end()
+        self._starting.shutdown()
+        self._end()
+
+    def _end(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+
+def main() -> None:
+    """A worker: loads the model that it is told of, then scores batches until there are no more."""
+    import torch
+
+    # A service manager may send SIGTERM to all. It is for the server, which finishes what it took.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    questions, answers, sys.stdout = sys.stdin.buffer, sys.stdout.buffer, sys.stderr
+    device, stage, batch_tokens, canary, share = pickle.load(questions)  # noqa: S301 - of our own server
+    torch.set_num_threads(max(1, torch.get_num_threads() // max(1, share)))
+    answer: object = None
+    try:
+        scorer = load_scorer(stage.model, Runtime(Settings(device=device)), stage, batch_tokens)
+        check_scorer(scorer, canary)
+    except CcheckError as error:
+        answer = error
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            pickle.dump(answer, answers)
+            answers.flush()
+            batch = pickle.load(questions)  # noqa: S301
+            try:
+                answer = list(scorer.forward(*batch))
+            except torch.OutOfMemoryError as error:
+                answer = ServerError(str(error))
+            # Whatever else the model raises ends the process, since a failure of CUDA lasts.
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A reranker in several processes: each does its part, and what one that is killed loses another does."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from cli_runs import ccheck
+from rerank_servers import QUERY, Served, Sidecar, WordScorer, wait_until
+from tiny_rerankers import TEXTS, load_scorer, make_encoder
+
+from ccheck.core.errors import ServerError
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
+from ccheck.core.stages import ModelStage
+
+pytest.importorskip("fastapi", reason="the server extra is not installed")
+
+from ccheck.rerank.server.guard import Limits
+from ccheck.rerank.server.workers import TRIES, Workers
+
+PASSAGES = [f"{TEXTS[i % len(TEXTS)]} {i}" for i in range(100)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("reranker") / "model")
+
+
+@pytest.fixture
+def serve_on(model: Path, tmp_path: Path) -> Iterator[Callable[[str], Sidecar]]:
+    """Starts a server on the devices that it is told, with a model at `tmp_path / "model"`."""
+    (tmp_path / "model").symlink_to(model)
+    started = []
+
+    def start(devices: str) -> Sidecar:
+        asked = "--model", tmp_path / "model", "--canary", "repeat"
+        started.append(Sidecar(tmp_path / "log", *asked, CCHECK_SERVE_DEVICES=devices))
+        return started[0]
+
+    yield start
+    for sidecar in started:
+        sidecar.stop(signal.SIGKILL)
+
+
+def workers_of(sidecar: Sidecar) -> list[psutil.Process]:
+    return psutil.Process(sidecar.process.pid).children()
+
+
+def scores_of(answer: httpx.Response) -> list[float]:
+    items = sorted(answer.raise_for_status().json(), key=lambda one: one["index"])
+    assert [one["index"] for one in items] == list(range(len(PASSAGES)))
+    return [one["score"] for one in items]
+
+
+def test_a_request_is_split_and_the_parts_are_scored_at_once(serve: Callable[..., Served]) -> None:
+    scorer = WordScorer()
+    scorer.at_once = 2
+    scorer.hold()
+    with ThreadPoolExecutor(1) as caller:
+        served = serve(model=scorer)
+        asked = caller.submit(served.post, "/rerank", {"query": QUERY, "texts": PASSAGES, "raw_scores": True})
+        wait_until(lambda: len(scorer.batches) == 2)
+        scorer.go.set()
+        scores = scores_of(asked.result(60))
+    assert scores == [scorer.expected(QUERY, text) for text in PASSAGES] and sorted(scorer.seen) == sorted(PASSAGES)
+
+
+def test_one_that_is_killed_is_replaced_and_nothing_is_lost(serve_on: Callable[[str], Sidecar], model: Path) -> None:
+    served = serve_on("cpu, cpu")
+    scorer = load_scorer(str(model), device="cpu")
+    expected = scorer.score(scorer.encode(QUERY, PASSAGES))
+    body = {"query": QUERY, "texts": PASSAGES, "raw_scores": True}
+    done = threading.Event()
+    with httpx.Client(base_url=served.url, timeout=120) as client, ThreadPoolExecutor(3) as callers:
+
+        def call() -> list[list[float]]:
+            found = [scores_of(client.post("/rerank", json=body))]
+            while not done.is_set():
+                found.append(scores_of(client.post("/rerank", json=body)))
+            return found
+
+        looping = [callers.submit(call) for _ in range(2)]
+        try:
+            wait_until(lambda: "ccheck_texts_total 0.0" not in client.get("/metrics").text)
+            first = workers_of(served)
+            first[0].kill()
+            wait_until(lambda: "was started again" in served.said, 120)
+        finally:
+            done.set()
+        found = [scores for one in looping for scores in one.result(120)]
+        assert all(scores == pytest.approx(expected, abs=1e-5) for scores in found)
+        last = workers_of(served)
+        assert len(first) == len(last) == 2 and first[0] not in last and first[1] in last
+        assert "was ended (-9); another does its work" in served.said
+        # SIGTERM, to the workers too, as a service manager sends it: what was taken is finished.
+        works = callers.submit(client.post, "/rerank", json=body | {"texts": PASSAGES * 9})
+        wait_until(lambda: "ccheck_waiting_requests 1.0" in client.get("/metrics").text)
+        for process in (served.process, *last):
+            process.send_signal(signal.SIGTERM)
+        assert len(works.result(120).raise_for_status().json()) == 900
+    assert served.process.wait(60) == 0 and served.said.count("was ended") == 1
+    psutil.wait_procs(last, 60)
+    assert not any(one.is_running() for one in last)
+
+
+def test_it_stops_when_no_worker_can_be_started_again(serve_on: Callable[[str], Sidecar], tmp_path: Path) -> None:
+    served = serve_on("cpu")
+    assert served.url
+    (tmp_path / "model").unlink()
+    for worker in workers_of(served):
+        worker.kill()
+    answer = httpx.post(f"{served.url}/rerank", json={"query": QUERY, "texts": PASSAGES}, timeout=120)  # finds it dead
+    assert answer.status_code == 424 and "no worker is left" in answer.json()["error"]
+    assert served.process.wait(300) == 6
+    assert f"(try {TRIES} of {TRIES})" in served.said and "no worker is left: " in served.said
+
+
+def test_one_that_hangs_is_ended_and_a_batch_is_not_tried_for_ever(model: Path) -> None:
+    said: list[str] = []
+    runtime, stage = Runtime(Settings(), said.append), ModelStage(model=str(model))
+    with Workers("cpu,cpu", runtime, stage, Limits(timeout=5), "repeat") as workers:
+        encoded = workers.scorer.encode(QUERY, PASSAGES)
+        first = workers.scorer.score(encoded)
+        stopped = workers.workers[0].process
+        assert stopped is not None
+        stopped.send_signal(signal.SIGSTOP)
+        for _ in workers.workers:
+            assert workers.scorer.score(encoded) == pytest.approx(first, abs=1e-5)
+        assert stopped.poll() == -signal.SIGKILL
+        with pytest.raises(ServerError, match=f"{TRIES} workers ended over these texts"):
+            list(workers.scorer.forward([(10**6,)], [0]))  # no such token: the model raises
+    assert all(one.process is not None and one.process.poll() is not None for one in workers.workers)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "why"),
+    [
+        (["--devices", "cpu,nowhere", "--canary", "repeat"], 2, "can't run on the device 'nowhere'"),
+        (["--devices", "cpu,,cpu"], 2, "a name is missing"),
+        (["--devices", ""], 2, "a name is missing"),
+        (["--devices", "cpu", "--device", "cpu"], 2, "can't be given together"),
+        (["--devices", "cpu"], 5, "failed the check with known pairs"),
+        (["--devices", "cpu", "--prompt", "x"], 2, "is not a decoder"),
+    ],
+)
+def test_what_can_not_start(model: Path, flags: list[str], code: int, why: str) -> None:
+    ran = ccheck("serve", "rerank", "--model", model, "--port", 0, *flags)
+    assert ran.code == code and why in ran.err and "Traceback" not in ran.err
+
+
+def test_a_worker_that_ends_while_it_loads(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(ServerError, match=r"the worker on cpu was ended \(1\)"):
+        Workers("cpu", Runtime(Settings()), ModelStage(model=str(model)), Limits())
