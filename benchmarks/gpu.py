@@ -3,7 +3,7 @@
     python benchmarks/gpu.py                                   # one GPU; or: python benchmarks/run.py gpu
     python benchmarks/gpu.py --device cpu --size tiny --count 4 --texts 8 --rounds 1
 
-**This script has never run on a GPU**: tests/rerank/test_gpu_benchmark.py runs the second command, so that it does run.
+tests/rerank/test_gpu_benchmark.py runs the second command, so that the script keeps running where no GPU is.
 
 The reranker has bge-reranker-v2-gemma's architecture and true size (Gemma-2B, 256,000 tokens), random weights and a
 tokenizer trained on the passages. The script writes all of it. Every side reads the same weights in bfloat16, and
