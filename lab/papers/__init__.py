@@ -1,1 +1,1 @@
-"""The tables that the packaged recipes' sources published, and the page with measured figures beside them."""
+"""The tables that the packaged recipes' sources published, to set measured figures beside them."""

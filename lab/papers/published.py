@@ -127,19 +127,3 @@ def published(recipe: Recipe) -> list[Published]:
         if row.recipe is None and row.command is None and row.ablation == recipe.ablation
         if (figures := table.figures(name))
     ]
-
-
-def row_recipe(recipe: Recipe, row: Row) -> str | None:
-    """The name with which commands load what a row is about; None if a command of its own makes it."""
-    if row.command is not None:
-        return None
-    own = recipe.name.partition(":")[0]
-    return row.recipe or (own if row.ablation is None else f"{own}:{row.ablation}")
-
-
-def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
-    """The command that runs a row; None if nothing can."""
-    reference = row_recipe(recipe, row)
-    if reference is None or table.command == "none":
-        return None if row.command == "none" else row.command
-    return table.command_for(reference)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
+from paths import ROOT
 from pydantic import ValidationError
 
 from ccheck.core.recipe import load_recipe, recipe_names
-from ccheck.lab.papers.pages import page, read_measured
-from ccheck.lab.papers.published import Table, published, row_command, tables_of
+from ccheck.lab.papers.published import Table, published, tables_of
+
+sys.path.append(str(ROOT / "scripts"))
+from recipes_page import page, pieces, read_measured, row_command
 
 TABLE = {"title": "t", "on": "o", "split": "s", "metrics": ["RR"], "rows": {"a": {}}}
 
@@ -68,3 +72,10 @@ def test_the_page_has_what_was_published_and_measured_and_every_key():
     assert "|  | 7 | R@5 .250 | – | – | .500 | 2 |" in own
     assert "|  | 4 | weighted_f1 – | – | b for a | .250 | – |" in own
     assert all(re.search(r"recorded at [0-9a-f]{7} \d{4}-\d\d-\d\d$", run["note"]) for run in read_measured())
+
+
+def test_the_table_of_pieces_has_words_that_the_prompts_have():
+    """The page compares the papers' prompts with ccheck's piece by piece."""
+    for one in pieces():
+        text = " ".join((ROOT / one.prompt).read_text(encoding="utf-8").split())
+        assert one.words in text, f"{one.prompt}: {one.words}"

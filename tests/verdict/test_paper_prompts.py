@@ -125,17 +125,6 @@ def test_expand_searches_for_the_corrected_post_and_its_abstract(ask):
     assert "corrected" in system(request)
 
 
-def test_the_table_of_pieces_has_words_that_the_prompts_have():
-    """docs/recipes.md compares the papers' prompts with ccheck's piece by piece."""
-    from paths import ROOT
-
-    from ccheck.lab.papers.pages import pieces
-
-    for one in pieces():
-        text = " ".join((ROOT / one.prompt).read_text(encoding="utf-8").split())
-        assert one.words in text, f"{one.prompt}: {one.words}"
-
-
 def test_claims_are_judged_together_until_a_prompt_is_full():
     from ccheck.pipeline.checker import at_once
 

@@ -1,32 +1,34 @@
 """The page on all recipes: their sources' tables beside what was measured, and every key. `ccheck recipes show` prints
 the recipes themselves.
 
-    python -m ccheck.lab.papers --measured mine.jsonl > recipes.md
+    python scripts/recipes_page.py mine.jsonl > recipes.md
 
-The measured figures are lines of `ccheck evaluate --json` (of any of its kinds) in `measured.jsonl` and in the files
-that `--measured` names, each with an optional `note`.
+The measured figures are lines of `ccheck evaluate --json` (of any of its kinds) in `recipes_page/measured.jsonl` and in
+the files that are named, each with an optional `note`.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+import jinja2
 from pydantic import BaseModel
 
-from ...core.recipe import Recipe, load_recipe, recipe_names
-from .published import row_command, row_recipe, tables_of
+from ccheck.core.recipe import Recipe, load_recipe, recipe_names
+from ccheck.lab.papers.published import Row, Table, tables_of
+
+FOLDER = Path(__file__).with_suffix("")
 
 
 def page(measured: Iterable[Mapping[str, Any]] = ()) -> str:
     """The whole page, in Markdown, with further measured figures."""
-    import jinja2
-
-    made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Markdown
+    made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     made.filters |= {"figure": _figure, "cleaned": inspect.cleandoc}
     return made.from_string(_file("page.jinja")).render(
         recipes=[load_recipe(name) for name in recipe_names()],
@@ -92,7 +94,7 @@ def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _file(name: str) -> str:
-    return (files(__package__ or "") / name).read_text(encoding="utf-8")
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def _keys(stage: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
@@ -132,3 +134,28 @@ def _figure(value: float | None) -> str:
     if abs(value) > 1:
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     return f"{value:.3f}".lstrip("0")
+
+
+def row_recipe(recipe: Recipe, row: Row) -> str | None:
+    """The name with which commands load what a row is about; None if a command of its own makes it."""
+    if row.command is not None:
+        return None
+    own = recipe.name.partition(":")[0]
+    return row.recipe or (own if row.ablation is None else f"{own}:{row.ablation}")
+
+
+def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
+    """The command that runs a row; None if nothing can."""
+    reference = row_recipe(recipe, row)
+    if reference is None or table.command == "none":
+        return None if row.command == "none" else row.command
+    return table.command_for(reference)
+
+
+def main(files: list[str]) -> None:
+    lines = [line for file in files for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+    print(page(map(json.loads, lines)), end="")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
