@@ -51,6 +51,9 @@ def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> I
 
     With a `unit` it also shows how many of how many are done. Without `shown` there is none.
     """
+    if not shown or is_quiet() or not (console := stderr()).is_terminal:
+        yield lambda done, total, *, facts="", name=None: None
+        return
     from rich.markup import escape
     from rich.progress import (
         BarColumn,
@@ -61,10 +64,6 @@ def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> I
         TimeRemainingColumn,
     )
 
-    console = stderr()
-    if not shown or is_quiet() or not console.is_terminal:
-        yield lambda done, total, *, facts="", name=None: None
-        return
     what, facts_shown = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
     times = (TimeElapsedColumn(), TextColumn("taken,"), TimeRemainingColumn(), TextColumn("left"))
     columns = (what, BarColumn(), TaskProgressColumn(), facts_shown, *times)

@@ -279,12 +279,15 @@ def _tell(
 ) -> Tally:
     """Print answers as they come, and then what they warned of. Raises the error of a single claim."""
     tally = Tally()
-    for check, one in _with_progress(answers, asked, total):
-        if asked.claims is None and one.result.error is not None:
-            raise one.result.error
-        tally.add(one)
-        show(check, one)
-        write(one.result)
+    # A terminal that shows the results needs no other progress.
+    with progress_bar("checking", shown=asked.claims is not None and not sys.stdout.isatty(), unit="claims") as update:
+        for check, one in answers:
+            if asked.claims is None and one.result.error is not None:
+                raise one.result.error
+            tally.add(one)
+            show(check, one)
+            write(one.result)
+            update(tally.done, total)
     if asked.claims is None:
         told = "" if asked.as_json else tally.rationale
         inform(*(warning for warning in tally.warned if warning not in told))
@@ -389,19 +392,6 @@ class Tally:
             raise ServerError(f"no document of {counted(self.done, 'claim')} could be judged{first}")
         said = f"{self.failed:,} of {counted(self.done, 'claim')} could not be judged completely"
         raise Incomplete(f"{said}. Their objects have the errors{first}")
-
-
-def _with_progress(
-    answered: Iterable[tuple[Check, Answered]], asked: Asked, total: int | None
-) -> Iterator[tuple[Check, Answered]]:
-    if asked.claims is None:
-        yield from answered
-        return
-    # A terminal that shows the results needs no other progress.
-    with progress_bar("checking", shown=not sys.stdout.isatty(), unit="claims") as update:
-        for done, one in enumerate(answered, 1):
-            yield one
-            update(done, total)
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:

@@ -85,7 +85,11 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})")
     if resolved.pending:
         yield Finding("setting", "failed", waiting(Path(FILE), resolved.pending), UsageError.exit_code)
-    yield from _unknown_variables(os.environ)
+    known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
+    for name in sorted(set(os.environ) - known):
+        served = name.startswith("CCHECK_SERVE_")  # options of ccheck serve, which knows them
+        if name.startswith("CCHECK_") and not served and (near := nearest(name, known, cutoff=0.8)):
+            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near}?")
 
 
 def _tried(part: str, check: Callable[[T], str], given: T) -> Finding:
@@ -325,12 +329,3 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
         else:
             unused = f"{detail} (not in use: the store is {shown(settings.store)})"
             yield Finding(part, "ok" if ok else "absent", unused)
-
-
-def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
-    for name in sorted(set(environ) - known):
-        if name.startswith("CCHECK_SERVE_"):
-            continue  # the options of ccheck serve, which knows them
-        if name.startswith("CCHECK_") and (near := nearest(name, known, cutoff=0.8)):
-            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near}?")

@@ -122,15 +122,12 @@ def bibtex(document: Document, key: str, quoted: str = "") -> str:
 
 def _key(cited: Citation, taken: set[str]) -> str:
     """`smith2019`, or with a letter if that is taken."""
-    name = re.sub(r"[^a-z]", "", _ascii(family_name(cited.authors[0]) if cited.authors else "").lower()) or "paper"
+    family = unicodedata.normalize("NFKD", family_name(cited.authors[0]) if cited.authors else "")
+    name = re.sub(r"[^a-z]", "", family.lower()) or "paper"
     key = f"{name}{cited.year}"
     others = (f"{key}{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
     numbered = (f"{key}-{number}" for number in range(2, len(taken) + 3))
     return next(one for one in (key, *others, *numbered) if one not in taken)
-
-
-def _ascii(text: str) -> str:
-    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
 def _one_line(text: str) -> str:
@@ -165,11 +162,7 @@ def _verbatim(address: str) -> str:
 def _md(text: str) -> str:
     """Text that Markdown shows as it is: neither markup, nor the beginning of a list, nor mathematics."""
     escaped = re.sub(r"([\\`*_\[\]<>#|&~$])", r"\\\1", _one_line(text))
-    return re.sub(r"^([-+=]|\d+(?=[.)]))", lambda found: _not_a_list(found[1]), escaped)
-
-
-def _not_a_list(start: str) -> str:
-    return f"\\{start}" if not start.isdigit() else f"{start}\\"
+    return re.sub(r"^([-+=])", r"\\\1", re.sub(r"^(\d+)(?=[.)])", r"\1\\", escaped))
 
 
 def _cell(value: str) -> str:

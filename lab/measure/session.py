@@ -33,7 +33,6 @@ from .metrics import DEFAULT_METRICS, check_metrics, only
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
-    from ...core.settings import Settings
 
 
 DEPTH = 100
@@ -153,11 +152,9 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
     Raises UsageError, NotFound or InvalidData.
     """
     settings = runtime.settings
-    with open_memory(settings) as memory, open_store(settings) as store:
+    file = settings.cache_dir / "evaluation" / "memory.sqlite"
+    with DiskMemory(file, settings.cache_bytes) as memory, open_store(settings) as store:
         yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())
-
-
-FOLDER = "evaluation"
 
 
 class DiskMemory(Closing):
@@ -185,11 +182,6 @@ class DiskMemory(Closing):
 
     def close(self) -> None:
         self._cache.close()
-
-
-def open_memory(settings: Settings) -> DiskMemory:
-    """The memory of evaluations in the settings' cache folder. Never fails: see its `notice`."""
-    return DiskMemory(settings.cache_dir / FOLDER / "memory.sqlite", settings.cache_bytes)
 
 
 def _key(kind: str, key: bytes) -> bytes:

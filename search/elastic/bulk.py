@@ -226,7 +226,7 @@ def _settle(
 # -- writing to a store: to the one index that was checked, and after `ccheck index migrate` to its copy
 
 MOVE = "ccheck_move"
-"""The key under a mapping's `_meta_of`, beside what ccheck remembers of its fields."""
+"""The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
 LEASE_SECONDS = 5.0
 """For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
 BLOCKED_SECONDS: Final = 0.5
@@ -277,7 +277,7 @@ class Writer:
             raise Lost(f"{error}. {self._tally()}") from error
 
     def remember(self, meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> None:
-        """Write what ccheck keeps in the mapping's `_meta_of`, and new fields."""
+        """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
         # What a migration remembers there stays.
         _, described = self._store._looked()
         there = _meta_of(next(iter(described.values())))
@@ -356,7 +356,7 @@ class _Elsewhere(Exception):
 
 
 def _meta_of(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `_meta_of` of an index's mapping."""
+    """The `_meta` of an index's mapping."""
     meta: Mapping[str, Any] = one.get("mappings", {}).get("_meta", {})
     return meta
 

@@ -204,24 +204,19 @@ def figures(client: Client, index: Index) -> tuple[int | None, str | None]:
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
         answer = client.request("GET", path, params={"level": "shards"})
-        seen = []
-        for uuid, shard, primary in sorted(_primaries(answer["indices"]), key=lambda found: found[:2]):
-            docs = primary["docs"]
-            # A write is in the first number at once, and in the others when it has become searchable.
-            seen.append((uuid, shard, primary["seq_no"]["max_seq_no"], docs["count"], docs["deleted"]))
+        primaries = [
+            (str(one["uuid"]), int(number), copy["seq_no"], copy["docs"])
+            for one in answer["indices"].values()
+            for number, copies in one["shards"].items()
+            for copy in copies
+            if copy["routing"]["primary"]
+        ]
+        # A write is in the first number at once, and in the others when it has become searchable.
+        seen = sorted((*shard, no["max_seq_no"], docs["count"], docs["deleted"]) for *shard, no, docs in primaries)
         state = hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
         return int(answer["_all"]["total"]["store"]["size_in_bytes"]), state
     except (CcheckError, KeyError):
         return None, None
-
-
-def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """The index's unique id, number and figures of each primary shard."""
-    for found in indices.values():
-        for number, copies in found["shards"].items():
-            for copy in copies:
-                if copy["routing"]["primary"]:
-                    yield str(found["uuid"]), int(number), copy
 
 
 # -- what was written, oldest first

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...core.errors import InvalidData
 from ...core.layout import Layout
 from ...core.types import Document, Entry, Filter, Unit
-from ..filters import Kind, refuse_ordered_ids
+from ..filters import Kind, as_number, refuse_ordered_ids
 from .files import (
     Counts,
     Damaged,
@@ -38,7 +38,7 @@ from .files import (
     vector_fields,
     vectors_of,
 )
-from .filtering import add_functions, condition, kinds
+from .filtering import condition, kinds
 from .vectors import codes_file
 
 FORMAT = "3"
@@ -59,7 +59,7 @@ class Database:
         self._checked: set[str] = set()
         try:
             self._connection = connect_to_read(path)
-            add_functions(self._connection)
+            self._connection.create_function("as_number", 1, as_number, deterministic=True)  # which conditions call
             self.identity = identity(path)
             # Each commit syncs the log, so that a finished write survives a loss of power.
             self._connection.execute("PRAGMA synchronous = FULL")

@@ -272,10 +272,6 @@ def unit_id(seq: int, number: int) -> int:
     return seq << UNIT_BITS | number
 
 
-def unit_number(unit: int) -> int:
-    return unit & ((1 << UNIT_BITS) - 1)
-
-
 def unit_vectors(granularity: str) -> str:
     """The name of the field of the vectors of units."""
     return f"units {granularity}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 
 from ...core.types import Filter
@@ -34,11 +33,6 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
     if dated:
         found[PUBLISHED] = "dates"
     return found
-
-
-def add_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection what the conditions of `condition` call."""
-    connection.create_function("as_number", 1, as_number, deterministic=True)
 
 
 def condition(filter_: Filter) -> tuple[str, list[str | float]]:

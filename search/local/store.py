@@ -45,7 +45,6 @@ from .files import (
     is_remnant,
     make_folder,
     remove_store,
-    unit_number,
     vector_fields,
     vectors_of,
 )
@@ -315,7 +314,7 @@ class LocalStore(Closing):
         # Documents that another process kept removing in the meantime are left out.
         names = {key: ids[key >> bits] for key in found if key >> bits in ids}
         if bits:
-            names = {key: unit_key(id_, unit_number(key)) for key, id_ in names.items()}
+            names = {key: unit_key(id_, key & ((1 << bits) - 1)) for key, id_ in names.items()}
         return [
             Ranks({name: [(names[key], at) for key, at in ranked if key in names] for name, ranked in one.items()})
             for one in rankings
