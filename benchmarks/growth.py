@@ -12,7 +12,7 @@ indexes one field of words where the others index three, has its index IVF_RQ, a
 candidates again.
 
 ccheck must find what tantivy and numpy find, with the same scores, but for documents that its codes miss: this is
-asserted. LanceDB has other words and searches a part of its index: how many of the same ten it finds is printed.
+asserted. LanceDB has other words and searches a part of its index: how many of the same ten it finds is in the table.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from ccheck.search.local import LocalStore
 SIDES = {"ccheck": "ccheck", "bare": "tantivy, numpy and SQLite", "lancedb": "LanceDB"}
 ROWS = ()
 """The page has a table of its own for these."""
+SAME_TEN = "same ten"
 MEASURES = {
     "ingest": "ingest, s",
     "publish": "publish, s",
@@ -60,6 +61,7 @@ MEASURES = {
     "first": "first claim, s",
     "claim": "further claims, s",
     "claim MiB": "memory of claims, MiB",
+    SAME_TEN: "of the ten that the second finds",
 }
 BATCH, DEPTH, TEN = 2000, 100, 10
 ABSTRACTS = 1000
@@ -96,7 +98,8 @@ def main(folder: Path, counts: tuple[int, ...], claims: int) -> None:
                 said = ", ".join(f"{name} {statistics.median(values):.4g}" for name, values in (told | more).items())
                 print(f"{count:,} documents, {side}: {said}", flush=True)
         same = {side: overlap(found[side], found["bare"]) for side in sides}
-        print(f"{count:,} documents, of the ten that tantivy and numpy find: {same}", flush=True)
+        for side in sides:
+            taken[side][f"{count} {SAME_TEN}"] = [same[side]]
         compare(found["ccheck"], found["bare"], same["ccheck"], count)
         common.told(taken, ROWS, np, tantivy, table=table(taken, counts[: counts.index(count) + 1]))
 
@@ -128,7 +131,7 @@ def table(taken: common.Taken, counts: Sequence[int]) -> list[str]:
             steps = itertools.pairwise(zip(counts, values, strict=True))
             grown = [math.log(most / least) / math.log(to / by) for (by, least), (to, most) in steps]
             some = "/".join(f"{value:.2g}" if value < 10 else f"{value:,.0f}" for value in values)
-            cells.append(f"{some} ({'/'.join(f'{one:.2f}' for one in grown)})")
+            cells.append(some + (f" ({'/'.join(f'{one:.2f}' for one in grown)})" if name != SAME_TEN else ""))
         lines.append(f"| {measure} | {' | '.join(cells)} |")
     return lines
 
