@@ -1,15 +1,14 @@
 """How time, memory and disk grow with the documents: ccheck's local store, tantivy with numpy and SQLite, and LanceDB.
 
-    python benchmarks/growth.py FOLDER                          # SciFact: corpus.jsonl.gz and queries.jsonl
-    python benchmarks/growth.py FOLDER --documents 1000 --documents 10000
+    python benchmarks/growth.py [FOLDER] [--documents 10000 --documents 100000]
 
-A document is a stand-in for a paper: a quarter of the sentences of two of SciFact's abstracts, about 110 words, and the
-mixture of two abstracts' vectors (codes.py). All sides are given the same ones. A side ingests in one process, without
-the making of documents in its figures, and answers in another: `first` is opening and the first claim, `claim` each of
-the next. A claim takes the best 100 by words and by vectors, fuses them, and reads the best 10. Seconds are the
-process's CPU time. Memory is the most that was resident beyond what there was before, with mapped files. LanceDB
-indexes one field of words where the others index three, has its index IVF_RQ, and reads the vectors of 3 times as many
-candidates again.
+FOLDER is SciFact: corpus.jsonl.gz and queries.jsonl (default: scifact in $CCHECK_SHARED_DATA). A document is a stand-in
+for a paper: a quarter of the sentences of two abstracts, about 110 words, and the mixture of two abstracts' vectors
+(codes.py). All sides are given the same ones. A side ingests in one process, without the making of documents in its
+figures, and answers in another: `first` is opening and the first claim, `claim` each of the next. A claim takes the
+best 100 by words and by vectors, fuses them, and reads the best 10. Seconds are the process's CPU time. Memory is the
+most that was resident beyond what there was before, with mapped files. LanceDB indexes one field of words where the
+others index three, has its index IVF_RQ, and reads the vectors of 3 times as many candidates again.
 
 ccheck must find what tantivy and numpy find, with the same scores, but for documents that its codes miss: this is
 asserted. LanceDB has other words and searches a part of its index: how many of the same ten it finds is in the table.
@@ -54,15 +53,15 @@ ROWS = ()
 """The page has a table of its own for these."""
 SAME_TEN = "same ten"
 MEASURES = {
-    "ingest": "ingest, s",
-    "publish": "publish, s",
-    "ingest MiB": "memory for both, MiB",
+    "all": "ingest and publish, s",
+    "ingest MiB": "its memory, MiB",
     "disk MB": "disk, MB",
     "first": "first claim, s",
     "claim": "further claims, s",
-    "claim MiB": "memory of claims, MiB",
-    SAME_TEN: "of the ten that the second finds",
+    "claim MiB": "their memory, MiB",
+    SAME_TEN: "of the same ten",
 }
+"""What the page shows. `all` is `ingest` and `publish`: a side may index at any time in between."""
 BATCH, DEPTH, TEN = 2000, 100, 10
 ABSTRACTS = 1000
 """So many are embedded here."""
@@ -72,10 +71,11 @@ Batch = tuple[list[Document], NDArray[np.float32]]
 
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.argument("folder", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--documents", "counts", multiple=True, type=int, default=(10_000, 100_000, 1_000_000))
 @click.option("--claims", default=50, show_default=True)
-def main(folder: Path, counts: tuple[int, ...], claims: int) -> None:
+def main(folder: Path | None, counts: tuple[int, ...], claims: int) -> None:
+    folder = folder or Path(os.environ["CCHECK_SHARED_DATA"]) / "scifact"
     os.environ["OMP_NUM_THREADS"] = "1"
     queries, passages = codes.embedded(folder, ABSTRACTS)
     abstracts = [(row["title"], row["text"].split(". ")) for row in common.rows(folder / "corpus.jsonl.gz")]
@@ -121,17 +121,18 @@ def table(taken: common.Taken, counts: Sequence[int]) -> list[str]:
     """The page's table: what each side took by size, and the exponents between one size and the next."""
     said = "/".join(f"{count:,}" for count in counts)
     lines = [
-        f"| {said} documents (exponents) | {' | '.join(SIDES[side] for side in taken)} |",
+        f"| {said} documents | {' | '.join(SIDES[side] for side in taken)} |",
         "| --- " * (len(taken) + 1) + "|",
     ]
     for name, measure in MEASURES.items():
         cells = []
         for measures in taken.values():
-            values = [statistics.median(measures[f"{count} {name}"]) for count in counts]
-            steps = itertools.pairwise(zip(counts, values, strict=True))
-            grown = [math.log(most / least) / math.log(to / by) for (by, least), (to, most) in steps]
+            known = [count for count in counts if f"{count} {name}" in measures]
+            values = [statistics.median(measures[f"{count} {name}"]) for count in known]
+            steps = itertools.pairwise(zip(known, values, strict=True))
+            grown = [f"{math.log(most / least) / math.log(to / by):.2f}" for (by, least), (to, most) in steps]
             some = "/".join(f"{value:.2g}" if value < 10 else f"{value:,.0f}" for value in values)
-            cells.append(some + (f" ({'/'.join(f'{one:.2f}' for one in grown)})" if name != SAME_TEN else ""))
+            cells.append(some + (f" ({'/'.join(grown)})" if name != SAME_TEN else ""))
         lines.append(f"| {measure} | {' | '.join(cells)} |")
     return lines
 
@@ -199,6 +200,7 @@ def built(side: str, folder: Path, abstracts: Any, passages: Any, count: int, pi
         ingest = {"ccheck": ccheck_ingest, "bare": bare_ingest, "lancedb": lancedb_ingest}[side]
         phases = ingest(folder, batches(abstracts, passages, count), meter := ready(side))
         taken = {name: meter.lap() for name in phases}
+        taken["all"] = [sum(itertools.chain(*taken.values()))]
         pipe.send(taken | {"ingest MiB": meter.memory(), "disk MB": [size(folder)]})
 
 
