@@ -138,6 +138,12 @@ class Service(Closing):
         """The ids that the checks of these claims have, before they are made."""
         return list(map(self._way(how).id_of, claims_of(claims)))
 
+    def recorded(self, claim: str | Claim, **how: Unpack[How]) -> tuple[str, Check | None]:
+        """The id that the check of a claim has, and the check if `check` would return it from the record."""
+        way = self._way(how)
+        id_ = way.id_of(*claims_of([claim]))
+        return id_, None if way.fresh or self.record is None else self._recorded([id_]).get(id_)
+
     def check_many(
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
     ) -> Iterator[Check]:
@@ -376,7 +382,7 @@ class Service(Closing):
     # -- the same for `await`
 
     check_async = _async(check)
-    ids_of_async = _async(ids_of)
+    recorded_async = _async(recorded)
     search_async = _async(search)
     document_async = _async(document)
     describe_async = _async(describe)

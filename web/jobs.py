@@ -264,14 +264,20 @@ class Jobs:
         return self.checks.get(id_) or self.lost.get(id_)
 
     async def check(self, claim: str, caller: Caller, **how: Unpack[How]) -> CheckJob:
-        """Start a check, or join the one of the same id that runs. Raises Problem 429, CcheckError."""
-        (id_,) = await self.service.ids_of_async([claim], **how)
+        """Start a check, or join the one of the same id that runs. One that is recorded has ended. Raises Problem 429,
+        CcheckError."""
+        id_, recorded = await self.service.recorded_async(claim, **how)
         running = self.checks.get(id_)
         if running is not None:
             return running
         self.limited.start(caller)
         self.lost.pop(id_, None)
-        job = self.checks[id_] = CheckJob(id_, caller, claim)
+        job = CheckJob(id_, caller, claim)
+        if recorded is not None:
+            job.check = recorded
+            self.limited.end(caller, recorded.tokens)
+            return job
+        self.checks[id_] = job
         job.start(self._check(job, claim, how))
         return job
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.resources import files
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ERRORS = frozenset({"detail", "error", "missing", "reason", "warnings"})
 """The names of JSON values that are, or list, what went wrong."""
+_PLAIN = (str, int, float, NoneType)
 _hidden: list[str] = []
 for_owner: ContextVar[bool] = ContextVar("for_owner", default=False)
 """Whether whoever asks started the server."""
@@ -67,7 +69,9 @@ def plainly(message: str) -> str:
 def told(value: Any, name: str = "") -> Any:
     """JSON values in which errors are said as `plainly` does."""
     if isinstance(value, Mapping):
-        return {key: told(one, key) for key, one in value.items()}
+        return {
+            key: one if key not in ERRORS and isinstance(one, _PLAIN) else told(one, key) for key, one in value.items()
+        }
     if isinstance(value, list | tuple):
         return [told(one, name) for one in value]
     return plainly(value) if name in ERRORS and isinstance(value, str) else value
