@@ -7,7 +7,7 @@ scores are read only from the process that has it, so none come twice.
 
 from __future__ import annotations
 
-import pickle
+import math
 import queue
 import signal
 import subprocess
@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
+
+import orjson
 
 from ...core.closing import Closing
-from ...core.errors import CcheckError, ServerError, UsageError
+from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ...core.http import pause
 from ...core.runtime import Runtime
 from ...core.settings import Settings
@@ -31,6 +33,10 @@ from .guard import Limits
 
 TRIES = 3
 """How often a worker is started again, and to how many workers a batch is given: it may be what ends them."""
+
+
+_ERRORS: dict[str, type[CcheckError]] = {one.__name__: one for one in (UsageError, NotFound, InvalidData, ServerError)}
+"""What a worker can say instead of an answer; anything else is a CcheckError."""
 
 
 class _Ended(ServerError):
@@ -63,14 +69,14 @@ class _Worker(Closing):
         late = threading.Timer(seconds, process.kill)
         late.start()
         try:
-            pickle.dump(question, process.stdin)
-            process.stdin.flush()
-            return pickle.load(process.stdout)  # noqa: S301 - of our own process
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            _send(question, process.stdin)
+            answer = orjson.loads(process.stdout.readline())  # nothing, if it ended
+        except (OSError, ValueError) as error:
             self.close()
             raise _Ended(f"the worker on {self.device} was ended ({process.returncode})") from error
         finally:
             late.cancel()
+        return _ERRORS.get(answer["error"], CcheckError)(answer["said"]) if isinstance(answer, dict) else answer
 
     def close(self) -> None:
         if self.process is not None:
@@ -100,7 +106,7 @@ class Workers(Closing):
         # The server needs only the tokenizer.
         here = load_scorer(stage.model, runtime.using(device="meta"), stage.model_copy(update={"dtype": "bfloat16"}))
         self.scorer = replace(here, forward=self._forward, at_once=len(names))
-        asked = stage, limits.batch_tokens, canary, names.count("cpu")
+        asked = stage.model_dump(mode="json"), limits.batch_tokens, canary, names.count("cpu")
         self.workers = [_Worker(name, *asked) for name in names]
         self._free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._starting, self._closed = ThreadPoolExecutor(len(names)), threading.Event()
@@ -124,7 +130,7 @@ class Workers(Closing):
             self._free.put(worker)
             if isinstance(scored, CcheckError):
                 raise scored
-            return list(scored)
+            return [(place, math.nan if value is None else value) for place, value in scored]  # JSON has no NaN
         raise ServerError(f"{TRIES} workers ended over these texts")
 
     def _replace(self, worker: _Worker) -> None:
@@ -158,6 +164,14 @@ class Workers(Closing):
             worker.close()
 
 
+def _send(what: object, pipe: IO[bytes]) -> None:
+    """A line of JSON: token ids there, scores and errors back."""
+    if isinstance(what, CcheckError):
+        what = {"error": type(what).__name__, "said": str(what)}
+    pipe.write(orjson.dumps(what) + b"\n")
+    pipe.flush()
+
+
 def main() -> None:
     """A worker: loads the model that it is told of, then scores batches until there are no more."""
     import torch
@@ -165,7 +179,8 @@ def main() -> None:
     # A service manager may send SIGTERM to all. It is for the server, which finishes what it took.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     questions, answers, sys.stdout = sys.stdin.buffer, sys.stdout.buffer, sys.stderr
-    device, stage, batch_tokens, canary, share = pickle.load(questions)  # noqa: S301 - of our own server
+    device, asked, batch_tokens, canary, share = orjson.loads(questions.readline())
+    stage = ModelStage.model_validate(asked)
     torch.set_num_threads(max(1, torch.get_num_threads() // max(1, share)))
     answer: object = None
     try:
@@ -173,16 +188,16 @@ def main() -> None:
         check_scorer(scorer, canary)
     except CcheckError as error:
         answer = error
-    with suppress(EOFError, BrokenPipeError):
-        while True:
-            pickle.dump(answer, answers)
-            answers.flush()
-            batch = pickle.load(questions)  # noqa: S301
+    with suppress(BrokenPipeError):
+        _send(answer, answers)
+        for line in questions:
+            sequences, prefixes = orjson.loads(line)
             try:
-                answer = list(scorer.forward(*batch))
+                answer = list(scorer.forward([tuple(one) for one in sequences], prefixes))
             except torch.OutOfMemoryError as error:
                 answer = ServerError(str(error))
             # Whatever else the model raises ends the process, since a failure of CUDA lasts.
+            _send(answer, answers)
 
 
 if __name__ == "__main__":
