@@ -31,7 +31,7 @@ import ccheck
 from ccheck.core.fusion import fuse, places_in, ranking_of
 from ccheck.core.models import find_model, fingerprint
 from ccheck.core.recipe import load_recipe
-from ccheck.core.stages import LEAST_RELEVANCE, VerdictStage
+from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Query
 from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.pipeline import relevance
@@ -45,6 +45,8 @@ FITTED = {
     "WORDS": ("bm25_gap", "words", "sentence_words"),
 }
 RESAMPLES = 2_000
+PRECISION = 0.94
+"""How often "nothing bears" must be right on each data set: the limit is the largest for which it is."""
 RECIPES = {"BOTH": "default", "COSINES": "dense", "WORDS": "bm25"}
 
 
@@ -84,6 +86,8 @@ def main(folder: Path) -> None:
     packaged = {"BOTH": known.both, "COSINES": known.cosines, "WORDS": relevance.WORDS}
     for model, names in FITTED.items():
         fitted = fit([case for case in cases if case.fitted], model, names)
+        chosen = limit(model, packaged[model], [case for case in cases if case.fitted])
+        print(f"{model}: the limit of the packaged one is {packaged[model].least}, chosen here {chosen}")
         print(f"{model} = Model({fitted.intercept:.3f}, { {name: round(w, 3) for name, w in fitted.weights.items()} })")
         measure("packaged", model, packaged[model], [case for case in cases if not case.fitted])
         measure("fitted here", model, fitted, [case for case in cases if not case.fitted])
@@ -182,10 +186,24 @@ def fit(cases: Sequence[Case], model: str, names: Sequence[str]) -> relevance.Mo
     return relevance.Model(float(made.intercept_[0]), dict(zip(names, (made.coef_[0] / scale).tolist(), strict=True)))
 
 
+def limit(name: str, model: relevance.Model, cases: Sequence[Case]) -> float:
+    """The largest limit, in hundredths, with this precision on each data set."""
+    said = [(case, model.probability(case.features[name])) for case in cases]
+
+    def precise(least: float) -> bool:
+        counts = Counter((case.data_set, case.kind == "there") for case, chance in said if chance < least)
+        return all(
+            counts[one, True] <= (1 - PRECISION) * (counts[one, True] + counts[one, False])
+            for one in {case.data_set for case in cases}
+        )
+
+    return next((least / 100 for least in range(50, 0, -1) if precise(least / 100)), 0.0)
+
+
 def measure(said: str, name: str, model: relevance.Model, cases: Sequence[Case]) -> None:
     from sklearn.metrics import roc_auc_score
 
-    least = LEAST_RELEVANCE
+    least = model.least
     for data_set in dict.fromkeys(case.data_set for case in cases):
         own = {
             kind: np.array(

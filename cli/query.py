@@ -298,8 +298,12 @@ def _tell(
 
 def _that_ran(checked: Checker) -> Recipe:
     """The recipe with the stages that can run here."""
-    rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
-    return checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
+    plan, verdict = checked.plan(), checked.recipe.verdict
+    if verdict.least_relevance is None:
+        verdict = verdict.model_copy(update={"least_relevance": plan.least_relevance})
+    rerankers = {name: stage for name, (stage, _) in plan.rerankers.items()}
+    ran = {"retrievers": plan.retrievers, "rerankers": rerankers, "verdict": verdict}
+    return checked.recipe.model_copy(update=ran)
 
 
 def _printer(recipe: Callable[[Result], Recipe], asked: Asked) -> Callable[[Check, Answered], None]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.analysis import MADE_FOR, sentence_spans, terms
-from ..core.stages import Bm25, Dense, Retriever
+from ..core.stages import LEAST_RELEVANCE, Bm25, Dense, Retriever
 from ..core.types import Hit
 
 HITS = 10
@@ -28,10 +28,12 @@ NOT_FOUND = 50
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A logistic model: the intercept and a weight for each feature."""
+    """A logistic model: the intercept and a weight for each feature. Below `least` nothing bears on the claim:
+    `benchmarks/relevance.py` chooses it."""
 
     intercept: float
     weights: Mapping[str, float]
+    least: float = LEAST_RELEVANCE
 
     def probability(self, features: Mapping[str, float]) -> float:
         total = self.intercept + sum(weight * features[name] for name, weight in self.weights.items())
@@ -80,7 +82,7 @@ CALIBRATED = {
     ),
 }
 """By the beginning of the fingerprint of its weights. Other models' cosines mean something else."""
-WORDS = Model(-1.937, {"bm25_gap": 1.286, "words": 1.269, "sentence_words": 1.844})
+WORDS = Model(-1.937, {"bm25_gap": 1.286, "words": 1.269, "sentence_words": 1.844}, least=0.22)
 """Without cosines, or with those of another model."""
 
 
@@ -91,13 +93,19 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
     """
     if not hits:
         return 0.0
+    model, bm25, dense = model_for(retrievers, fingerprint)
+    return model.probability(features(claim, hits, bm25, dense))
+
+
+def model_for(retrievers: Mapping[str, Retriever], fingerprint: str | None) -> tuple[Model, str | None, str | None]:
+    """The model that estimates for these retrievers, and the names of those whose scores it reads by words and by
+    vectors."""
     dense = [name for name, stage in retrievers.items() if isinstance(stage, Dense) and not stage.model]
     words = [name for name, stage in retrievers.items() if stage.by_words]
     known = calibrated(fingerprint) if dense else None
     bm25 = words[0] if words else None
-    found = features(claim, hits, bm25, dense[0] if known else None)
     model = WORDS if known is None else known.cosines if bm25 is None else known.both
-    return model.probability(found)
+    return model, bm25, dense[0] if known else None
 
 
 def calibrated(fingerprint: str | None) -> Calibrated | None:

@@ -13,7 +13,7 @@ from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.question import QuestionAnswer
 from ..core.recipe import Recipe
-from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
+from ..core.stages import LateStage, Retriever
 from ..core.types import Claim, Evidence, FusedBy, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED, refuse_unfit
@@ -85,7 +85,7 @@ class Run:
         least = self.recipe.verdict.least_relevance
         if least is not None:
             return least
-        return LEAST_RELEVANCE if self.plan.method is None or is_packaged(self.plan.method) else 0.0
+        return self.plan.least_relevance if self.plan.method is None or is_packaged(self.plan.method) else 0.0
 
     @property
     def reads_details(self) -> bool:

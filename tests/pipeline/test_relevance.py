@@ -55,6 +55,28 @@ def test_nothing_depends_on_the_height_of_bm25_scores():
     assert abs(one - other) < 1e-9
 
 
+def test_each_estimate_has_its_own_limit():
+    known = relevance.calibrated(WEIGHTS)
+    models = {
+        "both": relevance.model_for(RETRIEVERS, WEIGHTS)[0],
+        "cosines": relevance.model_for({"dense": Dense()}, WEIGHTS)[0],
+        "words": relevance.model_for({"bm25": Bm25()}, WEIGHTS)[0],
+        "other": relevance.model_for(RETRIEVERS, "another")[0],
+    }
+    assert models == {"both": known.both, "cosines": known.cosines, "words": relevance.WORDS, "other": relevance.WORDS}
+    assert relevance.WORDS.least < known.both.least
+
+
+def test_between_the_limits_only_bm25_alone_goes_on_to_the_judge(tmp_path, monkeypatch):
+    monkeypatch.setattr("ccheck.pipeline.steps.relevance", lambda *_: 0.23)
+    with ccheck.open(str(tmp_path / "store"), recipe="bm25", rerank="none") as checker:
+        checker.ingest(str(CORPUS), dense=False)
+        assert checker.check(CLAIM).verdict.method != "relevance"
+    with ccheck.open(str(tmp_path / "store"), recipe="bm25", rerank="none") as checker:
+        monkeypatch.setattr("ccheck.pipeline.steps.relevance", lambda *_: 0.21)
+        assert checker.check(CLAIM).verdict.method == "relevance"
+
+
 UNRELATED = [
     "Violins from Cremona were compared in a blind test with new ones. Players preferred the new violins.",
     "Kiwi birds smell earthworms at night. Their beaks have nostrils at the tip.",
