@@ -32,7 +32,7 @@ from .canary import Canary, check_scorer
 from .guard import Limits
 
 TRIES = 3
-"""How often a worker is started again, and to how many workers a batch is given: it may be what ends them."""
+"""How often the last worker is started again, and to how many workers a batch is given: it may be what ends them."""
 
 
 _ERRORS: dict[str, type[CcheckError]] = {one.__name__: one for one in (UsageError, NotFound, InvalidData, ServerError)}
@@ -102,7 +102,7 @@ class Workers(Closing):
         names = [name.strip() for name in devices.split(",")]
         if not all(names):
             raise UsageError(f"--devices {devices!r}: a name is missing (example: cuda:0,cuda:1)")
-        self._notify, self._seconds, self._left = runtime.notify, limits.timeout, len(names)
+        self._notify, self._seconds = runtime.notify, limits.timeout
         # The server needs only the tokenizer.
         here = load_scorer(stage.model, runtime.using(device="meta"), stage.model_copy(update={"dtype": "bfloat16"}))
         self.scorer = replace(here, forward=self._forward, at_once=len(names))
@@ -115,6 +115,7 @@ class Workers(Closing):
         except BaseException:
             self.close()
             raise
+        self._ready = set(self.workers)
         for worker in self.workers:
             self._free.put(worker)
 
@@ -125,6 +126,7 @@ class Workers(Closing):
                 scored: Any = self.failed or worker.ask((sequences, prefixes), self._seconds)
             except _Ended as error:
                 self._notify(f"{error}; another does its work")
+                self._ready.discard(worker)
                 self._starting.submit(self._replace, worker)
                 continue
             self._free.put(worker)
@@ -134,23 +136,22 @@ class Workers(Closing):
         raise ServerError(f"{TRIES} workers ended over these texts")
 
     def _replace(self, worker: _Worker) -> None:
-        for number in range(1, TRIES + 1):
-            if self._closed.wait(pause(number)):
-                return
+        number = 0
+        while not self._closed.wait(pause(number := number + 1, longest=60)):
             try:
                 worker.start()
             except (CcheckError, OSError) as error:
                 why = f"the worker on {worker.device} can't be started again: {error}"
-                self._notify(f"{why} (try {number} of {TRIES})")
+                self._notify(f"{why} (try {number})")
+                if number < TRIES or self._ready:
+                    continue
+                self.failed = ServerError(f"no worker is left: {why}")
+                signal.raise_signal(signal.SIGTERM)
             else:
                 self._notify(f"the worker on {worker.device} was started again")
-                self._free.put(worker)
-                return
-        self._left -= 1
-        if self._left == 0:
-            self.failed = ServerError(f"no worker is left: {why}")
-            self._free.put(worker)  # whoever waits for one is told
-            signal.raise_signal(signal.SIGTERM)
+                self._ready.add(worker)
+            self._free.put(worker)  # if it failed, so that whoever waits is told
+            return
 
     def close(self) -> None:
         """Ends the processes, whatever they do, and one that is just starting."""
