@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -32,7 +33,7 @@ from .canary import Canary, check_scorer
 from .guard import Limits
 
 TRIES = 3
-"""How often the last worker is started again, and to how many workers a batch is given: it may be what ends them."""
+"""How often the last worker is started again, and how many may fail over a batch. Those that are killed don't count."""
 
 
 _ERRORS: dict[str, type[CcheckError]] = {one.__name__: one for one in (UsageError, NotFound, InvalidData, ServerError)}
@@ -40,7 +41,11 @@ _ERRORS: dict[str, type[CcheckError]] = {one.__name__: one for one in (UsageErro
 
 
 class _Ended(ServerError):
-    """The worker's process gave no answer, and was ended if it had not ended itself."""
+    """The worker's process gave no answer, and was ended if it had not ended itself: above 0, by an error."""
+
+    def __init__(self, device: str, code: int) -> None:
+        super().__init__(f"the worker on {device} was ended ({code})")
+        self.code = code
 
 
 class _Worker(Closing):
@@ -73,7 +78,7 @@ class _Worker(Closing):
             answer = orjson.loads(process.stdout.readline())  # nothing, if it ended
         except (OSError, ValueError) as error:
             self.close()
-            raise _Ended(f"the worker on {self.device} was ended ({process.returncode})") from error
+            raise _Ended(self.device, process.returncode) from error
         finally:
             late.cancel()
         return _ERRORS.get(answer["error"], CcheckError)(answer["said"]) if isinstance(answer, dict) else answer
@@ -120,12 +125,14 @@ class Workers(Closing):
             self._free.put(worker)
 
     def _forward(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
-        for _ in range(TRIES):
+        tries, until = 0, time.monotonic() + 2 * self._seconds
+        while tries < TRIES and time.monotonic() < until:
             worker = self._free.get()
             try:
                 scored: Any = self.failed or worker.ask((sequences, prefixes), self._seconds)
             except _Ended as error:
                 self._notify(f"{error}; another does its work")
+                tries += error.code > 0
                 self._ready.discard(worker)
                 self._starting.submit(self._replace, worker)
                 continue
@@ -133,7 +140,7 @@ class Workers(Closing):
             if isinstance(scored, CcheckError):
                 raise scored
             return [(place, math.nan if value is None else value) for place, value in scored]  # JSON has no NaN
-        raise ServerError(f"{TRIES} workers ended over these texts")
+        raise ServerError("worker after worker ended over these texts")
 
     def _replace(self, worker: _Worker) -> None:
         number = 0

@@ -122,20 +122,26 @@ def test_it_stops_when_no_worker_can_be_started_again(serve_on: Callable[[str], 
     assert f"(try {TRIES})" in served.said and "no worker is left: " in served.said
 
 
-def test_one_that_hangs_is_ended_and_a_batch_is_not_tried_for_ever(model: Path) -> None:
+def test_one_that_hangs_is_ended_and_a_batch_is_not_tried_for_ever(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     runtime, stage = Runtime(Settings(), said.append), ModelStage(model=str(model))
-    with Workers("cpu,cpu", runtime, stage, Limits(timeout=5), "repeat") as workers:
+    with Workers("cpu,cpu", runtime, stage, Limits(), "repeat") as workers:
         encoded = workers.scorer.encode(QUERY, PASSAGES)
         first = workers.scorer.score(encoded)
+        monkeypatch.setattr(workers, "_seconds", 5)
         stopped = workers.workers[0].process
         assert stopped is not None
         stopped.send_signal(signal.SIGSTOP)
         for _ in workers.workers:
             assert workers.scorer.score(encoded) == pytest.approx(first, abs=1e-5)
         assert stopped.poll() == -signal.SIGKILL
-        with pytest.raises(ServerError, match=f"{TRIES} workers ended over these texts"):
+        monkeypatch.setattr(workers, "_seconds", 600)
+        said.clear()
+        with pytest.raises(ServerError, match="worker after worker ended over these texts"):
             list(workers.scorer.forward([(10**6,)], [0]))  # no such token: the model raises
+        assert sum("was ended (1)" in one for one in said) == TRIES
     assert all(one.process is not None and one.process.poll() is not None for one in workers.workers)
 
 
