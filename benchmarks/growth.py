@@ -59,6 +59,7 @@ MEASURES = {
     "first": "first claim, s",
     "claim": "further claims, s",
     "claim MiB": "their memory, MiB",
+    "own MiB": "without mapped files, MiB",
     SAME_TEN: "of the same ten",
 }
 """What the page shows. `all` is `ingest` and `publish`: a side may index at any time in between."""
@@ -207,12 +208,14 @@ def built(side: str, folder: Path, abstracts: Any, passages: Any, count: int, pi
 def searched(side: str, folder: Path, pipe: Any) -> None:
     """Open it and search."""
     for (asked,) in received(pipe):
-        meter = ready(side)
+        meter, own = ready(side), memory("RssAnon")
         search = {"ccheck": ccheck_search, "bare": bare_search, "lancedb": lancedb_search}[side](folder)
         found, taken = [search(asked[0])], {"first": meter.lap()}
         for query in asked[1:]:
             found.append(search(query))
             taken.setdefault("claim", []).extend(meter.lap())
+        # Of what is resident, pages of mapped files can go at any time.
+        taken["own MiB"] = [max(1.0, memory("RssAnon") - own)]
         pipe.send((taken | {"claim MiB": meter.memory()}, found))
 
 
