@@ -140,9 +140,10 @@ class Service(Closing):
 
     def recorded(self, claim: str | Claim, **how: Unpack[How]) -> tuple[str, Check | None]:
         """The id that the check of a claim has, and the check if `check` would return it from the record."""
-        way = self._way(how)
-        id_ = way.id_of(*claims_of([claim]))
-        return id_, None if way.fresh or self.record is None else self._recorded([id_]).get(id_)
+        way, (own,) = self._way(how), claims_of([claim])
+        id_ = way.id_of(own)
+        check = None if way.fresh or self.record is None else self._recorded([id_]).get(id_)
+        return id_, None if check is None else _of_claim(check, own)
 
     def check_many(
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
@@ -168,9 +169,7 @@ class Service(Closing):
         for answered in check_batch(_checks(way, on_event), claims, key=way.key, earlier=known):
             id_ = way.id_of(answered.result.claim)
             if answered.kept and id_ in recorded:
-                check = recorded[id_]
-                if check.result is not None and check.result["claim"]["id"] != answered.result.claim.id:
-                    check = replace(check, result=answered.answer)  # of another file
+                check = _of_claim(recorded[id_], answered.result.claim)
             else:
                 check = _made(id_, answered, way, run)
                 check = check if answered.kept else self._keep(check)
@@ -473,6 +472,14 @@ def _saved(check: Check, claim: Claim) -> Saved:
     """A recorded answer, for a claim that can have another id in its file."""
     answer: Answer = {**(check.result or {}), "claim": {"id": claim.id, "text": claim.text}}
     return Saved(f"the check {check.id}", answer, result_of(answer))
+
+
+def _of_claim(check: Check, claim: Claim) -> Check:
+    """A recorded check, whose claim can have had another id in another file."""
+    result = check.result or {}
+    if not result or result["claim"]["id"] == claim.id:
+        return check
+    return replace(check, result={**result, "claim": {"id": claim.id, "text": claim.text}})
 
 
 def _made(id_: str, answered: Answered, way: _Way, run: str) -> Check:
