@@ -19,6 +19,7 @@ from ccheck.core.stages import ModelStage
 if TYPE_CHECKING:
     from ccheck.rerank import Scorer
 
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
 TEXTS = (
     "Global mean sea level has risen by about 20 cm since 1900.",
     "The rate of rise has accelerated in recent decades, driven by thermal expansion and melting ice sheets.",
@@ -64,11 +65,8 @@ def make_decoder(
     import transformers
 
     tokenizer = _bpe(texts, learn)
-    sizes = {
-        "hidden_size": 64,
-        "intermediate_size": 128,
+    sizes = SMALL | {
         "num_hidden_layers": 3,
-        "num_attention_heads": 4,
         "num_key_value_heads": 1,
         "max_position_embeddings": 2048,
         "initializer_range": 0.1,
@@ -103,10 +101,8 @@ def make_layerwise(folder: Path, *, seed: int = 0, **config: Any) -> Path:
         "model_type": "minicpm",
         "_name_or_path": "BAAI/bge-reranker-v2-minicpm-layerwise",
         "vocab_size": len(tokenizer),
-        "hidden_size": 64,
-        "intermediate_size": 128,
+        **SMALL,
         "num_hidden_layers": 5,
-        "num_attention_heads": 4,
         "num_key_value_heads": 4,
         "hidden_act": "silu",
         "max_position_embeddings": 2048,
@@ -167,11 +163,8 @@ def make_encoder(
 
     robertas = architecture in ("xlm-roberta", "roberta")
     tokenizer = _unigram(texts, learn) if robertas else _wordpiece(texts, learn)
-    sizes = {
-        "hidden_size": 64,
-        "intermediate_size": 128,
+    sizes = SMALL | {
         "num_hidden_layers": 3,
-        "num_attention_heads": 4,
         "max_position_embeddings": 514 if robertas else 512,
         "initializer_range": 0.1,
         "pad_token_id": tokenizer.pad_token_id,
@@ -281,17 +274,9 @@ def _unigram(texts: Sequence[str], vocab_size: int) -> Any:
     made.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        bos_token="<s>",
-        eos_token="</s>",
-        cls_token="<s>",
-        sep_token="</s>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        mask_token="<mask>",
-        model_max_length=512,
-    )
+    ends = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
+    others = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=512, **ends, **others)
 
 
 def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
@@ -312,11 +297,7 @@ def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        mask_token="[MASK]",
+        **{f"{token[1:-1].lower()}_token": token for token in special},
         model_max_length=512,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,11 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.layout import Layout
 from ccheck.core.types import Document, Entry
 from ccheck.ingest.documents import make_document
-from ccheck.search import Store
 
 OTHER = JATS.replace("snails", "limpets").replace("Snails", "Limpets")
 
 
-def test_nothing_is_lost_in_a_store(make_store: Callable[[], Store]) -> None:
+def test_nothing_is_lost_in_a_store(make_store):
     article = parse_article(JATS.encode(), "snails.xml")
     document = make_document(json.loads(json.dumps(record_of(article)))).document
     store = make_store()
@@ -54,7 +53,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_figures_of_a_file_of_claims(papers: Path) -> None:
+def test_figures_of_a_file_of_claims(papers):
     ran = ccheck("figures", papers, "--claims", papers / "claims.jsonl", "--json")
     first, second, third = ran.objects
     assert ran.code == 7 and "2 of 3 claims could not be answered" in ran.err
@@ -68,7 +67,7 @@ def test_figures_of_a_file_of_claims(papers: Path) -> None:
     assert "broken.xml: not well-formed XML" in third["error"]
 
 
-def test_figures_and_passages_of_one_claim(papers: Path) -> None:
+def test_figures_and_passages_of_one_claim(papers):
     [found] = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "--json", "-k", "1").objects
     assert [(one["task_id"], one["rank"]) for one in found] == [("FIG 2", 1)]
     assert set(found[0]) == {"id", "task_id", "label", "rank", "score", "why"}
@@ -80,7 +79,7 @@ def test_figures_and_passages_of_one_claim(papers: Path) -> None:
     assert {one["article"] for one in several} == {"snails", "limpets"}
 
 
-def test_wrong_use_says_so(papers: Path) -> None:
+def test_wrong_use_says_so(papers):
     assert ccheck("figures", "only-one").code == 2
     assert ccheck("figures", papers / "none.xml", "x").code == 4
     assert ccheck("figures", papers / "broken.xml", "x").code == 5
@@ -99,7 +98,7 @@ def stored(papers: Path) -> Path:
     return papers / "store"
 
 
-def test_a_store_answers_as_the_files_do(papers: Path, stored: Path) -> None:
+def test_a_store_answers_as_the_files_do(papers, stored):
     claim = "The moss was eaten at night."
     [of_files] = ccheck("figures", papers / "snails.xml", claim, "--json").objects
     [of_store] = ccheck("figures", "--store", stored, "--article", "snails", claim, "--json").objects
@@ -110,7 +109,7 @@ def test_a_store_answers_as_the_files_do(papers: Path, stored: Path) -> None:
     assert ccheck("figures", "--store", papers / "none", claim).code == 4
 
 
-def test_a_query_goes_deep(stored: Path, tmp_path: Path) -> None:
+def test_a_query_goes_deep(stored, tmp_path):
     asked = ("query", "Moss was eaten at night.", "--store", stored, "--recipe", "bm25", "--verdict", "none", "--deep")
     ran = ccheck(*asked, "--json", "--report", tmp_path / "report.html")
     [result] = ran.objects
@@ -125,7 +124,7 @@ def test_a_query_goes_deep(stored: Path, tmp_path: Path) -> None:
     assert "Fig 2  Moss left after each night." in ccheck(*asked).out
 
 
-def test_a_query_says_why_it_can_not_go_deep(tmp_path: Path) -> None:
+def test_a_query_says_why_it_can_not_go_deep(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"_id": "plain", "text": "Moss was eaten at night."}')
     assert ccheck("ingest", tmp_path / "c.jsonl", "--store", tmp_path / "s", "--no-dense", "-q").code == 0
     given = ("--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none")
@@ -133,7 +132,7 @@ def test_a_query_says_why_it_can_not_go_deep(tmp_path: Path) -> None:
     assert "none of these papers is stored with its full text" in ran.objects[0]["warnings"][0]
 
 
-def test_full_texts_are_ingested_as_they_are(papers: Path, tmp_path: Path) -> None:
+def test_full_texts_are_ingested_as_they_are(papers, tmp_path):
     files, given = (papers / "snails.xml", papers / "broken.xml"), ("--store", tmp_path / "s", "--no-dense")
     ran = ccheck("ingest", *files, *given, "--rejects", tmp_path / "r.jsonl")
     assert ran.code == 7 and "not well-formed XML" in (tmp_path / "r.jsonl").read_text()
@@ -142,7 +141,7 @@ def test_full_texts_are_ingested_as_they_are(papers: Path, tmp_path: Path) -> No
     assert of_store == ccheck("figures", papers / "snails.xml", claim, "--json").objects[0]
 
 
-def test_recipes_are_measured_on_articles(papers: Path) -> None:
+def test_recipes_are_measured_on_articles(papers):
     """One command for a row of the paper's tables; a claim of an article that is not there is named and left out."""
     gold = papers / "gold.jsonl"
     gold.write_text(
@@ -173,7 +172,7 @@ def test_recipes_are_measured_on_articles(papers: Path) -> None:
     assert ccheck("evaluate", "bm25", "--articles", papers, "--claims", gold).code == 2
 
 
-def test_expressions_of_ones_own(papers: Path, tmp_path: Path) -> None:
+def test_expressions_of_ones_own(papers, tmp_path):
     (tmp_path / "own.txt").write_text("was eaten\n")
     asked = ("passages", papers / "snails.xml", "The moss was eaten at night.", "--json", "--expressions")
     assert ccheck(*asked, tmp_path / "own.txt").code == 0
@@ -211,7 +210,7 @@ def model(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> Iterator[ScriptedLl
         yield llm
 
 
-def test_a_model_orders_the_elements_from_the_best_sentences(paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_orders_the_elements_from_the_best_sentences(paper, monkeypatch):
     with model(monkeypatch, {"order": [2, 3]}) as llm:
         ran = ccheck("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     assert ran.code == 0, ran.err
@@ -224,7 +223,7 @@ def test_a_model_orders_the_elements_from_the_best_sentences(paper: Path, monkey
 
 
 @pytest.mark.parametrize("way", ["bm25-claude", "claude-article"])
-def test_a_model_selects_passages(paper: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_model_selects_passages(paper, monkeypatch, way):
     """From what was retrieved, or from the whole article. The answer is text of the article, whatever it says."""
     with model(monkeypatch, {"selected": [2]}) as llm:
         arguments = ("--recipe", f"context24-passages:{way}", "--llm", "m", "--json")
@@ -238,9 +237,7 @@ def test_a_model_selects_passages(paper: Path, monkeypatch: pytest.MonkeyPatch, 
     assert ("Moss was eaten" in user_text(request)) == (way == "claude-article")
 
 
-def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(
-    paper: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(paper, monkeypatch):
     arguments = ("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     with model(monkeypatch, {"order": [9]}, {"order": [1]}) as llm:
         assert json.loads(ccheck(*arguments).out)[0]["task_id"] == "FIG 1"
@@ -250,7 +247,7 @@ def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(
         assert ran.code == 6 and "neither reply is valid: 9 is not one of the numbers" in ran.err and not ran.out
 
 
-def test_a_model_says_what_each_element_presents(paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_says_what_each_element_presents(paper, monkeypatch):
     """BM25 then has the model's words alone."""
     replies = [{"description": "Growth."}, {"description": "The weights of heavy snails."}, {"description": "Tables."}]
     with model(monkeypatch, *replies) as llm:

@@ -46,16 +46,6 @@ def test_a_link_in_the_place_of_the_rejects_is_not_followed(tmp_path, monkeypatc
     assert "empty text" in (tmp_path / "corpus.rejects.jsonl").read_text()  # in the folder where the user is
 
 
-def test_with_links_in_both_places_the_good_records_are_stored(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    mine = tmp_path / "mine.txt"
-    mine.write_text("my work")
-    corpus = jsonl(tmp_path / "corpus.jsonl", *PAPERS, BAD)
-    (tmp_path / "corpus.rejects.jsonl").symlink_to(mine)
-    ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "store")
-    assert ran.code == 7 and mine.read_text() == "my work" and "3 added" in ran.err and "symbolic link" in ran.err
-
-
 @pytest.mark.parametrize("option", ["--run", "--report"])
 def test_a_query_writes_onto_no_link_store_or_database(store, tmp_path, option):
     database = store / STORE_FILE

@@ -114,14 +114,6 @@ def tables_source(tmp_path: Path):
     return find_sources(tmp_path / "a.csv")
 
 
-def test_a_quoted_field_over_lines_is_still_one_after_bad_rows(tmp_path):
-    file = tmp_path / "a.csv"
-    file.write_text('id,text\n1,"two\nlines"\na","b\nc,d\n2,"and\nmore"\n')
-    answers = list(read(str(file)))
-    assert [one.data["text"] for one in answers if isinstance(one, Record)][:1] == ["two\nlines"]
-    assert any(isinstance(one, Reject) and one.line == 4 for one in answers)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited on Linux")
 def test_parquet_that_unpacks_to_gigabytes_is_a_reject(tmp_path, monkeypatch):
     pa = pytest.importorskip("pyarrow")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import ccheck
@@ -36,7 +33,7 @@ from ccheck.verdict import of_parts
         ("We burn more coal than in 1990.", "statement"),
     ],
 )
-def test_what_a_text_is(text: str, wording: str) -> None:
+def test_what_a_text_is(text, wording):
     assert wording_of(text) == wording
 
 
@@ -57,11 +54,11 @@ def test_what_a_text_is(text: str, wording: str) -> None:
         ("The people who smoke and drink live shorter lives.", None),
     ],
 )
-def test_two_claims_in_one_sentence_are_told(text: str, two: tuple[str, str] | None) -> None:
+def test_two_claims_in_one_sentence_are_told(text, two):
     assert two_claims(text) == two
 
 
-def test_a_question_is_answered_as_one(papers: Path) -> None:
+def test_a_question_is_answered_as_one(papers):
     with ccheck.open(str(papers), recipe="bm25") as checker:
         asked = checker.check("Has sea level risen since 1900?")
         other = checker.check("How much has sea level risen since 1900?")
@@ -70,7 +67,7 @@ def test_a_question_is_answered_as_one(papers: Path) -> None:
     assert all(piece.stance is None for piece in other.evidence)
 
 
-def test_two_claims_are_checked_one_by_one(papers: Path) -> None:
+def test_two_claims_are_checked_one_by_one(papers):
     with ccheck.open(str(papers), recipe="bm25") as checker:
         both = checker.check("Sea level has risen and the cod has vanished.")
         alone = [checker.check(text).verdict for text in ("Sea level has risen", "the cod has vanished")]
@@ -94,7 +91,7 @@ def test_two_claims_are_checked_one_by_one(papers: Path) -> None:
         ((("CONFLICTING", 0.7), ("SUPPORTS", 0.9)), "CONFLICTING", 0.7),
     ],
 )
-def test_a_sentence_is_refuted_with_one_of_its_claims(parts: Any, label: Any, confidence: Any) -> None:
+def test_a_sentence_is_refuted_with_one_of_its_claims(parts, label, confidence):
     verdict = of_parts([Part("it", *one) for one in parts], Verdict("SUPPORTS", 0.5, method="m"))
     assert (verdict.label, verdict.confidence, verdict.method) == (label, confidence, "m")
     assert (verdict.reason is None) == (label in ("SUPPORTS", "REFUTES", None)) and bool(verdict.error) == (not label)

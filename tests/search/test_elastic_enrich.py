@@ -99,7 +99,7 @@ def whole(client: httpx.Client, index: str) -> dict[str, Any]:
 
 
 @on_both_versions
-def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client, theirs):
     before, embedder = whole(client, theirs.index), TinyEmbedder()
     report = beside(theirs, embedder).run()
     assert (report.read, report.made, report.failed) == (4, 4, 0)
@@ -145,7 +145,7 @@ class TinySparse:
         return SparseVector(np.array([ord(text[0])], np.int32), np.ones(1, np.float32))
 
 
-def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs: JoinedStore) -> None:
+def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs):
     sparse, stemmed = TinySparse(), Analysis(stemming=True)
     encoders = Encoders(sparse=sparse, analyses=(stemmed,))  # type: ignore[arg-type]  # it has what is used
     target = Beside(open_source(theirs), Companion(theirs))
@@ -159,7 +159,7 @@ def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs: JoinedStore
     assert sorted(ids(joined)) == ["a", "b"]
 
 
-def test_filters_are_theirs(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_theirs(theirs, monkeypatch):
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
     queries = [
@@ -178,7 +178,7 @@ def test_filters_are_theirs(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
     assert found() == [["b", "c", "d"], ["c"]]
 
 
-def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_chunks_are_grouped_by_paper(client, theirs):
     name = f"{theirs.index}-chunks"
     make(client, name, PROPERTIES | {"paper_id": {"type": "keyword"}})
     for number, text in enumerate([*TEXTS.values(), "Sea ice.", "Sea salt."]):
@@ -196,7 +196,7 @@ def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) 
 
 
 @on_both_versions
-def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_keeping_up_reads_only_what_was_written(client, theirs):
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
     again = beside(theirs, embedder).run()
@@ -221,7 +221,7 @@ def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: Jo
     assert beside(theirs, embedder).run().removed == 1
 
 
-def test_a_new_index_of_the_same_name_is_read_anew(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_a_new_index_of_the_same_name_is_read_anew(client, theirs):
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
     client.delete(f"/{theirs.index}").raise_for_status()
@@ -232,9 +232,7 @@ def test_a_new_index_of_the_same_name_is_read_anew(client: httpx.Client, theirs:
     assert (report.read, report.made, report.unchanged, report.removed) == (2, 1, 1, 3)
 
 
-def test_a_run_that_was_cut_off_goes_on(
-    client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_cut_off_goes_on(client, theirs, monkeypatch):
     monkeypatch.setattr(enriching, "BATCH", 1)
     monkeypatch.setattr("ccheck.core.pump.REMEMBERED_AFTER", 0.0)
     monkeypatch.setattr("ccheck.search.elastic.reading.AT_ONCE", 1)
@@ -261,9 +259,7 @@ def test_a_run_that_was_cut_off_goes_on(
     assert info_of(theirs).notices == ()
 
 
-def test_without_the_privilege_to_ask_for_numbers_digests_tell(
-    client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_privilege_to_ask_for_numbers_digests_tell(client, theirs, monkeypatch):
     def denied(*_: object, **__: object) -> None:
         raise Denied("no monitor")
 
@@ -275,7 +271,7 @@ def test_without_the_privilege_to_ask_for_numbers_digests_tell(
     assert (report.read, report.made, report.unchanged, report.removed) == (3, 0, 3, 1)
 
 
-def test_equal_ids_and_texts_that_cannot_be_read_are_named(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_equal_ids_and_texts_that_cannot_be_read_are_named(client, theirs):
     other = f"{theirs.index}-other"
     make(client, other, PROPERTIES)
     put(client, other, "a", {"headline": "Another a", "body": "Elsewhere."})
@@ -297,7 +293,7 @@ def test_equal_ids_and_texts_that_cannot_be_read_are_named(client: httpx.Client,
             Companion(both).drop()
 
 
-def test_what_cannot_have_a_companion_is_refused(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_what_cannot_have_a_companion_is_refused(client, theirs):
     filtered, silent = f"{theirs.index}-filtered", f"{theirs.index}-silent"
     action = {"add": {"index": theirs.index, "alias": filtered, "filter": {"term": {"year": 2000}}}}
     client.post("/_aliases", json={"actions": [action]}).raise_for_status()
@@ -311,7 +307,7 @@ def test_what_cannot_have_a_companion_is_refused(client: httpx.Client, theirs: J
         open_source(store)
 
 
-def test_the_rate_is_an_upper_limit(theirs: JoinedStore) -> None:
+def test_the_rate_is_an_upper_limit(theirs):
     report = beside(theirs, rate=2).run()
     assert report.made == 4 and report.seconds >= 1  # the first two at once, the others a second later
 
@@ -320,7 +316,7 @@ def test_the_rate_is_an_upper_limit(theirs: JoinedStore) -> None:
 
 
 @on_both_versions
-def test_in_place_leaves_all_other_fields_as_they_are(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_in_place_leaves_all_other_fields_as_they_are(client, theirs):
     before, embedder = whole(client, theirs.index), TinyEmbedder()
     report = in_place(theirs, embedder).run()
     assert (report.made, report.failed, report.changed) == (4, 0, 0)
@@ -348,7 +344,7 @@ def test_in_place_leaves_all_other_fields_as_they_are(client: httpx.Client, thei
     assert (again.made, again.unchanged) == (2, 2)
 
 
-def test_a_write_between_reading_and_update_is_not_overwritten(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_a_write_between_reading_and_update_is_not_overwritten(client, theirs):
     def meanwhile() -> None:
         put(client, theirs.index, "b", {"headline": "Title b", "body": "Written meanwhile."})
         client.delete(f"/{theirs.index}/_doc/c").raise_for_status()
@@ -367,9 +363,7 @@ def test_a_write_between_reading_and_update_is_not_overwritten(client: httpx.Cli
         ({"settings": {"index.blocks.write": True}}, "index.blocks.write"),
     ],
 )
-def test_in_place_is_refused_where_documents_would_lose_something(
-    client: httpx.Client, theirs: JoinedStore, body: dict[str, Any], said: str
-) -> None:
+def test_in_place_is_refused_where_documents_would_lose_something(client, theirs, body, said):
     name = f"{theirs.index}-other"
     blocked = body.get("settings", {}).pop("index.blocks.write", None)
     mappings = {"properties": PROPERTIES} | body.get("mappings", {})
@@ -392,9 +386,7 @@ def test_in_place_is_refused_where_documents_would_lose_something(
         ({"settings": {"index": {"xpack": {"ccr": {"following_index": "true"}}}}}, "follows an index"),
     ],
 )
-def test_indices_that_take_no_updates_are_refused_in_place(
-    theirs: JoinedStore, described: dict[str, Any], said: str
-) -> None:
+def test_indices_that_take_no_updates_are_refused_in_place(theirs, described, said):
     """As such indices are described; the test nodes have none of them."""
     source = open_source(theirs)
     source.described[theirs.index].update(described)  # type: ignore[attr-defined]
@@ -402,7 +394,7 @@ def test_indices_that_take_no_updates_are_refused_in_place(
         refuse_in_place(source)
 
 
-def test_what_in_place_means_is_said_beforehand(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_what_in_place_means_is_said_beforehand(client, theirs):
     client.put(f"/_ingest/pipeline/{theirs.index}", json={"processors": [{"set": {"field": "by", "value": "x"}}]})
     try:
         client.put(f"/{theirs.index}/_settings", json={"index.default_pipeline": theirs.index}).raise_for_status()
@@ -417,7 +409,7 @@ def test_what_in_place_means_is_said_beforehand(client: httpx.Client, theirs: Jo
         client.delete(f"/_ingest/pipeline/{theirs.index}").raise_for_status()
 
 
-def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
+def test_routing_is_kept(client, theirs):
     name = f"{theirs.index}-routed"
     make(client, name, PROPERTIES, mappings={"_routing": {"required": True}}, settings={"number_of_shards": 3})
     for id_, text in TEXTS.items():
@@ -435,7 +427,7 @@ def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
             Companion(store).drop()
 
 
-def test_another_model_is_refused(theirs: JoinedStore) -> None:
+def test_another_model_is_refused(theirs):
     beside(theirs).run()
     with pytest.raises(InvalidData, match="was made with"):
         beside(theirs, TinyEmbedder(fingerprint="e" * 64)).run()

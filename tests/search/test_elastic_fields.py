@@ -165,9 +165,7 @@ THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidat
 
 
 @pytest.mark.parametrize("what", ["recipe", "three", "weighted", "minmax"])
-def test_native_and_own_fusion_rank_alike(
-    scifact_store: ElasticStore, claims: list[Query], what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_native_and_own_fusion_rank_alike(scifact_store, claims, what, monkeypatch):
     """The recipe's kNN hands on 50 of 200 candidates in a window of 100."""
     recipe = load_recipe("checkthat-4b-elasticsearch")
     retrievers, fusion = {"recipe": recipe.retrievers, "minmax": recipe.retrievers}.get(what, THREE), recipe.fusion
@@ -199,7 +197,7 @@ def test_native_and_own_fusion_rank_alike(
         ({"a": Bm25(weight=2.0), "b": Sparse()}, 10, "weighted rrf"),
     ],
 )
-def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, way: str | None) -> None:
+def test_when_the_server_fuses(retrievers, k, way):
     """`linear` does not say ranks, and scales the server's scores, which for some vectors are no multiples of ours."""
     index = Index("a", {"v": Field("dense_vector")}, None, (), {}, "v", None)
     assert fusing(index, Search([], retrievers, k=k)) == way
@@ -211,9 +209,7 @@ def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, way: st
     assert fusing(others, scaled) == (None if dense else way and "linear")
 
 
-def test_scores_that_the_server_leaves_as_they_are_are_fused_here(
-    scifact_store: ElasticStore, claims: list[Query]
-) -> None:
+def test_scores_that_the_server_leaves_as_they_are_are_fused_here(scifact_store, claims):
     """Its `minmax` makes no 1 of equal scores, such as those of the only document that passes a filter."""
     (first,) = answer_all(scifact_store, claims[:1], THREE, k=1)
     assert isinstance(first, Ranking)
@@ -223,9 +219,7 @@ def test_scores_that_the_server_leaves_as_they_are_are_fused_here(
     assert [(hit.document.id, hit.score) for hit in found.hits] == [(only[0].value, 3.0)]
 
 
-def test_both_kinds_of_store_rank_alike(
-    scifact_store: ElasticStore, scifact_entries: list[Entry], claims: list[Query], tmp_path: Path
-) -> None:
+def test_both_kinds_of_store_rank_alike(scifact_store, scifact_entries, claims, tmp_path):
     retrievers: dict[str, Retriever] = {
         "words": Bm25(),
         "fuzzy": Bm25(fuzziness="auto", fields={"content": 1.0, "additional": 1.0}),
@@ -254,7 +248,7 @@ def test_both_kinds_of_store_rank_alike(
 # -- sparse vectors
 
 
-def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store: ElasticStore) -> None:
+def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store):
     fill(
         any_store,
         LAYOUT,
@@ -270,7 +264,7 @@ def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store: ElasticSto
 # -- many candidates, many words
 
 
-def test_ten_thousand_candidates(store: ElasticStore) -> None:
+def test_ten_thousand_candidates(store):
     store.prepare(Layout())
     entries = (Entry(Document(f"d{n}", "", f"zebra {'sea ' * (1 + n % 2)}"), "1") for n in range(10_050))
     write(store, list(entries))
@@ -284,7 +278,7 @@ def test_ten_thousand_candidates(store: ElasticStore) -> None:
     assert all(hit.document.text.count("sea") == 2 for hit in alone.hits)
 
 
-def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> None:
+def test_fuzzy_words_that_are_too_many_for_the_server(store):
     """Each of the words is near to 50 others, so that of a long claim each stands for fewer of them."""
     random = np.random.default_rng(0)
     words = ["".join(random.choice(list("abcd"), 6)) for _ in range(2_700)]
@@ -305,7 +299,7 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
 # -- what is stored
 
 
-def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: ElasticStore) -> None:
+def test_a_partial_update_keeps_what_the_document_is_found_by(any_store):
     fill(
         any_store,
         LAYOUT,
@@ -324,7 +318,7 @@ def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: Elastic
     assert ranked(any_store, Query("", vector_of("a 0")), Dense())[0] == ("a", pytest.approx(1, abs=1e-3))
 
 
-def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> None:
+def test_documents_that_others_wrote_are_found_too(any_store):
     """They lack the field that repeats the id."""
     any_store.prepare(LAYOUT)
     any_store.upsert([entry("a", "Sea level", "The sea rises.")])
@@ -337,7 +331,7 @@ def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> N
     assert names(ranked(any_store, Query("rises"), Bm25())) == ["a"]
 
 
-def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) -> None:
+def test_the_templates_make_an_index_for_every_field(any_store):
     """Under other names, so that no other index is touched."""
     name, url = any_store.index, any_store.name.removesuffix(f"/{any_store.index}")
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -375,7 +369,7 @@ def sample(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
         yield store
 
 
-def test_the_servers_fusion_and_our_own_rank_alike(sample: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_servers_fusion_and_our_own_rank_alike(sample, monkeypatch):
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
     retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=DEPTH), "dense": Dense(depth=DEPTH)}
     (own, asked), (native, natively) = (
@@ -397,9 +391,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(sample: ElasticStore, monkeyp
             assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
 
 
-def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
-    sample: ElasticStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(sample, monkeypatch):
     """What its explanation says is in no contract: in other words, ccheck fuses by itself."""
     send = sample.client.send
 
@@ -414,7 +406,7 @@ def test_a_server_that_does_not_say_its_ranks_is_not_asked_again(
     assert sample.client.unfused == {"rrf"}
 
 
-def test_the_request_for_kibanas_console_finds_the_same(sample: ElasticStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_for_kibanas_console_finds_the_same(sample, monkeypatch):
     monkeypatch.setattr(sample.client, "unfused", set())
     text = "sea level has risen"
     search = Search([Query(text, vector_of(text))], {"bm25": Bm25(), "dense": Dense()}, k=5)
@@ -442,7 +434,7 @@ def search(url: str, index: str, body: dict[str, Any]) -> httpx.Response:
     return httpx.post(f"{url}/{index}/_search", json=body, timeout=60)
 
 
-def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_index: str) -> None:
+def test_rrf_is_refused_on_basic(elasticsearch_basic_url, elasticsearch_index):
     httpx.put(f"{elasticsearch_basic_url}/{elasticsearch_index}", timeout=60).raise_for_status()
     everything = {"standard": {"query": {"match_all": {}}}}
     assert search(elasticsearch_basic_url, elasticsearch_index, {"retriever": everything}).is_success
@@ -454,7 +446,7 @@ def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_ind
 
 
 @pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
-def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_node: Node, pruned: dict[str, Any]) -> None:
+def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_node, pruned):
     """It can't: a request of ccheck's that asked for pruning, or left it to the server, would not go unnoticed."""
     url, index = own_node.url, f"sparse-{len(str(pruned))}"
     properties = {"sparse": {"type": "sparse_vector"}}

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
 import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
@@ -77,16 +76,14 @@ def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = W
         ({"story": TEXT}, {}, None, ("story",)),
     ],
 )  # fmt: skip
-def test_fields_are_chosen(
-    fields: dict[str, Field], texts: dict[str, list[str]], title: str | None, text: tuple[str, ...]
-) -> None:
+def test_fields_are_chosen(fields, texts, title, text):
     found = chosen(fields, texts)
     assert (found.title, found.text) == (title, text)
     assert {name for name, one in fields.items() if one == TEXT} - {title, *text} == found.left_out.keys() - {title}
     assert all(found.left_out.values())
 
 
-def test_texts_in_nested_documents_count_where_the_others_are_short() -> None:
+def test_texts_in_nested_documents_count_where_the_others_are_short():
     """The words of a keyword (`journal.words`) are no text beside whole passages; a long note is."""
     fields = {"journal": Field("keyword", words=("journal.words",)), "parts.body": Field("text", nested=True)}
     found = chosen(fields, {"journal": ["Annals of Ice"], "parts.body": [PROSE * 2]})
@@ -105,7 +102,7 @@ def test_texts_in_nested_documents_count_where_the_others_are_short() -> None:
         (Field(CONFLICT, why="the indices differ: it is text in a, keyword in b"), "text in a, keyword in b"),
     ],
 )
-def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field, said: str) -> None:
+def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field, said):
     found = chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]})
     assert found.text == ("body",) and said in found.left_out["abstract"]
     if not field.nested:  # as chunks often are, beside a text
@@ -119,20 +116,20 @@ def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field
         chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, StoreProfile(text=("abstract",)))
 
 
-def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
+def test_indices_that_differ_in_what_nobody_searches_need_no_notice():
     for other, count in ((KEYWORD, 0), (Field("dense_vector", 3), 1)):
         differing = unified({"a": {"doi": TEXT}, "b": {"doi": other}})
         found = chosen({**differing, "body": TEXT}, {"body": [PROSE]})
         assert f"{other.type} " in found.left_out["doi"] and len(found.notices) == count
 
 
-def test_an_identifier_alone_is_no_text() -> None:
+def test_an_identifier_alone_is_no_text():
     with pytest.raises(InvalidData, match="no text field"):
         chosen({"doi": TEXT}, {"doi": ["10.1000/182", "10.1000/183"]})
     assert chosen({"doi": TEXT}, {"doi": ["10.1/1"]}, StoreProfile(text=("doi",))).text == ("doi",)
 
 
-def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
+def test_what_the_settings_name_must_be_shown(store):
     with pytest.raises(InvalidData, match="can't be shown: its text is not in _source"):
         chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, StoreProfile(text=("all",)))
     for names, said in (
@@ -172,7 +169,7 @@ VECTOR, RAW = Field("dense_vector", 3), Field("text", keyword="t.raw")
         (RAW, RAW, RAW),
     ],
 )
-def test_indices_that_differ(one: Field, other: Field, said: Any) -> None:
+def test_indices_that_differ(one, other, said):
     (found,) = unified({"a": {"t": one}, "b": {"t": other}, "c": {"t": one}}).values()
     if isinstance(said, str):
         assert found.type == CONFLICT and said in found.why and " in c" in found.why
@@ -180,7 +177,7 @@ def test_indices_that_differ(one: Field, other: Field, said: Any) -> None:
         assert found == said
 
 
-def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore) -> None:
+def test_an_alias_whose_indices_differ(client, store):
     for number, type_ in ((1, "text"), (2, "keyword")):
         properties = {"abstract": {"type": type_}, "body": {"type": "text"}, "year": {"type": type_}}
         make(client, f"{store.index}-{number}", properties, aliases={store.index: {}})
@@ -195,7 +192,7 @@ def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore
 # -- on a server
 
 
-def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore) -> None:
+def test_texts_that_are_not_in_source(client, store):
     properties = {
         "title": {"type": "keyword"},
         "content": {"type": "text"},
@@ -225,7 +222,7 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
         search(store, "Ice", {"bm25": Bm25(fields={"title": 1.0})})
 
 
-def test_the_choice_stays_while_the_mapping_does(client: httpx.Client, store: ElasticStore) -> None:
+def test_the_choice_stays_while_the_mapping_does(client, store):
     make(client, store.index, {"one": {"type": "text"}, "two": {"type": "text"}})
     assert store.info() is not None  # there is no document to look at yet
     put(client, store.index, "p", {"one": PROSE, "two": "Short."})
@@ -237,7 +234,7 @@ def test_the_choice_stays_while_the_mapping_does(client: httpx.Client, store: El
     assert [one.text for one in search(store, "short")].count(PROSE) == 0
 
 
-def test_source_patterns_of_a_mapping() -> None:
+def test_source_patterns_of_a_mapping():
     properties = {"a": {"type": "text"}, "b": {"properties": {"c": {"type": "text"}}}}
 
     def kept(source: dict[str, Any]) -> set[str]:
@@ -283,9 +280,7 @@ SEMANTIC = {"type": "semantic_text", "inference_id": "elser"}
         ({"content": SEMANTIC, "body": {"type": "text", "copy_to": "content"}}, {"body": PROSE}, True),
     ],
 )
-def test_semantic_text_is_searched_by_the_servers_own_inference(
-    stub: Stub, properties: dict[str, Any], source: dict[str, Any], words: bool
-) -> None:
+def test_semantic_text_is_searched_by_the_servers_own_inference(stub, properties, source, words):
     asked = semantic(stub, properties | {"year": {"type": "integer"}}, source)
     with ElasticStore(Connection(stub.url), "papers") as store:
         filters = [parse_filter("year>2000")]
@@ -309,7 +304,7 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         assert "content" in info.details["semantic fields"]
 
 
-def test_an_error_while_looking_is_an_error(stub: Stub) -> None:
+def test_an_error_while_looking_is_an_error(stub):
     semantic(stub, {"body": {"type": "text"}}, {})
     refused = {"status": 403, "error": {"type": "security_exception", "reason": "unauthorized"}}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [refused]})]
@@ -327,7 +322,7 @@ def planned(model: str | None = None, **info: Any) -> Plan:
     return make_plan(recipe, about, "here", Runtime(Settings(embedding_model=model)), strict=False, judges=False)
 
 
-def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:
+def test_vectors_of_an_unknown_model_are_not_searched_unasked():
     plan = planned(dimensions=384)
     assert plan.retrievers.keys() == {"bm25"} and plan.embedder is None
     (warning,) = plan.warnings
@@ -339,7 +334,7 @@ def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:
         planned("all-MiniLM-L6-v2", dimensions=768)
 
 
-def test_semantic_text_is_searched_without_a_model() -> None:
+def test_semantic_text_is_searched_without_a_model():
     for dimensions in (None, 384):
         plan = planned(dimensions=dimensions, semantic=("content",))
         assert plan.retrievers["dense"].field == "content" and plan.encoders == {} and plan.warnings == ()  # type: ignore[union-attr]
@@ -351,7 +346,7 @@ def test_semantic_text_is_searched_without_a_model() -> None:
         planned(words=False)
 
 
-def test_what_is_left_out_is_said_with_every_answer() -> None:
+def test_what_is_left_out_is_said_with_every_answer():
     assert "the field abstract is left out" in planned(notices=("the field abstract is left out",)).warnings
     assert planned().warnings == (
         "BM25 only: here has no indexed dense_vector field, which dense retrieval needs. To add vectors in an index "
@@ -368,9 +363,7 @@ def doctor(store: str, *arguments: str) -> tuple[int, list[tuple[str, str, str]]
     return ran.code, [one for one in found if one[0] in ("store", "search")]
 
 
-def test_doctor_says_what_was_chosen_and_why(
-    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
+def test_doctor_says_what_was_chosen_and_why(client, elasticsearch_url, elasticsearch_index):
     vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
     fields = {"abstract": {"type": "keyword"}, "story": {"type": "text"}, "doi": {"type": "text"}, "vector": vector}
     make(client, elasticsearch_index, fields)
@@ -383,9 +376,7 @@ def test_doctor_says_what_was_chosen_and_why(
     assert "abstract" in notices[0][2] and "--model" in notices[1][2]
 
 
-def test_doctor_refuses_what_a_query_refuses(
-    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
+def test_doctor_refuses_what_a_query_refuses(client, elasticsearch_url, elasticsearch_index):
     store = f"{elasticsearch_url}/{elasticsearch_index}"
     vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
     make(client, elasticsearch_index, {"body": {"type": "text"}, "vector": vector})

@@ -12,12 +12,10 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Certificate
-from elastic_stub import Stub
 from http_stub import Asked, HttpStub, Reply, http_stub
 from searching import answer_all
 
@@ -90,7 +88,7 @@ def failure(url: str, **settings: Any) -> str:
 # -- why there is no answer
 
 
-def test_a_certificate_that_nobody_signed(serve: Callable[..., str], certificate: Certificate) -> None:
+def test_a_certificate_that_nobody_signed(serve, certificate):
     url = serve(http("200 OK", b'{"count": 7}'), tls=certificate)
     said = failure(url)
     assert said.startswith(f"no secure connection to {url}: its certificate is self-signed")
@@ -103,7 +101,7 @@ def test_a_certificate_that_nobody_signed(serve: Callable[..., str], certificate
 # -- what is answered
 
 
-def test_redirects_are_not_followed(serve: Callable[..., str]) -> None:
+def test_redirects_are_not_followed(serve):
     seen: list[bytes] = []
     elsewhere = serve(http("200 OK", b'{"count": 7}'), seen)
     url = serve(http("307 Temporary Redirect", b"", f"Location: {elsewhere}/papers/_count"))
@@ -114,9 +112,7 @@ def test_redirects_are_not_followed(serve: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     ("status", "limit"), [("200 OK", 4 * MIB), ("500 Internal Server Error", MIB), ("404 Not Found", MIB)]
 )
-def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(
-    serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch, status: str, limit: int
-) -> None:
+def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(serve, monkeypatch, status, limit):
     monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
     bomb = gzip.compress(b'{"count": "' + b"0" * (256 * MIB) + b'"}', 1)
     url = serve(http(status, bomb, "Content-Encoding: gzip"))
@@ -129,22 +125,20 @@ def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(
     assert peak < 24 * MIB, peak
 
 
-def test_an_answer_without_end_is_not_read_for_ever(serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_not_read_for_ever(serve, monkeypatch):
     monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
     head = http("200 OK").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     url = serve(head, endless=b"10000\r\n" + b" " * 0x10000 + b"\r\n")
     assert "is larger than 4 MiB" in failure(url)
 
 
-def test_an_answer_within_the_limit_is_decoded(serve: Callable[..., str]) -> None:
+def test_an_answer_within_the_limit_is_decoded(serve):
     url = serve(http("200 OK", gzip.compress(b'{"count": 7}'), "Content-Encoding: gzip"))
     with ElasticStore(Connection(url), "papers") as store:
         assert store.count() == 7
 
 
-def test_an_answer_that_is_too_large_is_not_asked_for_again(
-    serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_too_large_is_not_asked_for_again(serve, monkeypatch):
     monkeypatch.setattr(client, "MOST_BYTES", 10)
     seen: list[bytes] = []
     url = serve(http("200 OK", b'{"count":         7}'), seen)
@@ -175,7 +169,7 @@ HIT = {"_index": "papers-000001", "_id": "a", "_score": 1.0, "_source": {"title"
     ],
     ids=json.dumps,
 )
-def test_answers_of_another_shape_are_the_servers_error(stub: Stub, store: ElasticStore, answer: Any) -> None:
+def test_answers_of_another_shape_are_the_servers_error(stub, store, answer):
     stub.answers["POST", "/papers/_msearch"] = [(200, answer)]
     try:
         (found,) = answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1)
@@ -185,14 +179,14 @@ def test_answers_of_another_shape_are_the_servers_error(stub: Stub, store: Elast
 
 
 @pytest.mark.parametrize("count", [{}, {"count": "many"}, {"count": None}, {"count": 1, "_shards": 5}])
-def test_counts_of_another_shape(stub: Stub, store: ElasticStore, count: Any) -> None:
+def test_counts_of_another_shape(stub, store, count):
     stub.answers["GET", "/papers/_count"] = [(200, count)]
     with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
         store.count()
 
 
 @pytest.mark.parametrize("mapping", [{"papers": 5}, {"papers": {}}, {"papers": {"mappings": {"properties": 5}}}])
-def test_mappings_of_another_shape(stub: Stub, store: ElasticStore, mapping: Any) -> None:
+def test_mappings_of_another_shape(stub, store, mapping):
     stub.answers["GET", "/papers"] = [(200, mapping)]
     with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
         store.info()
@@ -214,7 +208,7 @@ def two() -> Iterator[tuple[HttpStub, HttpStub]]:
         yield first, second
 
 
-def test_all_hosts_are_asked_in_turn(two: tuple[HttpStub, HttpStub]) -> None:
+def test_all_hosts_are_asked_in_turn(two):
     server = Client(Connection(two[0].url, (two[1].url,), api_key="k3y"))
     for _ in range(6):
         assert server.request("GET", "/papers/_count") == {"count": 7}
@@ -222,7 +216,7 @@ def test_all_hosts_are_asked_in_turn(two: tuple[HttpStub, HttpStub]) -> None:
     assert {one.headers["authorization"] for stub in two for one in stub.asked} == {"ApiKey k3y"}
 
 
-def test_another_host_answers_at_once_for_one_that_is_gone(two: tuple[HttpStub, HttpStub]) -> None:
+def test_another_host_answers_at_once_for_one_that_is_gone(two):
     server = Client(Connection(two[0].url, (two[1].url,)))
     two[0].stop()
     for _ in range(4):
@@ -230,7 +224,7 @@ def test_another_host_answers_at_once_for_one_that_is_gone(two: tuple[HttpStub, 
     assert len(two[1].asked) == 4
 
 
-def test_a_busy_host_is_not_asked_more_often_because_there_are_others(two: tuple[HttpStub, HttpStub]) -> None:
+def test_a_busy_host_is_not_asked_more_often_because_there_are_others(two):
     """What waits for a busy server is `Client.again` alone."""
     busy = Reply({"error": {"type": "es_rejected_execution_exception", "reason": "full"}, "status": 429}, 429, PRODUCT)
     with http_stub(lambda asked: busy) as one, http_stub(lambda asked: busy) as other:
@@ -240,7 +234,7 @@ def test_a_busy_host_is_not_asked_more_often_because_there_are_others(two: tuple
         assert len(one.asked) + len(other.asked) == 3
 
 
-def test_a_host_that_hangs_costs_a_timeout_and_no_answer(two: tuple[HttpStub, HttpStub]) -> None:
+def test_a_host_that_hangs_costs_a_timeout_and_no_answer(two):
     """A search that took too long is asked once more, of another host; a write until one answers."""
     ended = threading.Event()
 
@@ -260,7 +254,7 @@ def test_a_host_that_hangs_costs_a_timeout_and_no_answer(two: tuple[HttpStub, Ht
         ended.set()
 
 
-def test_requests_say_who_asks_and_are_compressed_on_request(two: tuple[HttpStub, HttpStub]) -> None:
+def test_requests_say_who_asks_and_are_compressed_on_request(two):
     body = {"query": {"match_all": {}}}
     Client(Connection(two[0].url)).request("POST", "/papers/_search", body)
     Client(Connection(two[1].url, compress=True)).request("POST", "/papers/_search", body)
@@ -270,7 +264,7 @@ def test_requests_say_who_asks_and_are_compressed_on_request(two: tuple[HttpStub
     assert json.loads(gzip.decompress(packed.body)) == body
 
 
-def test_a_fingerprint_stands_for_the_authority(certificate: Certificate) -> None:
+def test_a_fingerprint_stands_for_the_authority(certificate):
     der = ssl.PEM_cert_to_DER_cert(certificate.file.read_text(encoding="ascii"))
     fingerprint = hashlib.sha256(der).hexdigest()
     with http_stub(answer, certificate.server) as stub:
@@ -283,7 +277,7 @@ def test_a_fingerprint_stands_for_the_authority(certificate: Certificate) -> Non
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_a_server_that_wants_a_client_certificate(certificate: Certificate, pinned: bool) -> None:
+def test_a_server_that_wants_a_client_certificate(certificate, pinned):
     der = ssl.PEM_cert_to_DER_cert(certificate.file.read_text(encoding="ascii"))
     trusted = {"ca_fingerprint": hashlib.sha256(der).hexdigest()} if pinned else {"ca_certs": certificate.file}
     context = certificate.server
@@ -297,7 +291,7 @@ def test_a_server_that_wants_a_client_certificate(certificate: Certificate, pinn
         assert len(stub.asked) == 1
 
 
-def test_certificates_that_can_not_be_used(tmp_path: Path, certificate: Certificate) -> None:
+def test_certificates_that_can_not_be_used(tmp_path, certificate):
     missing = tmp_path / "client.pem"
     with pytest.raises(NotFound, match=f"ELASTICSEARCH_CLIENT_CERT names {missing}"):
         Client(Connection("https://127.0.0.1:1", client_cert=missing))
@@ -310,7 +304,7 @@ def test_certificates_that_can_not_be_used(tmp_path: Path, certificate: Certific
             Client(Connection("https://127.0.0.1:1", client_cert=other, client_key=other, **how))  # type: ignore[arg-type]
 
 
-def test_hosts_of_a_cluster_are_alike() -> None:
+def test_hosts_of_a_cluster_are_alike():
     with pytest.raises(UsageError, match="only one of them is https"):
         Connection("https://one:9200", ("http://two:9200",))
     with pytest.raises(UsageError, match="Set ELASTICSEARCH_HOSTS to one such as"):
@@ -318,7 +312,7 @@ def test_hosts_of_a_cluster_are_alike() -> None:
     assert Connection("https://one:9200", ("https://one:9200/", "https://u:p@two")).hosts == ("https://two:443",)
 
 
-def test_hosts_in_the_settings() -> None:
+def test_hosts_in_the_settings():
     environ = {
         "ELASTICSEARCH_HOSTS": "https://one:9200, https://two:9200,https://three:9200",
         "ELASTICSEARCH_API_KEY": "k3y",

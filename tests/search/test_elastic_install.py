@@ -90,9 +90,7 @@ FUSED = [
 
 @pytest.mark.parametrize("filters", [(), ("year>=2000", "year!=2015")])
 @pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
-def test_a_rendered_template_is_what_ccheck_sends(
-    store: ElasticStore, search: Search, filters: tuple[str, ...]
-) -> None:
+def test_a_rendered_template_is_what_ccheck_sends(store, search, filters):
     from ccheck.search import parse_filter
 
     query = Query(CLAIM, vector_of(CLAIM))
@@ -112,7 +110,7 @@ def test_a_rendered_template_is_what_ccheck_sends(
 
 
 @pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
-def test_the_stored_template_finds_what_ccheck_finds(store: ElasticStore, search: Search) -> None:
+def test_the_stored_template_finds_what_ccheck_finds(store, search):
     (piece,) = (one for one in pieces(store, search, None) if "/_scripts/" in one.path)
     put(store.client, piece)
     query = Query("seas rise", vector_of("x"))
@@ -126,7 +124,7 @@ def test_the_stored_template_finds_what_ccheck_finds(store: ElasticStore, search
     assert {id_ for id_, _ in found} == {"a", "b", "c"}
 
 
-def test_everything_is_put_once_and_taken_out_again(store: ElasticStore, own_url: str) -> None:
+def test_everything_is_put_once_and_taken_out_again(store, own_url):
     before = everything(own_url)
     found = pieces(store, SEARCH, None)
     assert [state(store.client, piece) for piece in found] == ["new"] * len(found)
@@ -148,7 +146,7 @@ def application(store: ElasticStore) -> Piece:
     return pieces(store, SEARCH, None, application=True)[-1]
 
 
-def test_a_search_application_sends_what_the_search_template_does(store: ElasticStore, own_url: str) -> None:
+def test_a_search_application_sends_what_the_search_template_does(store, own_url):
     httpx.put(f"{own_url}/{store.index}-000009", timeout=60).raise_for_status()
     before = everything(own_url)
     (template,) = (one for one in pieces(store, SEARCH, None) if "/_scripts/" in one.path)
@@ -173,7 +171,7 @@ def test_a_search_application_sends_what_the_search_template_does(store: Elastic
     assert everything(own_url) == before
 
 
-def test_a_search_application_takes_nobodys_name(store: ElasticStore, own_url: str) -> None:
+def test_a_search_application_takes_nobodys_name(store, own_url):
     piece = application(store)
     name = piece.path.rpartition("/")[2]
     theirs = {"indices": [f"{store.index}-000001"], "template": {"script": {"source": '{"query": {"match_all": {}}}'}}}
@@ -188,9 +186,7 @@ def test_a_search_application_takes_nobodys_name(store: ElasticStore, own_url: s
         state(store.client, piece)
 
 
-def test_a_licence_without_rrf_has_no_search_application(
-    elasticsearch_basic_url: str, elasticsearch_index: str
-) -> None:
+def test_a_licence_without_rrf_has_no_search_application(elasticsearch_basic_url, elasticsearch_index):
     with ElasticStore(Connection(elasticsearch_basic_url), elasticsearch_index) as store:
         fill(store, LAYOUT, [entry("a")])
         refused = ccheck("index", "install", "--store", store.name, "--search-application", "--dry-run")
@@ -199,7 +195,7 @@ def test_a_licence_without_rrf_has_no_search_application(
         assert gone.code == 0 and "nothing to remove" in gone.err
 
 
-def test_what_somebody_else_made_is_left_alone(store: ElasticStore, own_url: str) -> None:
+def test_what_somebody_else_made_is_left_alone(store, own_url):
     path = f"{own_url}/_scripts/ccheck-{store.index}-search"
     theirs = {"script": {"lang": "mustache", "source": '{"query": {"match_all": {}}}'}}
     httpx.put(path, json=theirs, timeout=60).raise_for_status()
@@ -209,7 +205,7 @@ def test_what_somebody_else_made_is_left_alone(store: ElasticStore, own_url: str
     assert httpx.get(path, timeout=60).json()["script"]["source"] == theirs["script"]["source"]
 
 
-def test_a_component_that_another_store_uses_stays(store: ElasticStore, own_url: str) -> None:
+def test_a_component_that_another_store_uses_stays(store, own_url):
     with ElasticStore(Connection(own_url), f"{store.index}-other") as other:
         fill(other, LAYOUT, [entry("a")])
         for one in (store, other):
@@ -223,12 +219,12 @@ def test_a_component_that_another_store_uses_stays(store: ElasticStore, own_url:
 
 
 @pytest.mark.parametrize("search", [Search([], {"a": Bm25()}), Search([], {"a": Bm25(depth=20), "b": Dense()})])
-def test_a_search_that_no_template_can_hold_is_an_error(store: ElasticStore, search: Search) -> None:
+def test_a_search_that_no_template_can_hold_is_an_error(store, search):
     with pytest.raises(UsageError, match="a search template can hold"):
         search_templates(store, search, None)
 
 
-def test_the_reranked_template_wraps_the_same_retrievers(store: ElasticStore) -> None:
+def test_the_reranked_template_wraps_the_same_retrievers(store):
     plain, reranked = search_templates(store, SEARCH, "ccheck-papers").values()
     params = {"claim": CLAIM, "vector": [0.5] * 16, "filters": [], "size": 5}
     inner, outer = (
@@ -247,7 +243,7 @@ def asked_as_elasticsearch_does(settings: dict[str, Any], query: str, texts: lis
     return httpx.post(settings["url"], content=request, headers=headers, timeout=60).raise_for_status().json()
 
 
-def test_the_endpoint_sends_and_reads_coheres_format() -> None:
+def test_the_endpoint_sends_and_reads_coheres_format():
     with starting() as start:
         url = f"{start(key='secret').url}/v2/rerank"
         settings = endpoint(Reranker(url, "secret"))["service_settings"]
@@ -257,7 +253,7 @@ def test_the_endpoint_sends_and_reads_coheres_format() -> None:
     assert sorted(read["reranked_index"]) == [0, 1] and all(0 <= score <= 1 for score in read["relevance_score"])
 
 
-def test_the_command_says_what_it_does_and_takes_it_out_again(store: ElasticStore, own_url: str) -> None:
+def test_the_command_says_what_it_does_and_takes_it_out_again(store, own_url):
     before = everything(own_url)
     shown = ccheck("index", "install", "--store", store.name, "--reranker", "http://rerank:8080", "--dry-run")
     assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(own_url) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -41,7 +40,7 @@ def found(store: ElasticStore, words: str, bm25: Bm25 | None = None, **options: 
     return [hit.document for hit in ranking.hits]
 
 
-def test_a_keyword_is_searched_in_its_text_multi_field(client: httpx.Client, store: ElasticStore) -> None:
+def test_a_keyword_is_searched_in_its_text_multi_field(client, store):
     make(client, store.index, {"title": {"type": "keyword", **ENGLISH}, "abstract": {"type": "text", **ENGLISH}})
     put(client, store.index, "p", {"title": "Shrinking oceans", "abstract": PROSE})
     (one,) = found(store, "ocean")
@@ -52,7 +51,7 @@ def test_a_keyword_is_searched_in_its_text_multi_field(client: httpx.Client, sto
         assert (one.text, one.title) == (PROSE, "Shrinking oceans")
 
 
-def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client: httpx.Client, store: ElasticStore) -> None:
+def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client, store):
     properties = {"t": TEXT, "b": TEXT}
     properties |= {"title": {"type": "alias", "path": "t"}, "abstract": {"type": "alias", "path": "b"}}
     make(client, store.index, properties)
@@ -62,7 +61,7 @@ def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client: httpx.C
         assert (one.title, one.text, one.metadata) == ("Ice sheets", PROSE, {})
 
 
-def test_html_is_read_as_text_at_the_same_offsets(client: httpx.Client, store: ElasticStore) -> None:
+def test_html_is_read_as_text_at_the_same_offsets(client, store):
     make(client, store.index, {"content_html": TEXT})
     html = f'<h2>Ice</h2><p class="x">{PROSE}</p><p>If a<b and b>c, tea grows.<br/>It is <em>warm</em>.</p>'
     put(client, store.index, "p", {"content_html": html})
@@ -73,7 +72,7 @@ def test_html_is_read_as_text_at_the_same_offsets(client: httpx.Client, store: E
 
 
 @pytest.mark.parametrize("format_", ["dd.MM.yyyy", "epoch_second", "yyyy/MM/dd", "strict_date_optional_time"])
-def test_dates_are_compared_whatever_their_format(client: httpx.Client, store: ElasticStore, format_: str) -> None:
+def test_dates_are_compared_whatever_their_format(client, store, format_):
     make(client, store.index, {"text": TEXT, "when": {"type": "date", "format": format_}})
     written = {"dd.MM.yyyy": "05.03.2011", "epoch_second": 1299283200, "yyyy/MM/dd": "2011/03/05"}
     put(client, store.index, "p", {"text": PROSE, "when": written.get(format_, "2011-03-05")})
@@ -83,14 +82,14 @@ def test_dates_are_compared_whatever_their_format(client: httpx.Client, store: E
         assert len(found(store, "glaciers", filters=[parse_filter(asked)])) == (asked in passing), asked
 
 
-def test_a_keyword_that_is_too_long_is_searched_by_its_words(client: httpx.Client, store: ElasticStore) -> None:
+def test_a_keyword_that_is_too_long_is_searched_by_its_words(client, store):
     short = {"type": "keyword", "ignore_above": 20, "fields": {"words": TEXT}}
     make(client, store.index, {"summary": short})
     put(client, store.index, "p", {"summary": PROSE})
     assert [one.text for one in found(store, "glaciers")] == [PROSE]
 
 
-def test_text_in_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
+def test_text_in_nested_passages(client, store):
     """A document scores as its best passage; all of them are its text."""
     passages = {"type": "nested", "properties": {"text": TEXT, "page": {"type": "integer"}}}
     make(client, store.index, {"title": TEXT, "passages": passages})
@@ -114,9 +113,7 @@ def test_text_in_nested_passages(client: httpx.Client, store: ElasticStore) -> N
     assert none == () and unit is not None and best.text[unit.start : unit.end] == PROSE
 
 
-def test_the_passage_that_matches_is_what_is_read(
-    client: httpx.Client, store: ElasticStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_passage_that_matches_is_what_is_read(client, store, monkeypatch):
     """As `ccheck query` shows it: sentences stand where they are in the whole text."""
     passages = {"type": "nested", "properties": {"text": TEXT}}
     make(client, store.index, {"title": TEXT, "passages": passages})
@@ -130,7 +127,7 @@ def test_the_passage_that_matches_is_what_is_read(
     assert sentence["text"] == PROSE and sentence["start"] == len("\n\n".join(texts)) - len(PROSE)
 
 
-def test_lists_and_patterns_of_indices_are_searched_and_not_written(client: httpx.Client, store: ElasticStore) -> None:
+def test_lists_and_patterns_of_indices_are_searched_and_not_written(client, store):
     for number in range(2):
         make(client, f"{store.index}-{number}", {"title": TEXT, "text": TEXT})
         put(client, f"{store.index}-{number}", "p", {"title": f"Ice {number}", "text": PROSE})
@@ -147,7 +144,7 @@ def test_lists_and_patterns_of_indices_are_searched_and_not_written(client: http
         assert nothing.info() is None
 
 
-def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: ElasticStore) -> None:
+def test_synthetic_source_and_a_thousand_fields(client, store):
     properties: dict[str, Any] = {"title": TEXT, "text": TEXT, **{f"f{number}": TEXT for number in range(600)}}
     properties |= {f"k{number}": {"type": "keyword"} for number in range(390)}
     make(client, store.index, properties, settings={"index.mapping.source.mode": "synthetic"})
@@ -158,9 +155,7 @@ def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: Ela
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_indices_of_packages_are_shown_whole_and_grouped_by_paper(
-    client: httpx.Client, store: ElasticStore, package: str
-) -> None:
+def test_indices_of_packages_are_shown_whole_and_grouped_by_paper(client, store, package):
     chunks = [("a", "Ice", PROSE), ("a", "Ice", "Glaciers. Snow."), ("b", "Seas", "Oceans, far from glaciers.")]
     PACKAGES[package](client, store.index, chunks)
     one, other = found(store, "glaciers lose ice")
@@ -218,9 +213,7 @@ def chunked(elasticsearch_url: str, elasticsearch_basic_url: str) -> Iterator[li
         (BOTH, Fusion(method="minmax"), True),
     ],
 )
-def test_ten_hits_are_ten_papers(
-    chunked: list[ElasticStore], retrievers: dict[str, Retriever], fusion: Fusion, details: bool
-) -> None:
+def test_ten_hits_are_ten_papers(chunked, retrievers, fusion, details):
     rankings = []
     for store in chunked:
         ranking = answer_one(store, ICE, retrievers, fusion, k=10, details=details)
@@ -234,7 +227,7 @@ def test_ten_hits_are_ten_papers(
     assert rankings[0] == rankings[1]
 
 
-def test_the_best_chunk_is_shown(chunked: list[ElasticStore]) -> None:
+def test_the_best_chunk_is_shown(chunked):
     query = Query("chunk 7 of paper 3")
     ranking = answer_one(chunked[0], query, WORDS, k=3)
     assert ids(ranking)[0] == "3-7"
@@ -243,7 +236,7 @@ def test_the_best_chunk_is_shown(chunked: list[ElasticStore]) -> None:
     assert info_of(chunked[0]).details["papers"] == "chunks grouped by metadata.ref_doc_id, 15.0 each on average"
 
 
-def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticStore) -> None:
+def test_what_is_no_paper_groups_nothing(client, store):
     """A source can be a publisher. The settings can name any field, or none."""
     keyword = {"type": "keyword"}
     make(client, store.index, {"text": {"type": "text"}, "source": keyword, "doi": keyword, "year": {"type": "date"}})
@@ -289,7 +282,7 @@ def details(*arguments: str) -> dict[str, tuple[str, str]]:
     return {one["part"]: (one["status"], one["detail"]) for one in ran.objects}
 
 
-def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
+def test_a_profile_names_the_fields_of_one_store(spec):
     file = config_files()[0]
     file.parent.mkdir(parents=True, exist_ok=True)
     index = spec.rpartition("/")[2]
@@ -310,7 +303,7 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
     assert "no field 'none'" in warning
 
 
-def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> None:
+def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec):
     found = details("--store", spec)
     fields = "text = text, body; vector = embedding; 384 dimensions"
     assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
@@ -322,13 +315,13 @@ def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> Non
     assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
 
 
-def test_the_doctor_writes_the_profile_without_the_model(spec: str) -> None:
+def test_the_doctor_writes_the_profile_without_the_model(spec):
     found = details("--store", spec, "--model", "nobody/has-this", "--write-profile")
     assert found["store"][0] == "absent" and "2 documents" in found["store"][1]
     assert "not searched: " in found["store"][1] and str(config_files()[0]) in found["profile"][1]
 
 
-def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_writes_down_the_model_that_it_tested(spec, monkeypatch):
     found = details("--store", spec, "--model", MODEL, "--write-profile")
     assert found["agreement"][0] == "failed" and "with the model" not in found["profile"][1]
     config_files()[0].unlink()
@@ -344,7 +337,7 @@ def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch:
     assert f"vectors of 384 dimensions by {MODEL}" in found["store"][1]
 
 
-def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
+def test_the_doctor_tests_a_model_of_nested_passages(client, store):
     embedder = TinyEmbedder()
     vector = {"type": "dense_vector", "dims": embedder.spec.dimensions, "similarity": "cosine"}
     inner = {"type": "nested", "properties": {"words": {"type": "text"}, "vector": vector}}
@@ -361,9 +354,7 @@ def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store
     assert found.documents == 2 and found.cosine > 0.99 and found.of == "its text"
 
 
-def test_a_query_with_another_model_of_the_same_size_is_refused(
-    spec: str, client: httpx.Client, tmp_path: Path
-) -> None:
+def test_a_query_with_another_model_of_the_same_size_is_refused(spec, client, tmp_path):
     index = spec.rpartition("/")[2]
     profile = StoreProfile(title="heading", text=("body",), vector="embedding", model=MODEL)
     settings = Settings(store=spec, recipe="dense", stores={index: profile}, cache_dir=tmp_path)
@@ -385,9 +376,7 @@ def test_a_query_with_another_model_of_the_same_size_is_refused(
         checker.check("oceans")
 
 
-def test_what_in_place_added_names_its_model_and_is_not_metadata(
-    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
+def test_what_in_place_added_names_its_model_and_is_not_metadata(client, elasticsearch_url, elasticsearch_index):
     properties = {"title": {"type": "text"}, "abstract": {"type": "text"}}
     make(client, elasticsearch_index, properties)
     put(client, elasticsearch_index, "1", {"title": "Sea", "abstract": TEXTS[1]})
@@ -398,7 +387,7 @@ def test_what_in_place_added_names_its_model_and_is_not_metadata(
     assert "dense" in answer["evidence"][0]["ranks"] and answer["evidence"][0]["metadata"] == {}, ran.err
 
 
-def test_an_index_of_pubmeds_shape(client: httpx.Client, store: ElasticStore) -> None:
+def test_an_index_of_pubmeds_shape(client, store):
     inner = {"type": "object", "properties": {"text": {"type": "text"}}}
     make(
         client,

@@ -9,14 +9,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
-from elastic_stub import Stub, mapping
+from elastic_stub import mapping
 from filling import fill
 from searching import answer_all, answer_one
 
@@ -83,7 +82,7 @@ def until_set(stop: threading.Event, failures: list[str], act: Callable[[int], N
     return threading.Thread(target=run)
 
 
-def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_and_writes_go_on(filled, settings, monkeypatch):
     """One thread searches for 5 hits; another changes a document, adds one and removes one at a time."""
     monkeypatch.setattr(reading, "AT_ONCE", 20)
     entries = [numbered(number) for number in range(DOCUMENTS)]
@@ -161,7 +160,7 @@ migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), lam
 """
 
 
-def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) -> None:
+def test_a_killed_migration_goes_on(filled, settings):
     def kill(when: str) -> None:
         killed = subprocess.run([sys.executable, "-c", KILLED, filled.name, when], check=False)
         assert killed.returncode == -signal.SIGKILL
@@ -183,7 +182,7 @@ def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) ->
 
 
 @pytest.mark.parametrize("server", ["elasticsearch_url", "elasticsearch_8_url"])
-def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None:
+def test_vectors_are_copied(request, server):
     """One server keeps them beside `_source`, the other within, and refuses a request that asks for them."""
     with indexed(request.getfixturevalue(server), LAYOUT, [numbered(number) for number in range(9)]) as store:
         done = migrate(Runtime(Settings(store=store.name, recipe="bm25")), Changes(IndexOptions("hnsw")), agreeing)
@@ -193,7 +192,7 @@ def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None
         assert go_back(Runtime(Settings(store=store.name))).target == f"{store.index}-000001"
 
 
-def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Settings) -> None:
+def test_a_check_that_fails_leaves_the_alias(filled, settings):
     def different(before: Rankings, after: Rankings, remade: bool) -> str:
         raise InvalidData("too different")
 
@@ -203,9 +202,7 @@ def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Set
     assert filled.upsert([numbered(1, "2")]) == {}
 
 
-def test_who_knows_another_model_neither_searches_nor_writes(
-    filled: ElasticStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_knows_another_model_neither_searches_nor_writes(filled, monkeypatch):
     """Vectors of both models have as many dimensions: only ccheck can tell them apart."""
     monkeypatch.setattr(moving, "LEASE_SECONDS", 0.01)
     monkeypatch.setattr("ccheck.search.elastic.bulk.LEASE_SECONDS", 0.01)
@@ -227,7 +224,7 @@ def test_who_knows_another_model_neither_searches_nor_writes(
     assert not isinstance(answer, CcheckError)
 
 
-def test_the_commands(filled: ElasticStore, tmp_path: Path) -> None:
+def test_the_commands(filled, tmp_path):
     """Over the command line, with what the store of others puts beside it."""
     httpx.put(f"{filled.name}-archive").raise_for_status()
     ran = ccheck("index", "migrate", "--store", filled.name)
@@ -245,13 +242,13 @@ def test_the_commands(filled: ElasticStore, tmp_path: Path) -> None:
     assert ran.code == 4 and "no index is left" in ran.err
 
 
-def test_rankings_that_differ_leave_the_alias() -> None:
+def test_rankings_that_differ_leave_the_alias():
     assert "50% in common" in _compared({"1": ["a", "b"]}, {"1": ["b", "c"]}, 0.5)
     with pytest.raises(InvalidData, match=r"0% in common, less than 50%.*the alias stays where it is"):
         _compared({"1": ["a"]}, {"1": ["b"]}, 0.5)
 
 
-def test_options_that_only_another_version_has_are_ignored(stub: Stub) -> None:
+def test_options_that_only_another_version_has_are_ignored(stub):
     wanted = {"index_type": "flat", "shards": None, "replicas": None}
     move = {"alias": "papers", "from": "papers-000000", "copied": {}, "wanted": wanted}
     meta = {"ccheck": {"format": 1, "layout": {}}, moving.MOVE: move}
@@ -261,7 +258,7 @@ def test_options_that_only_another_version_has_are_ignored(stub: Stub) -> None:
     assert one.wanted == IndexOptions("flat")
 
 
-def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:
+def test_creating_with_options(elasticsearch_url, elasticsearch_index):
     store = f"{elasticsearch_url}/{elasticsearch_index}"
     given = ("--no-dense", "--shards", 3)
     assert ccheck("index", "create", "--store", store, *given).code == 0
@@ -270,5 +267,5 @@ def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str)
     assert made["settings"]["index"]["number_of_shards"] == "3" and made["aliases"][elasticsearch_index]
 
 
-def test_the_index_types_are_those_of_the_store() -> None:
+def test_the_index_types_are_those_of_the_store():
     assert INDEX_TYPES == mappings.INDEX_TYPES

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from elastic_stub import MAPPING, WRITES, Answer, Stub
+from elastic_stub import MAPPING, WRITES, Answer
 from http_stub import Reply
 from searching import answer_all
 
@@ -59,9 +59,7 @@ def found(store: ElasticStore, *words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("refused", [REJECTED, {"status": 500, "error": {"type": "node_closed_exception"}}])
-def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(
-    stub: Stub, store: ElasticStore, refused: dict[str, Any]
-) -> None:
+def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(stub, store, refused):
     seen: list[list[str]] = []
 
     def busy_with_ice_at_first(body: bytes) -> Answer:
@@ -73,7 +71,7 @@ def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(
     assert seen == [["sea", "ice", "tea"], ["ice"], ["ice"]]
 
 
-def test_a_search_that_stays_refused_is_an_error_in_its_place(stub: Stub) -> None:
+def test_a_search_that_stays_refused_is_an_error_in_its_place(stub):
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea"), REJECTED]})]
     with ElasticStore(Connection(stub.url, retry_seconds=0), "papers") as store:
         good, bad = answer_all(store, [Query("sea"), Query("ice")], WORDS, k=1)
@@ -90,9 +88,7 @@ def test_a_search_that_stays_refused_is_an_error_in_its_place(stub: Stub) -> Non
         REJECTED,
     ],
 )
-def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(
-    stub: Stub, store: ElasticStore, part: dict[str, Any]
-) -> None:
+def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(stub, store, part):
     stub.answers["GET", "/papers/_count"] = [(200, part | {"count": 0}), (200, {"count": 7})]
     assert store.count() == 7
 
@@ -114,7 +110,7 @@ def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(
         },
     ],
 )
-def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
+def test_what_will_not_pass_is_asked_once(answer):
     assert busy_part(answer) is None
 
 
@@ -123,15 +119,13 @@ def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("media_type", [None, "text/html", "application/json"])
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_proxy_that_can_t_reach_the_server_is_asked_again(
-    stub: Stub, store: ElasticStore, status: int, media_type: str | None
-) -> None:
+def test_a_proxy_that_can_t_reach_the_server_is_asked_again(stub, store, status, media_type):
     gone = Reply(b"<html>Bad Gateway</html>", status, {"Content-Type": media_type})
     stub.answers["GET", "/papers/_count"] = [gone, gone, (200, {"count": 7})]
     assert store.count() == 7
 
 
-def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) -> None:
+def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub):
     gone, good = (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})
     with ElasticStore(Connection(stub.url, retry_seconds=0.05), "papers") as store:
         asked: list[int] = []
@@ -147,7 +141,7 @@ def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) 
     assert asked[0] > 1 and asked[1:4] == [1, 1, 1] and asked[4] > 1
 
 
-def test_an_address_that_never_answered_is_not_waited_for(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_never_answered_is_not_waited_for(stub, monkeypatch):
     stub.answers["GET", "/papers/_count"] = [None]
     with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
         with pytest.raises(ServerError, match="can't be reached: it closed the connection before it answered"):
@@ -158,7 +152,7 @@ def test_an_address_that_never_answered_is_not_waited_for(stub: Stub, monkeypatc
     assert finding[:2] == ("elasticsearch", False)
 
 
-def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
+def test_a_search_that_took_too_long_is_asked_once(stub):
     answered = threading.Event()
 
     def slowly(_: bytes) -> Answer:
@@ -180,9 +174,7 @@ def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
         ((503, {"error": {"reason": "no s3cret"}}), "is busy or not ready (no ***); trying again for up to 60 s"),
     ],
 )
-def test_waiting_is_said_once_in_each_silence(
-    stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gone: Answer, said: str
-) -> None:
+def test_waiting_is_said_once_in_each_silence(stub, monkeypatch, caplog, gone, said):
     monkeypatch.setattr(clients, "SAID_AFTER", 0.0)
     with ElasticStore(Connection(stub.url, username="u", password="s3cret", retry_seconds=60), "papers") as store:
         stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
@@ -198,7 +190,7 @@ def test_waiting_is_said_once_in_each_silence(
 # -- limits
 
 
-def test_searches_run_so_many_at_a_time(stub: Stub) -> None:
+def test_searches_run_so_many_at_a_time(stub):
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea")] * 2})]
     for connection, most in ((Connection(stub.url), 8), (Connection(stub.url, concurrency=3), 3)):
         with ElasticStore(connection, "papers") as store:
@@ -206,7 +198,7 @@ def test_searches_run_so_many_at_a_time(stub: Stub) -> None:
         assert parse_qs(stub.seen[-1].query)["max_concurrent_searches"] == [str(most)]
 
 
-def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_up(stub: Stub) -> None:
+def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_up(stub):
     """Each time the server answers one, so that it is waited for anew."""
 
     def one_of_them(body: bytes) -> Answer:
@@ -221,7 +213,7 @@ def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_
     assert at_once == [["8"], ["4"], ["2"], ["1"], ["1"], ["1"]]
 
 
-def test_so_many_requests_write_at_a_time(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_requests_write_at_a_time(stub, monkeypatch):
     monkeypatch.setattr(bulk, "CHUNK_DOCUMENTS", 1)
     guard, most, now = threading.Lock(), 0, 0
 
@@ -242,9 +234,7 @@ def test_so_many_requests_write_at_a_time(stub: Stub, monkeypatch: pytest.Monkey
     assert len(stub.bodies(f"/{WRITES}/_bulk")) == 40 and most <= 3
 
 
-def test_an_index_that_another_writer_has_just_made_is_waited_for(
-    stub: Stub, store: ElasticStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_another_writer_has_just_made_is_waited_for(stub, store, monkeypatch):
     monkeypatch.setattr(stores, "CREATED_PAUSE", 0.01)
     absent = 404, {"error": {"type": "index_not_found_exception", "reason": "no such index"}, "status": 404}
     exists = 400, {"error": {"type": "resource_already_exists_exception", "reason": "exists"}, "status": 400}
@@ -273,7 +263,7 @@ RRF = {
 }
 
 
-def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub: Stub, store: ElasticStore) -> None:
+def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub, store):
     body = {"error": {"root_cause": [dict(RRF, suppressed=[])], **RRF}, "status": 400}
     assert reason_of(body) == ("status_exception", f"{RRF['reason']}: all shards failed: the field has no positions")
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [body]})]
@@ -281,7 +271,7 @@ def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub: Stub, store:
     assert isinstance(error, InvalidData) and "the field has no positions" in str(error)
 
 
-def test_a_retriever_that_was_refused_for_a_while_makes_rrf_pass_later() -> None:
+def test_a_retriever_that_was_refused_for_a_while_makes_rrf_pass_later():
     suppressed = [{"type": "search_phase_execution_exception", "caused_by": REJECTED["error"]}]
     assert may_pass(500, {"error": RRF | {"suppressed": suppressed}})
     assert not may_pass(500, {"error": RRF})
@@ -301,12 +291,12 @@ def test_a_retriever_that_was_refused_for_a_while_makes_rrf_pass_later() -> None
         ({"error": {"type": "t", "reason": "y" * 5_000}}, ("t", "y" * 600)),
     ],
 )
-def test_reasons_of_strange_bodies(body: Any, expected: tuple[str, str] | None) -> None:
+def test_reasons_of_strange_bodies(body, expected):
     kind, reason = reason_of(body)
     assert (kind, reason) == expected if expected else kind == "t" and reason.startswith("{'type'")
 
 
-def test_a_search_waits_as_long_as_the_server_asks(stub: Stub) -> None:
+def test_a_search_waits_as_long_as_the_server_asks(stub):
     """Pauses are a tenth as long in tests."""
     busy = Reply({"error": "busy"}, 429, {"X-Elastic-Product": "Elasticsearch", "Retry-After": "15"})
     stub.answers["POST", "/papers/_msearch"] = [busy, (200, {"responses": [hit("a")]})]
@@ -315,7 +305,7 @@ def test_a_search_waits_as_long_as_the_server_asks(stub: Stub) -> None:
         assert found(patient, "sea") == ["a"] and time.monotonic() - started >= 1
 
 
-def test_the_last_wait_ends_with_the_limit(stub: Stub) -> None:
+def test_the_last_wait_ends_with_the_limit(stub):
     busy = Reply({"error": "busy"}, 429, {"X-Elastic-Product": "Elasticsearch", "Retry-After": "60"})
     stub.answers["POST", "/papers/_msearch"] = [busy]
     with ElasticStore(Connection(stub.url, retry_seconds=1), "papers") as store:
@@ -325,7 +315,7 @@ def test_the_last_wait_ends_with_the_limit(stub: Stub) -> None:
         assert time.monotonic() - started < 4
 
 
-def test_https_to_a_server_that_waits_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_to_a_server_that_waits_for_more(monkeypatch):
     """As many servers of plain http do: the handshake's first bytes end no line."""
     monkeypatch.setattr("ccheck.search.elastic.client.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -375,12 +365,12 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
         (400, "x", InvalidData, "papers refuses the request (400 x): why"),
     ],
 )
-def test_each_answer_has_its_words(status: int, type_: str, kind: type[CcheckError], said: str) -> None:
+def test_each_answer_has_its_words(status, type_, kind, said):
     error = from_response(status, body(type_), HERE, "papers")
     assert isinstance(error, kind) and error.exit_code == kind.exit_code and said in str(error)
 
 
-def test_an_index_full_of_fields_says_what_lifts_the_limit() -> None:
+def test_an_index_full_of_fields_says_what_lifts_the_limit():
     full = body("illegal_argument_exception", "Limit of total fields [1000] has been exceeded")
     said = str(from_response(400, full, HERE, "papers-000001"))
     assert 'PUT papers-000001/_settings {"index.mapping.total_fields.limit": 2000}' in said
@@ -400,14 +390,14 @@ def failed_shard(cause: dict[str, str]) -> dict[str, Any]:
         body("circuit_breaking_exception", "Data too large, data for [query] would be [9/5b]"),
     ],
 )
-def test_too_many_clauses_are_the_claims_matter(refused: dict[str, Any]) -> None:
+def test_too_many_clauses_are_the_claims_matter(refused):
     for status in (400, 429, 500):
         error = from_response(status, refused, HERE, "papers")
         assert isinstance(error, InvalidData) and "the claim has too many words" in str(error)
         assert too_many_clauses(refused) and not may_pass(status, refused)
 
 
-def test_of_an_error_as_much_is_read_as_helps() -> None:
+def test_of_an_error_as_much_is_read_as_helps():
     """A server chooses how deep its errors are nested, and how many shards say the same."""
     nested: dict[str, Any] = {}
     for _ in range(300):

@@ -12,7 +12,7 @@ from elastic_stub import WRITES, Answer, Stub, searched
 from filling import fill, write
 from searching import answer_all, info_of, rank_all, rank_one
 
-from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.stages import Bm25, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Filter, Query, Ranking
@@ -33,7 +33,7 @@ def asked(stub: Stub) -> Iterator[ElasticStore]:
 # -- documents that getting by id does not reach
 
 
-def test_documents_with_a_routing_of_their_own_are_read(client: httpx.Client, store: ElasticStore) -> None:
+def test_documents_with_a_routing_of_their_own_are_read(client, store):
     make(client, store.index, mappings={"_routing": {"required": True}}, settings={"number_of_shards": 4})
     for number in range(6):
         source = {"headline": "Sea level", "body": f"It rises. {number}"}
@@ -43,7 +43,7 @@ def test_documents_with_a_routing_of_their_own_are_read(client: httpx.Client, st
     assert store.get(["p3"])["p3"].text == "It rises. 3"
 
 
-def test_one_id_in_two_shards_is_one_document(client: httpx.Client, store: ElasticStore) -> None:
+def test_one_id_in_two_shards_is_one_document(client, store):
     make(client, store.index, settings={"number_of_shards": 2})
     for routing in map(str, range(6)):
         put(client, store.index, "same", {"headline": "Sea", "body": "The sea " * (1 + int(routing))}, routing=routing)
@@ -60,7 +60,7 @@ def test_one_id_in_two_shards_is_one_document(client: httpx.Client, store: Elast
     assert ranking.hits[0].document.text == best["_source"]["body"]
 
 
-def test_an_alias_with_a_filter_shows_its_part(client: httpx.Client, store: ElasticStore) -> None:
+def test_an_alias_with_a_filter_shows_its_part(client, store):
     year = {"year": {"type": "integer"}}
     make(client, f"{store.index}-1", FOREIGN | year, aliases={store.index: {"filter": {"term": {"year": 2020}}}})
     for number, year_ in enumerate((2019, 2020, 2020)):
@@ -84,7 +84,7 @@ def both(client: httpx.Client, store: ElasticStore) -> ElasticStore:
 
 
 @pytest.mark.parametrize("retrievers", [WORDS, TWICE])
-def test_documents_that_share_an_id_are_told_apart(both: ElasticStore, retrievers: dict[str, Retriever]) -> None:
+def test_documents_that_share_an_id_are_told_apart(both, retrievers):
     one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
     (ranking,) = answer_all(both, [Query("sea")], retrievers, OWN, k=10)
     assert sorted(ids(ranking)) == sorted([one, two, "own/1", "own/2"])
@@ -95,14 +95,14 @@ def test_documents_that_share_an_id_are_told_apart(both: ElasticStore, retriever
     assert sorted(id_ for id_, _ in found["bm25"]) == sorted([one, two, "own/1", "own/2"])
 
 
-def test_documents_that_share_an_id_are_read_by_the_index_before_it(both: ElasticStore) -> None:
+def test_documents_that_share_an_id_are_read_by_the_index_before_it(both):
     one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
     got = both.get([one, two, "own/1", "p0", "none", f"{both.index}-1/none", f"{both.index}-1/own/2"])
     assert {id_: document.id for id_, document in got.items()} == {one: one, two: two, "own/1": "own/1"}
     assert (got[one].text, got[two].text) == ("It rises. 1", "It rises. 2")
 
 
-def test_a_scope_of_one_document_by_its_public_id(both: ElasticStore) -> None:
+def test_a_scope_of_one_document_by_its_public_id(both):
     one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
     expected = {
         Filter("_id", "=", one): [one],
@@ -117,7 +117,7 @@ def test_a_scope_of_one_document_by_its_public_id(both: ElasticStore) -> None:
         both.count([Filter("_id", "<", "p1")])
 
 
-def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> None:
+def test_a_rollover_is_noticed(client, store):
     fill(store, Layout(), [Entry(Document("a", "Sea", "The sea rises."), "1")])
     client.post(f"/{store.index}/_rollover").raise_for_status()
     for known in (store, ElasticStore(store._connection, store.index)):
@@ -137,7 +137,7 @@ def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> Non
 # -- what others wrote into an index of ccheck's
 
 
-def test_an_ingest_goes_on_where_somebody_else_wrote(client: httpx.Client, store: ElasticStore) -> None:
+def test_an_ingest_goes_on_where_somebody_else_wrote(client, store):
     store.prepare(Layout())
     store.upsert([Entry(Document("a", "Sea", "The sea rises."), "1")])
     put(client, store.index, "b", {"title": ["Sea", "ice"], "text": "By hand.", "metadata": {"year": 2001}})
@@ -177,9 +177,7 @@ FAILED = {"total": 3, "failed": 1, "failures": [{"reason": {"type": "x", "reason
     ("flaw", "said"),
     [({"_shards": FAILED}, "1 of 3 shards failed .no such shard"), ({"timed_out": True}, "stopped the search early")],
 )
-def test_a_search_that_was_answered_in_part_is_an_error(
-    stub: Stub, asked: ElasticStore, flaw: dict[str, Any], said: str
-) -> None:
+def test_a_search_that_was_answered_in_part_is_an_error(stub, asked, flaw, said):
     whole = {"status": 200, "hits": {"hits": []}, "_shards": {"total": 3, "failed": 0}, "timed_out": False}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [whole, whole | flaw]})]
     queries = [Query("sea"), Query("ice")]
@@ -197,7 +195,7 @@ def test_a_search_that_was_answered_in_part_is_an_error(
         asked.publish()
 
 
-def test_rankings_ask_whether_they_are_whole(stub: Stub, asked: ElasticStore) -> None:
+def test_rankings_ask_whether_they_are_whole(stub, asked):
     """An answer that is filtered by name has only what is named."""
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})]
     assert rank_all(asked, [Query("sea")], WORDS) == [{"bm25": []}]
@@ -205,7 +203,7 @@ def test_rankings_ask_whether_they_are_whole(stub: Stub, asked: ElasticStore) ->
     assert "responses.timed_out" in wanted and "responses._shards.failed" in wanted
 
 
-def test_documents_that_can_not_be_read_are_their_claims_errors(stub: Stub, asked: ElasticStore) -> None:
+def test_documents_that_can_not_be_read_are_their_claims_errors(stub, asked):
     found = {"status": 200, "hits": {"hits": [hit("a")]}}
     nothing = {"status": 200, "hits": {"hits": []}}
     stub.answers["POST", "/papers/_msearch"] = [searches(found, nothing, nothing, nothing)]
@@ -219,7 +217,7 @@ def test_documents_that_can_not_be_read_are_their_claims_errors(stub: Stub, aske
     assert isinstance(bad, ServerError) and "no such shard" in str(bad)
 
 
-def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: ElasticStore) -> None:
+def test_a_document_that_is_found_and_not_given_is_an_error(stub, asked):
     """As without `_source`; what was removed meanwhile is not found again."""
     found = {"status": 200, "hits": {"hits": [hit("a")]}}
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
@@ -243,9 +241,7 @@ def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: E
         ({"type": "illegal_state_exception", "reason": "broken"}, ServerError, r"failed \(500 illegal"),
     ],
 )
-def test_an_error_of_one_document_is_an_error(
-    stub: Stub, asked: ElasticStore, error: dict[str, str], kind: type[CcheckError], said: str
-) -> None:
+def test_an_error_of_one_document_is_an_error(stub, asked, error, kind, said):
     there = {"_index": "papers-000001", "_id": "a", "found": True, "_source": {"digest": "1", "text": "x"}}
     docs = [there, {"_index": "papers-000001", "_id": "b", "error": error}]
     stub.answers["POST", "/papers/_mget"] = [(200, {"docs": docs})]

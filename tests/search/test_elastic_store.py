@@ -64,7 +64,7 @@ def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], 
 # -- the index
 
 
-def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsearch_url: str) -> None:
+def test_fields_are_strict_and_metadata_bounded(store, elasticsearch_url):
     store.prepare(LAYOUT)
     with httpx.Client(base_url=elasticsearch_url) as client:
         assert client.put(f"/{store.index}/_doc/x", json={"unknown": 1}).status_code == 400
@@ -76,7 +76,7 @@ def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsear
     assert list(refused) == ["bad"] and "whitespace" in refused["bad"]
 
 
-def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, elasticsearch_url: str) -> None:
+def test_an_index_that_goes_away_is_not_made_by_writing(store, elasticsearch_url):
     store.prepare(LAYOUT)
     with httpx.Client(base_url=elasticsearch_url) as client:
         client.delete(f"/{store.index}-000001").raise_for_status()
@@ -88,7 +88,7 @@ def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, ela
 # -- vectors: nested in passages, flat where every document is one
 
 
-def test_flat_and_nested_vectors_rank_alike(elasticsearch_url: str, elasticsearch_8_url: str) -> None:
+def test_flat_and_nested_vectors_rank_alike(elasticsearch_url, elasticsearch_8_url):
     texts = [f"Paper {number} on sea level" for number in range(300)]
     entries = [
         Entry(Document(str(n), "", text, {"odd": n % 2}), "1", {MAIN_VECTORS: (Passage(0, 5, vector_of(text)),)})
@@ -113,9 +113,7 @@ def test_flat_and_nested_vectors_rank_alike(elasticsearch_url: str, elasticsearc
             ] == [300, 0]
 
 
-def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(
-    store: ElasticStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(store, monkeypatch):
     """It was made when vectors of whole documents were nested, too."""
     whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
     nested = mappings.layout_mappings(LAYOUT)["properties"][MAIN_VECTORS]
@@ -126,7 +124,7 @@ def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(
     assert store._index(fresh=True).fields["passages.vector"].nested and info_of(store).passages > 2
 
 
-def test_a_store_of_one_vector_each_takes_no_additional_texts(store: ElasticStore) -> None:
+def test_a_store_of_one_vector_each_takes_no_additional_texts(store):
     whole = Layout.with_vectors(LAYOUT.dense[MAIN_VECTORS].embedding, Chunking.whole(128))
     written = replace(whole, additional=AdditionalTexts("a", True, 1, "p"))
     assert mappings.layout_mappings(written)["properties"][MAIN_VECTORS]["type"] == "nested"
@@ -138,7 +136,7 @@ def test_a_store_of_one_vector_each_takes_no_additional_texts(store: ElasticStor
 # -- crashes
 
 
-def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> None:
+def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing():
     node = start_node("basic")
     batches = [[entry(f"{batch}-{number}", "Sea", "word " * 50) for number in range(400)] for batch in range(12)]
     with ElasticStore(Connection(node.url, retry_seconds=120), "ccheck-test-crash") as store:
@@ -213,7 +211,7 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
         put(client, f"{store.index}-{1 + number % 2}", f"p{number}", paper)
 
 
-def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: None) -> None:
+def test_an_index_of_others_is_searched_as_it_is(store, foreign):
     ranking = search(store, Query("rising sea", vector_of("sea")), BOTH)
     assert set(ids(ranking)) == {"p0", "p1", "p2"} and ids(ranking)[0] == "p0"
     first = ranking.hits[0]
@@ -252,19 +250,19 @@ def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: N
         ("nothing!=1", {"p0", "p1", "p2"}),
     ],
 )
-def test_filters_on_an_index_of_others(store: ElasticStore, foreign: None, condition: str, expected: set[str]) -> None:
+def test_filters_on_an_index_of_others(store, foreign, condition, expected):
     for retrievers in ({"bm25": Bm25()}, BOTH):
         ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
         assert set(ids(ranking)) == expected
 
 
-def test_dates_of_an_index_of_others(store: ElasticStore, foreign: None) -> None:
+def test_dates_of_an_index_of_others(store, foreign):
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter("published<2012-01-01")])) == ["p0"]
     with pytest.raises(UsageError, match="which only = and != can compare"):
         answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
 
 
-def test_any_vectors_of_an_index_of_others_can_be_named(store: ElasticStore, foreign: None) -> None:
+def test_any_vectors_of_an_index_of_others_can_be_named(store, foreign):
     def ranked(dense: Dense, vector: Vector) -> list[tuple[str, float]]:
         return list(rank_one(store, Query("", vector), {"dense": dense})["dense"])
 
@@ -287,7 +285,7 @@ def test_any_vectors_of_an_index_of_others_can_be_named(store: ElasticStore, for
             rank_one(store, Query("sea", own={"one": sparse}), {"one": retriever})
 
 
-def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: None) -> None:
+def test_an_index_of_others_is_not_written_to(store, foreign):
     for change in (
         lambda: store.prepare(LAYOUT),
         lambda: store.upsert([entry("a")]),
@@ -308,9 +306,7 @@ SHOWN = re.findall(r"<!-- tested on a server -->\n```console\nGET papers/_search
 
 
 @pytest.mark.parametrize("server", SERVERS.values())
-def test_what_is_shown_finds_the_document(
-    server: str, elasticsearch_index: str, request: pytest.FixtureRequest
-) -> None:
+def test_what_is_shown_finds_the_document(server, elasticsearch_index, request):
     url: Any = request.getfixturevalue(server)
     bm25 = load_recipe("climatecheck-ensemble").retrievers["bm25"]
     assert isinstance(bm25, Bm25) and bm25.analysis is not None
@@ -383,11 +379,11 @@ def indexed(client: httpx.Client, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
-def test_odd_text(analyze: httpx.Client, text: str) -> None:
+def test_odd_text(analyze, text):
     assert terms(text) == indexed(analyze, clean(text))
 
 
-def test_scifact(analyze: httpx.Client, scifact: Path) -> None:
+def test_scifact(analyze, scifact):
     with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     count = 0
@@ -441,7 +437,7 @@ def units(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
 
 
 @pytest.mark.parametrize("scope", [(), (Filter("group", "=", "g3"),), (Filter("_id", "=", "d#13"),)])
-def test_dense_units_are_the_nearest_of_all(units: ElasticStore, scope: tuple[Filter, ...]) -> None:
+def test_dense_units_are_the_nearest_of_all(units, scope):
     (asked,) = vectors(1, 99_999)
     found = rank_one(units, Query("", asked, filters=scope), {"dense": VECTORS})
     cosines = {
@@ -456,7 +452,7 @@ def test_dense_units_are_the_nearest_of_all(units: ElasticStore, scope: tuple[Fi
     assert [score for _, score in found["dense"]] == pytest.approx([score for _, score in best], abs=1e-5)
 
 
-def test_a_scope_holds_inside_the_fusion_of_the_server(units: ElasticStore) -> None:
+def test_a_scope_holds_inside_the_fusion_of_the_server(units):
     for details in (True, False):
         answer = answer_one(
             units,
@@ -470,7 +466,7 @@ def test_a_scope_holds_inside_the_fusion_of_the_server(units: ElasticStore) -> N
 
 
 @pytest.mark.parametrize("server", SERVERS.values())
-def test_a_book_of_many_units(server: str, elasticsearch_index: str, request: pytest.FixtureRequest) -> None:
+def test_a_book_of_many_units(server, elasticsearch_index, request):
     url = request.getfixturevalue(server)
     with ElasticStore(Connection(url), elasticsearch_index) as store:
         fill(store, Layout(), [Entry(units_entry(7).document, "0")])

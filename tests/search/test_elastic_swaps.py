@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -149,16 +148,7 @@ def at_each_request(
         (make_again, True, False, 0.0),
     ],
 )
-def test_an_ingest_writes_to_no_other_index(
-    monkeypatch: pytest.MonkeyPatch,
-    client: httpx.Client,
-    opened: Callable[..., ElasticStore],
-    tmp_path: Path,
-    swap: Swap,
-    vectors: bool,
-    there: bool,
-    lease: float,
-) -> None:
+def test_an_ingest_writes_to_no_other_index(monkeypatch, client, opened, tmp_path, swap, vectors, there, lease):
     """Into a new store, and into one that has some of the documents, with another text."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
     corpus = jsonl(tmp_path / "corpus.jsonl", *({"_id": f"d{n}", "text": f"the sea {n}"} for n in range(DOCUMENTS)))
@@ -184,9 +174,7 @@ def test_an_ingest_writes_to_no_other_index(
     assert position > 12 and told >= 3, (position, told)
 
 
-def test_a_store_that_was_moved_is_said_with_what_went_where(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore]
-) -> None:
+def test_a_store_that_was_moved_is_said_with_what_went_where(monkeypatch, client, opened):
     with opened() as store:
         make_theirs(client, f"{store.index}-theirs")
         store.prepare(LAYOUT)
@@ -201,9 +189,7 @@ def test_a_store_that_was_moved_is_said_with_what_went_where(
         assert documents(client, f"{store.index}-000001") == 9
 
 
-def test_an_index_whose_own_alias_was_removed_is_written_to_all_the_same(
-    client: httpx.Client, opened: Callable[..., ElasticStore]
-) -> None:
+def test_an_index_whose_own_alias_was_removed_is_written_to_all_the_same(client, opened):
     with opened() as store:
         fill(store, LAYOUT, [entry("a")])
         client.delete(f"/{store.index}-000001/_alias/*-writes-*").raise_for_status()
@@ -227,9 +213,7 @@ def second(client: httpx.Client, opened: Callable[..., ElasticStore]) -> Callabl
     return move
 
 
-def test_what_was_shown_is_removed_and_nothing_else(
-    client: httpx.Client, opened: Callable[..., ElasticStore], second: Callable[[], None]
-) -> None:
+def test_what_was_shown_is_removed_and_nothing_else(client, opened, second):
     with opened() as store:
         assert f"{store.index}-000001 with 2 documents" in store.removal()
         client.delete(f"/{store.index}-second-000001/_alias/{store.index}-second").raise_for_status()
@@ -241,12 +225,12 @@ def test_what_was_shown_is_removed_and_nothing_else(
 
 @pytest.mark.parametrize("lease", [0.0, 5.0])
 def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
-    monkeypatch: pytest.MonkeyPatch,
-    client: httpx.Client,
-    opened: Callable[..., ElasticStore],
-    second: Callable[[], None],
-    lease: float,
-) -> None:
+    monkeypatch,
+    client,
+    opened,
+    second,
+    lease,
+):
     """The name goes to another store of ours, which has the same document, while the question is on the screen."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
     monkeypatch.setattr(index_documents, "confirmed", lambda *_, **__: second() is None)
@@ -259,9 +243,7 @@ def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
     assert documents(client, f"{store.index}-second-000001") == 2
 
 
-def test_a_migration_writes_to_no_other_index(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore]
-) -> None:
+def test_a_migration_writes_to_no_other_index(monkeypatch, client, opened):
     """The copy is made again by somebody else, before any request after it was made."""
     monkeypatch.setattr(moving, "LEASE_SECONDS", 0.0)
     copy = f"{opened().index}-000002"
@@ -283,9 +265,7 @@ def test_a_migration_writes_to_no_other_index(
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_enriching_changes_no_other_index(
-    monkeypatch: pytest.MonkeyPatch, client: httpx.Client, opened: Callable[..., ElasticStore], in_place: bool
-) -> None:
+def test_enriching_changes_no_other_index(monkeypatch, client, opened, in_place):
     """The index is made again by somebody else with the same ids in the same order, before any request."""
     monkeypatch.setattr(reading, "AT_ONCE", 3)
     encoders = Encoders((DenseEncoder(TinyEmbedder(), Chunking.whole(32)),))
@@ -326,7 +306,7 @@ def alias(client: httpx.Client, index: str, name: str, **conditions: Any) -> Non
     client.post("/_aliases", json={"actions": [action]}).raise_for_status()
 
 
-def test_delete_says_what_goes(made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> None:
+def test_delete_says_what_goes(made, elasticsearch_url, elasticsearch_index):
     store = f"{elasticsearch_url}/{elasticsearch_index}"
     ran = ccheck("index", "delete", "--store", store, stdin="n\n")
     said = f"the index {elasticsearch_index}-000001 with 3 documents ("
@@ -346,8 +326,8 @@ def test_delete_says_what_goes(made: httpx.Client, elasticsearch_url: str, elast
     ],
 )
 def test_what_is_a_part_or_used_by_others_is_not_removed(
-    made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str, conditions: dict[str, Any], said: str
-) -> None:
+    made, elasticsearch_url, elasticsearch_index, conditions, said
+):
     name = f"{elasticsearch_index}-view"
     alias(made, f"{elasticsearch_index}-000001", name, **conditions)
     ran = ccheck("index", "delete", "--store", f"{elasticsearch_url}/{name}", "--yes")
@@ -364,9 +344,7 @@ def test_what_is_a_part_or_used_by_others_is_not_removed(
             store.prepare(Layout())
 
 
-def test_an_index_is_removed_by_its_own_name_too(
-    made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
-) -> None:
+def test_an_index_is_removed_by_its_own_name_too(made, elasticsearch_url, elasticsearch_index):
     """Where no alias is left."""
     index = f"{elasticsearch_index}-000001"
     made.delete(f"/{index}/_alias/{elasticsearch_index}").raise_for_status()
@@ -375,7 +353,7 @@ def test_an_index_is_removed_by_its_own_name_too(
     assert made.get(f"/{index}").status_code == 404
 
 
-def test_an_alias_that_takes_no_writes(made: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> None:
+def test_an_alias_that_takes_no_writes(made, elasticsearch_url, elasticsearch_index):
     alias(made, f"{elasticsearch_index}-000001", elasticsearch_index, is_write_index=False)
     with (
         ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store,
@@ -385,7 +363,7 @@ def test_an_alias_that_takes_no_writes(made: httpx.Client, elasticsearch_url: st
 
 
 @pytest.mark.parametrize("name", ["papers", "papers-000001"])
-def test_a_data_stream_is_neither_written_to_nor_removed(stub: Stub, name: str) -> None:
+def test_a_data_stream_is_neither_written_to_nor_removed(stub, name):
     """The test nodes have no data streams: this is what a server with them answers."""
     described = {"papers-000001": MAPPING["papers-000001"] | {"aliases": {}, "data_stream": "papers"}}
     stub.answers["GET", f"/{name}"] = [(200, described)]
@@ -399,7 +377,7 @@ def test_a_data_stream_is_neither_written_to_nor_removed(stub: Stub, name: str) 
 @pytest.mark.parametrize(
     "name", ["papers*", "a,b", "-papers", "_all", "*", "papers-*,-papers-1", "%3Cpapers-%7Bnow%7D%3E"]
 )
-def test_a_name_that_means_several_is_refused(name: str) -> None:
+def test_a_name_that_means_several_is_refused(name):
     ran = ccheck("index", "delete", "--store", f"http://127.0.0.1:9/{name}", "--yes")
     said = " ".join(ran.err.split())
     assert ran.code == UsageError.exit_code and ("name one index" in said or "does not name an index" in said)
@@ -417,7 +395,7 @@ def found(stub: Stub, part: str, index: str = "articles") -> list[tuple[bool, st
     return [(ok, said) for name, ok, said in diagnose(Connection(stub.url), index) if name == part]
 
 
-def test_a_server_without_security(stub: Stub) -> None:
+def test_a_server_without_security(stub):
     reason = "no handler found for uri [/_security/user/_has_privileges] and method [POST]"
     stub.answers[ASKS] = [(400, {"error": reason, "status": 400})]
     assert found(stub, "privileges") == [(True, "unknown: the server has no security, or does not say")]
@@ -432,9 +410,7 @@ def test_a_server_without_security(stub: Stub) -> None:
         ((403, {"error": {"type": "security_exception"}, "status": 403}), {}, "grant the cluster privilege read_ilm"),
     ],
 )
-def test_a_policy_that_takes_the_store_apart_is_refused(
-    stub: Stub, policy: Any, lifecycle: dict[str, str], said: str | None
-) -> None:
+def test_a_policy_that_takes_the_store_apart_is_refused(stub, policy, lifecycle, said):
     settings = {"index": {"uuid": "u-1", "lifecycle": {"name": "hot-warm", **lifecycle}}}
     described = {"papers-000001": MAPPING["papers-000001"] | {"settings": settings}}
     stub.answers["GET", "/papers"] = [(200, described)]

@@ -42,7 +42,7 @@ WRITER = """
 """
 
 
-def test_readers_beside_a_writer(tmp_path: Path) -> None:
+def test_readers_beside_a_writer(tmp_path):
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
         fill(store, LAYOUT, [entry(i) for i in range(20)])
@@ -61,7 +61,7 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
+def test_one_writer_at_a_time(tmp_path):
     with LocalStore(tmp_path / "store") as first, LocalStore(tmp_path / "store") as second:
         first.prepare(LAYOUT)
         with pytest.raises(ServerError, match="another process is writing"):
@@ -72,7 +72,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         second.upsert([entry(1)])
 
 
-def test_texts_of_other_classes_are_texts(tmp_path: Path) -> None:
+def test_texts_of_other_classes_are_texts(tmp_path):
     """As pandas and numpy have them."""
     made = entry(1)
     document = replace(made.document, id=np.str_("d1"), title=np.str_("Tea"), text=np.str_("paper number1"))
@@ -81,7 +81,7 @@ def test_texts_of_other_classes_are_texts(tmp_path: Path) -> None:
         assert store.get(["d1"]) == {"d1": document}
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(InvalidData, match="not a ccheck store"):
         LocalStore(tmp_path).prepare(LAYOUT)
@@ -90,7 +90,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
+def test_a_store_of_a_later_format_is_refused(tmp_path):
     with LocalStore(tmp_path / "store") as store:
         store.prepare(LAYOUT)
     with sqlite3.connect(tmp_path / "store" / DATABASE) as database:
@@ -101,7 +101,7 @@ def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX systems do")
-def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path):
     folder = tmp_path / "store"
     code = """
         import resource, signal
@@ -131,7 +131,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
         assert dense_first(store, done + 50) == f"d{done + 50}"
 
 
-def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path: Path) -> None:
+def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path):
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
         store.prepare(LAYOUT)
         store.upsert([entry(i) for i in range(100)])
@@ -149,7 +149,7 @@ def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path: Path) -> None:
         assert dense_first(reader, 200) == "d200"
 
 
-def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_search_is_exact_over_many_blocks(monkeypatch):
     monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 64)
     random = np.random.default_rng(0)
     rows = random.standard_normal((1000, DIMENSIONS)).astype(np.float32)
@@ -189,7 +189,7 @@ READER = """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_a_store_that_may_only_be_read_is_searched(tmp_path: Path) -> None:
+def test_a_store_that_may_only_be_read_is_searched(tmp_path):
     import tempfile
 
     # Not below tmp_path, which nobody else may enter.
@@ -221,7 +221,7 @@ def words_of(store: LocalStore, text: str, retriever: Bm25 | None = None, *filte
     return [id_ for id_, _ in found["bm25"]]
 
 
-def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
+def test_filters_are_of_the_documents_as_they_are(tmp_path):
     """The answer is not the one that was remembered of an earlier generation."""
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
         fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
@@ -234,7 +234,7 @@ def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
         assert words_of(reader, "paper", None, "year>=2005", "year<2006") == []
 
 
-def test_ids_that_are_kept_are_those_of_one_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_are_kept_are_those_of_one_generation(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshot, "MANY_IDS", 25)
     with LocalStore(tmp_path / "store") as store:
         fill(store, LAYOUT, [entry(i) for i in range(40)])
@@ -246,7 +246,7 @@ def test_ids_that_are_kept_are_those_of_one_generation(tmp_path: Path, monkeypat
         assert {id_ for id_, _ in found} == {f"d{i}" for i in range(43)} - {"d7"} and dense_first(store, 42) == "d42"
 
 
-def test_a_filter_that_meets_a_change_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_that_meets_a_change_is_asked_again(tmp_path, monkeypatch):
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
         fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
         current = LocalStore._current
@@ -263,9 +263,7 @@ def test_a_filter_that_meets_a_change_is_asked_again(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_removed_documents_are_not_found_before_the_index_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: bool
-) -> None:
+def test_removed_documents_are_not_found_before_the_index_follows(tmp_path, monkeypatch, published):
     monkeypatch.setattr(local_store, "COMMIT_SECONDS", 1e9)
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
         fill(store, LAYOUT, [entry(i) for i in range(10)])
@@ -285,9 +283,7 @@ def test_removed_documents_are_not_found_before_the_index_follows(
 
 
 @pytest.mark.parametrize("few", [0, 1_000])
-def test_filtered_words_are_the_ranking_without_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
-) -> None:
+def test_filtered_words_are_the_ranking_without_the_others(tmp_path, monkeypatch, few):
     """With the documents looked up by number, and with the ranking read until enough passed."""
     monkeypatch.setattr(bm25, "_FEW", few)
     with LocalStore(tmp_path / "store") as store:
@@ -299,7 +295,7 @@ def test_filtered_words_are_the_ranking_without_the_others(
             assert words_of(store, "paper", Bm25(depth=depth), "year=2003") == passing[:depth]
 
 
-def test_equal_scores_of_words_are_in_the_order_of_ingest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_scores_of_words_are_in_the_order_of_ingest(tmp_path, monkeypatch):
     """Whatever segments tantivy has them in, and also where the ranking ends."""
     monkeypatch.setattr(local_store, "COMMIT_EVERY", 1)
     monkeypatch.setattr(upkeep, "settle", lambda *_: None)
@@ -315,7 +311,7 @@ def test_equal_scores_of_words_are_in_the_order_of_ingest(tmp_path: Path, monkey
         assert words_of(store, "same number20", Bm25(depth=3)) == ["d20", "d1", "d2"]
 
 
-def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch):
     monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 8)
     rows = np.zeros((40, 4), np.float32)
     rows[:, 0] = 0.5
@@ -336,7 +332,7 @@ def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch: pytest.MonkeyPatc
     assert [seq for seq, _ in everything] == [*first, *(seq for seq in range(1, 41) if seq not in first)]
 
 
-def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:
+def test_what_a_killed_commit_left_is_removed(tmp_path):
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
         fill(store, LAYOUT, [entry(i) for i in range(10)])

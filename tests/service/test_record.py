@@ -17,9 +17,11 @@ from ccheck import es_mappings
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound
 from ccheck.core.redaction import keep_secret
 from ccheck.core.settings import Settings
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.service import Check, Correction, open_service
 from ccheck.service import record as records
 from ccheck.service.record import FileRecord, Record, Wanted
+from ccheck.service.record_elastic import ElasticRecord
 
 SERVERS = {"elasticsearch": "elasticsearch_url", "elasticsearch-8": "elasticsearch_8_url"}
 SETTINGS = Settings(
@@ -53,9 +55,6 @@ def open_record(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
             opened.append(FileRecord(tmp_path / "store.checks.sqlite"))
             return opened[-1]
     else:
-        from ccheck.search.elastic import Connection, ElasticStore
-        from ccheck.service.record_elastic import ElasticRecord
-
         url = request.getfixturevalue(SERVERS[request.param])
         index = request.getfixturevalue("elasticsearch_index")
 
@@ -181,63 +180,61 @@ def test_only_its_owner_reads_it_and_it_leaves_nothing_open(tmp_path: Path) -> N
 # -- Elasticsearch
 
 
-def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(elasticsearch_url, elasticsearch_index) -> None:
-    from ccheck.search.elastic import Connection, ElasticStore
-    from ccheck.service.record_elastic import ElasticRecord
+@pytest.fixture
+def server(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        yield client
 
+
+@pytest.fixture
+def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store:
+        yield store
+
+
+def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(server, store, elasticsearch_index) -> None:
     alias = f"ccheck-checks-{elasticsearch_index}"
-    with (
-        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
-        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
-    ):
-        before = server.get("/_cluster/state/metadata").json()["metadata"]
-        record = ElasticRecord(store, SETTINGS)
-        record.put(check(1))
-        record.correct(Correction(check(1).id, "wrong verdict", label="SUPPORTS", created="2026-01-01T00:00:00"))
-        (source,) = (hit["_source"] for hit in _refreshed(server, alias))
-        data = json.loads(source.pop("data"))
-        assert data["claim"] == source["claim"] == "Claim 1."
-        expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
-        expected |= {"supports": 0, "refutes": 1, "leaves_open": 0, "not_judged": 1, "documents": ["a", "b"]}
-        expected |= {"prompt_price": 2.0, "completion_price": 8.0, "currency": "EUR"}
-        expected |= {"cost": 0.006, "milliseconds": 3.5, "timings_ms": {"retrieve": 1.5, "verdict": 2.0}}
-        expected |= {"permalink": f"https://facts.example/checks/{check(1).id}", "corrected": True, "user": "ann"}
-        assert {name: source[name] for name in expected} == expected
-        assert source["evidence"][0] == {
-            "rank": 1,
-            "doc_id": "a",
-            "title": "A",
-            "year": 2001,
-            "stance": "REFUTES",
-            "confidence": 0.9,
-        }
-        mapped = set(es_mappings.read("ccheck-checks")["template"]["mappings"]["properties"])
-        assert set(source) <= mapped and mapped - set(source) == {"data"}
-        after = server.get("/_cluster/state/metadata").json()["metadata"]
-        made = after["indices"].keys() - before["indices"].keys()
-        # Other tests make theirs on the same server meanwhile.
-        assert {name for name in made if elasticsearch_index in name or "test" not in name} == {f"{alias}-000001"}
-        for part in ("templates", "index_template", "component_template", "index_lifecycle"):
-            assert after.get(part) == before.get(part)
+    before = server.get("/_cluster/state/metadata").json()["metadata"]
+    record = ElasticRecord(store, SETTINGS)
+    record.put(check(1))
+    record.correct(Correction(check(1).id, "wrong verdict", label="SUPPORTS", created="2026-01-01T00:00:00"))
+    (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+    data = json.loads(source.pop("data"))
+    assert data["claim"] == source["claim"] == "Claim 1."
+    expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
+    expected |= {"supports": 0, "refutes": 1, "leaves_open": 0, "not_judged": 1, "documents": ["a", "b"]}
+    expected |= {"prompt_price": 2.0, "completion_price": 8.0, "currency": "EUR"}
+    expected |= {"cost": 0.006, "milliseconds": 3.5, "timings_ms": {"retrieve": 1.5, "verdict": 2.0}}
+    expected |= {"permalink": f"https://facts.example/checks/{check(1).id}", "corrected": True, "user": "ann"}
+    assert {name: source[name] for name in expected} == expected
+    assert source["evidence"][0] == {
+        "rank": 1,
+        "doc_id": "a",
+        "title": "A",
+        "year": 2001,
+        "stance": "REFUTES",
+        "confidence": 0.9,
+    }
+    mapped = set(es_mappings.read("ccheck-checks")["template"]["mappings"]["properties"])
+    assert set(source) <= mapped and mapped - set(source) == {"data"}
+    after = server.get("/_cluster/state/metadata").json()["metadata"]
+    made = after["indices"].keys() - before["indices"].keys()
+    # Other tests make theirs on the same server meanwhile.
+    assert {name for name in made if elasticsearch_index in name or "test" not in name} == {f"{alias}-000001"}
+    for part in ("templates", "index_template", "component_template", "index_lifecycle"):
+        assert after.get(part) == before.get(part)
 
 
-def test_a_record_of_an_older_version_gains_fields(elasticsearch_url, elasticsearch_index) -> None:
-    from ccheck.search.elastic import Connection, ElasticStore
-    from ccheck.service.record_elastic import ElasticRecord
-
+def test_a_record_of_an_older_version_gains_fields(server, store, elasticsearch_index) -> None:
     alias, template = f"ccheck-checks-{elasticsearch_index}", es_mappings.read("ccheck-checks")["template"]
     for name in ("currency", "prompt_price"):
         del template["mappings"]["properties"][name]
-    with (
-        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
-        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
-    ):
-        server.put(f"/{alias}-000001", json=template | {"aliases": {alias: {}}}).raise_for_status()
-        assert ElasticRecord(store, SETTINGS).list(Wanted()) == []  # whoever only reads changes nothing
-        assert "currency" not in server.get(f"/{alias}").json()[f"{alias}-000001"]["mappings"]["properties"]
-        ElasticRecord(store, SETTINGS).put(check(1))
-        (source,) = (hit["_source"] for hit in _refreshed(server, alias))
-        assert (source["currency"], source["prompt_price"]) == ("EUR", 2.0)
+    server.put(f"/{alias}-000001", json=template | {"aliases": {alias: {}}}).raise_for_status()
+    assert ElasticRecord(store, SETTINGS).list(Wanted()) == []  # whoever only reads changes nothing
+    assert "currency" not in server.get(f"/{alias}").json()[f"{alias}-000001"]["mappings"]["properties"]
+    ElasticRecord(store, SETTINGS).put(check(1))
+    (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+    assert (source["currency"], source["prompt_price"]) == ("EUR", 2.0)
 
 
 def _refreshed(server: httpx.Client, index: str) -> list[dict[str, Any]]:
@@ -246,30 +243,23 @@ def _refreshed(server: httpx.Client, index: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("theirs", ["the index has the name", "the alias leads to theirs", "the alias is gone"])
-def test_an_index_of_somebody_else_is_never_written_to(elasticsearch_url, elasticsearch_index, theirs) -> None:
-    from ccheck.search.elastic import Connection, ElasticStore
-    from ccheck.service.record_elastic import ElasticRecord
-
+def test_an_index_of_somebody_else_is_never_written_to(server, store, elasticsearch_index, theirs) -> None:
     alias = f"ccheck-checks-{elasticsearch_index}"
-    with (
-        httpx.Client(base_url=elasticsearch_url, timeout=60) as server,
-        ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store,
-    ):
-        record = ElasticRecord(store, SETTINGS)
-        if theirs == "the alias is gone":
-            record.put(check(1))
-            server.delete(f"/{alias}-000001/_alias/{alias}").raise_for_status()
-            index, said = f"{alias}-000001", "Add the alias again"
-        elif theirs == "the index has the name":
-            server.put(f"/{alias}").raise_for_status()
-            index, said = alias, "is not a record"
-        else:
-            index, said = f"{elasticsearch_index}-theirs", "is not a record"
-            server.put(f"/{index}", json={"aliases": {alias: {}}}).raise_for_status()
-        before = [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))]
-        with pytest.raises(InvalidData, match=said):
-            record.put(check(2))
-        assert [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))] == before
+    record = ElasticRecord(store, SETTINGS)
+    if theirs == "the alias is gone":
+        record.put(check(1))
+        server.delete(f"/{alias}-000001/_alias/{alias}").raise_for_status()
+        index, said = f"{alias}-000001", "Add the alias again"
+    elif theirs == "the index has the name":
+        server.put(f"/{alias}").raise_for_status()
+        index, said = alias, "is not a record"
+    else:
+        index, said = f"{elasticsearch_index}-theirs", "is not a record"
+        server.put(f"/{index}", json={"aliases": {alias: {}}}).raise_for_status()
+    before = [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))]
+    with pytest.raises(InvalidData, match=said):
+        record.put(check(2))
+    assert [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))] == before
 
 
 def test_a_service_on_a_server_keeps_its_checks_there(elasticsearch_url, elasticsearch_index) -> None:
