@@ -1,7 +1,5 @@
 """A memory of stages for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 

@@ -1,7 +1,5 @@
 """Articles are read from every format, and strangers' files do no harm."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ccheck index enrich` as a user runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx

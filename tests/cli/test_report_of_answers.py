@@ -1,7 +1,5 @@
 """`ccheck report`: a page of answers that were saved, which may be anybody's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Claims as people have them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`compare_judges`, checked against figures that were calculated manually."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

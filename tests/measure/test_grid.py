@@ -1,7 +1,5 @@
 """A recipe over a grid of settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from ccheck.core.errors import UsageError

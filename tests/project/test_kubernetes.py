@@ -1,7 +1,5 @@
 """The manifests of deploy/ are valid, name no secret, and agree with the image and with each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """uv.lock: what `make` and the Dockerfile install. `make lint` checks that it follows pyproject.toml."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Listwise reranking by a language model, against a scripted server on loopback."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How tests search a store, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a saved model's folder holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`ccheck serve web` as a program: who is let in, and how it stops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx
