@@ -245,15 +245,11 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         connection = connect(path, mode)
         try:
             connection.execute("SELECT 1 FROM meta").fetchone()
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if mode == modes[-1] or is_damage(error):
-                raise
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise
-        else:
             return connection
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if not isinstance(error, sqlite3.OperationalError) or mode == modes[-1] or is_damage(error):
+                raise
     raise AssertionError("unreachable")
 
 

@@ -33,13 +33,6 @@ CLAIM_ROWS = _load(CLAIMS)
 each_claim = pytest.mark.parametrize("claim", CLAIM_ROWS, ids=[str(row.get("_id")) for row in CLAIM_ROWS])
 
 
-@pytest.mark.parametrize("path", [CORPUS, CLAIMS], ids=["corpus", "claims"])
-def test_files_are_json_lines(path: Path) -> None:
-    text = path.read_bytes().decode("utf-8")
-    assert text.endswith("\n") and "\r" not in text
-    assert all(line.strip() for line in text.splitlines())
-
-
 def test_corpus_is_large_enough_and_covers_every_topic() -> None:
     topics = Counter(row["topic"] for row in DOCUMENTS)
     assert len(DOCUMENTS) >= 60 and set(topics) == TOPICS and min(topics.values()) >= 12
