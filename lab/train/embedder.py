@@ -1,7 +1,5 @@
 """Training embedding models with sentence-transformers, whole or with LoRA. `EmbedderOptions` describes the losses."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable, Sequence
