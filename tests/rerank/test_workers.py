@@ -21,7 +21,7 @@ from ccheck.core.stages import ModelStage
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.rerank.server.guard import Limits
-from ccheck.rerank.server.workers import TRIES, Workers
+from ccheck.rerank.server.workers import TRIES, Workers, _Ended, _Worker
 
 PASSAGES = [f"{TEXTS[i % len(TEXTS)]} {i}" for i in range(100)]
 
@@ -141,6 +141,21 @@ def test_one_that_hangs_is_ended_and_a_batch_is_not_tried_for_ever(
             list(workers.scorer.forward([(10**6,)], [0]))  # no such token: the model raises
         assert sum("was ended (1)" in one for one in said) == TRIES
     assert all(one.process is not None and one.process.poll() is not None for one in workers.workers)
+
+
+def test_a_batch_whose_workers_are_killed_is_not_given_up(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([-signal.SIGKILL] * (TRIES + 2))
+
+    def ask(worker: _Worker, question: object, seconds: float) -> list[tuple[int, float]]:
+        for code in ends:
+            raise _Ended(worker.device, code)
+        return [(0, 0.5)]
+
+    monkeypatch.setattr(_Worker, "start", lambda worker: None)
+    monkeypatch.setattr(_Worker, "ask", ask)
+    monkeypatch.setattr("ccheck.rerank.server.workers.pause", lambda *_, **__: 0)
+    with Workers("cpu,cpu", Runtime(Settings()), ModelStage(model=str(model)), Limits()) as workers:
+        assert list(workers.scorer.forward([(1,)], [0])) == [(0, 0.5)] and next(ends, None) is None
 
 
 @pytest.mark.parametrize(
