@@ -3,6 +3,8 @@
 The files are described in the README beside this module.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Final
 

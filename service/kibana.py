@@ -5,6 +5,8 @@ into Kibana says so in its description or name, so that what others made under t
 removed.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re

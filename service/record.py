@@ -4,6 +4,8 @@ What `put` and `correct` returned from is on the disk: it survives a kill and a 
 processes may use one file. The claim and the answer are kept as they were, but for known secrets (keys, passwords).
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -5,6 +5,8 @@ that whatever is sent twice is there once. Writes go through the alias, and the 
 (`require_alias`): nothing of others is ever written to, and no index comes into being by a write.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import re

@@ -1,5 +1,7 @@
 """What all tests share."""
 
+from __future__ import annotations
+
 import atexit
 import functools
 import os

@@ -1,5 +1,7 @@
 """A memory of stages for tests."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 

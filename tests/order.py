@@ -1,5 +1,7 @@
 """The order in which files of tests run."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """Python programs that tests start, and kill."""
 
+from __future__ import annotations
+
 import signal
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """Runtimes for tests."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from ccheck.core.runtime import Runtime

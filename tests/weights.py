@@ -1,5 +1,7 @@
 """Saved weights: read as any version of transformers names them, and those of another model."""
 
+from __future__ import annotations
+
 import shutil
 from pathlib import Path
 from typing import Any

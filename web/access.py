@@ -1,5 +1,7 @@
 """Who may do what: keys with scopes, sessions of browsers, limits by caller, and what every request must pass."""
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import re

@@ -1,5 +1,7 @@
 """The service over HTTP: pages, REST and MCP in one application, with one set of keys, limits and headers."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import functools

@@ -3,6 +3,8 @@
 It imports next to nothing: a second `ccheck query` takes as long as Python and click need to start.
 """
 
+from __future__ import annotations
+
 import http.client
 import json
 import socket

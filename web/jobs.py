@@ -1,5 +1,7 @@
 """What takes long: checks with their events, files of claims, papers to ingest."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 import json

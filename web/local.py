@@ -4,6 +4,8 @@ It is named after all that decides on settings, so that whoever has something el
 user's runtime folder and belongs to the user alone: who can open the socket is the user.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json

@@ -3,6 +3,8 @@
 What papers say is text of strangers: the tools say so, and nothing that they do changes papers.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from collections.abc import Iterator

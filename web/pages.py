@@ -1,5 +1,7 @@
 """Pages for people. They work without a script; every one is also JSON, at the same address with `.json`."""
 
+from __future__ import annotations
+
 import asyncio
 import secrets
 import shutil

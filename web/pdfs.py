@@ -1,5 +1,7 @@
 """The PDFs that papers were read from, for people to look at: those of one folder, as long as they are unchanged."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Problems as answers: RFC 9457 for programs, a page for people. A problem's type is the class of ccheck's error."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,5 +1,7 @@
 """REST: `/v1/…`, health and metrics. Bodies and answers are JSON; errors are problems (RFC 9457)."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,5 +1,7 @@
 """What all routes share: the service with its jobs, keys and limits, and who asks."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Mapping

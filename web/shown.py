@@ -1,5 +1,7 @@
 """What a page shows of a recorded check: the texts of its documents, and those that pass the page's filters."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

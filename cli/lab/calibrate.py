@@ -1,5 +1,7 @@
 """`ccheck calibrate`: what a judge's confidence is worth, on labelled pairs."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -1,5 +1,7 @@
 """`ccheck mine`: hard negatives from a recipe's ranking."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 
 from ...core.files import check_output

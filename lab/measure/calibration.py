@@ -6,6 +6,8 @@ report.before.error, report.after.error
 save_calibration(report.calibration, Path("calibration.json"))
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

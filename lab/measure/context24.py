@@ -10,6 +10,8 @@ claims. BERTScore depends on its model: figures made with another one are not co
     measure(load_recipe("context24-passages"), read_gold("task2-train-dev.json"), articles, runtime)
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -5,6 +5,8 @@ Climate-FEVER, AVeriTeC, ClimateCheck (Abu Ahmad et al., SDP 2025), and subtask 
 several of these at once: pairs of claim and document with a label are claims, judgements and true labels.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,6 +5,8 @@ claims with the right label whose second recall is at least .5. The figures depe
 which is not the task's own word for word.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

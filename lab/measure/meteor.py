@@ -1,5 +1,7 @@
 """METEOR (Banerjee and Lavie, 2005) by NLTK, and the data that it needs: WordNet 3.0 and Punkt's English model."""
 
+from __future__ import annotations
+
 import functools
 import io
 import os

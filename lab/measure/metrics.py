@@ -19,6 +19,8 @@ One difference from the script: it leaves claims for which nothing was retrieved
 out of recall; here they count as 0 in all parts.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

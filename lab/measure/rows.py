@@ -1,5 +1,7 @@
 """Labelled pairs of claim and document, from the files of data sets: what judges are measured on and learn from."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Runs in TREC's format: a line for each document, of claim id, Q0, document id, rank, score and the run's name."""
 
+from __future__ import annotations
+
 import json
 import math
 import os

@@ -1,5 +1,7 @@
 """The values of evaluation: judgements, runs, and what was measured."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias

@@ -1,5 +1,7 @@
 """The page beside a trained model: what it was made from, how, and how good it is."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Training embedding models with sentence-transformers, whole or with LoRA. `EmbedderOptions` describes the losses."""
 
+from __future__ import annotations
+
 import random
 import warnings
 from collections.abc import Callable, Sequence

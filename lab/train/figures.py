@@ -1,5 +1,7 @@
 """How good a trained model is: figures before and after, in words too."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The folder that a training works in, and the model that it leaves: whole, or not at all."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Training data from the retrieval of a recipe: hard negatives and candidates."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -6,6 +6,8 @@ training that was killed continues from the last one. Optimiser states are torch
 no code in them runs.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import json

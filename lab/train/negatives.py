@@ -1,5 +1,7 @@
 """Drawing negatives: documents that a model learns to rank below the relevant ones."""
 
+from __future__ import annotations
+
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

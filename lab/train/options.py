@@ -3,6 +3,8 @@
 A preset has the values of a published system; `presets/NAME.toml` says from which section of its paper.
 """
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files

@@ -1,5 +1,7 @@
 """Training of models that rank documents, embedders and rerankers: phases, the figures before and after, the card."""
 
+from __future__ import annotations
+
 import functools
 import json
 from collections.abc import Callable, Sequence

@@ -5,6 +5,8 @@ This group chooses the best epoch. The second is held back claim by claim, as in
 have been trained on. Its figures are higher if a model remembers.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

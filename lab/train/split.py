@@ -5,6 +5,8 @@ it only remembers: on SciFact, a query adapter seemed to lift nDCG@10 by .18, bu
 `split_by_document` keeps them apart. `split_by_claim` is the usual split, for comparison.
 """
 
+from __future__ import annotations
+
 import random
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence

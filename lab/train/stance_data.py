@@ -1,5 +1,7 @@
 """The data of a stance training: labelled pairs to learn from, to choose the best epoch by, and to measure on."""
 
+from __future__ import annotations
+
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

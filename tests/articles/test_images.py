@@ -1,5 +1,7 @@
 """Figures ranked by their images: a CLIP of the true architecture with random weights: the way, not the quality."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Articles are read from every format, and strangers' files do no harm."""
 
+from __future__ import annotations
+
 import zipfile
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Articles come back from every store as they went in, and rank as from files. Queries show what grounds them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

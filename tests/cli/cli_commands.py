@@ -1,5 +1,7 @@
 """Every command there is, for tests of what all have in common."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import click

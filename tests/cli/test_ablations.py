@@ -1,5 +1,7 @@
 """`ccheck evaluate --ablation`, as a user runs it."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

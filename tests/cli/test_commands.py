@@ -1,5 +1,7 @@
 """`ccheck demo`, `index`, `recipes`, `config`, `doctor`, and what they all have in common."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import sqlite3

@@ -1,5 +1,7 @@
 """`ccheck compare`."""
 
+from __future__ import annotations
+
 import json
 import math
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`ccheck evaluate`, as a user runs it."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 from pathlib import Path

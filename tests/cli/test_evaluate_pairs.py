@@ -1,5 +1,7 @@
 """`ccheck evaluate --pairs`, as a user runs it."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """What the commands say of themselves."""
 
+from __future__ import annotations
+
 import inspect
 import re
 import shlex

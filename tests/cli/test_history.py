@@ -1,5 +1,7 @@
 """What was checked can be found, shown, corrected and learned from."""
 
+from __future__ import annotations
+
 import shutil
 from pathlib import Path
 

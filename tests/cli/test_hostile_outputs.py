@@ -1,5 +1,7 @@
 """What ccheck writes goes through no link, onto no store, database or input, and is there whole or not at all."""
 
+from __future__ import annotations
+
 import errno
 import os
 import sqlite3

@@ -1,5 +1,7 @@
 """What strangers wrote steers no terminal and hides nothing, whichever way it is shown; arguments can be any bytes."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os

@@ -1,5 +1,7 @@
 """Looking at the documents of a store, taking them out, and citing them."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json

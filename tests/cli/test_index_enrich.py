@@ -1,5 +1,7 @@
 """`ccheck index enrich` as a user runs it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import httpx

@@ -1,5 +1,7 @@
 """`ccheck ingest`."""
 
+from __future__ import annotations
+
 import gzip
 import json
 from pathlib import Path

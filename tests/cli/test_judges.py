@@ -1,5 +1,7 @@
 """`ccheck query` with judges and `ccheck calibrate`, as a user meets them."""
 
+from __future__ import annotations
+
 import json
 import os
 import random

@@ -1,5 +1,7 @@
 """What progress looks like on a terminal."""
 
+from __future__ import annotations
+
 import io
 import re
 import sys

@@ -1,5 +1,7 @@
 """Table 3 of climatecheck-hybrid's paper: the ways of asking a language model, each on the same labelled pairs."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

@@ -1,5 +1,7 @@
 """`ccheck query`."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import re

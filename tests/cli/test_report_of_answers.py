@@ -1,5 +1,7 @@
 """`ccheck report`: a page of answers that were saved, which may be anybody's."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

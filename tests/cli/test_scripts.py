@@ -1,5 +1,7 @@
 """A script that calls the functions behind the commands gets what the commands print."""
 
+from __future__ import annotations
+
 import shutil
 
 import pytest

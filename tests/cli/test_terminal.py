@@ -1,5 +1,7 @@
 """ccheck as a program: pipes, terminals, signals, full disks."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os

@@ -1,5 +1,7 @@
 """`ccheck train embedder` and `ccheck train reranker`, from files to a model that is used."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

@@ -1,5 +1,7 @@
 """The training commands of the published recipes, as their pages print them, with small models and the tasks' files."""
 
+from __future__ import annotations
+
 import csv
 import re
 import shlex

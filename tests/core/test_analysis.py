@@ -1,5 +1,7 @@
 """Text as the terms of an `Analysis`."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import subprocess

@@ -1,5 +1,7 @@
 """Fusion and runs, against values that were calculated manually."""
 
+from __future__ import annotations
+
 import itertools
 import math
 

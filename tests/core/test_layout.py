@@ -1,5 +1,7 @@
 """What a store records of how it was made."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

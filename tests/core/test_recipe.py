@@ -1,5 +1,7 @@
 """Recipes: the packaged ones, and what is said of wrong ones."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

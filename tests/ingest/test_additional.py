@@ -1,5 +1,7 @@
 """Additional texts, several embeddings and sparse vectors at ingest, into a store in memory."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal

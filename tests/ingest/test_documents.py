@@ -1,5 +1,7 @@
 """Records becoming documents: fields, cleaning, metadata, dates, limits."""
 
+from __future__ import annotations
+
 import json
 import unicodedata
 from typing import Any

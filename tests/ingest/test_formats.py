@@ -1,5 +1,7 @@
 """Files as people have them: a small one of each format under `formats/`, read to the right documents."""
 
+from __future__ import annotations
+
 import io
 import json
 import tomllib

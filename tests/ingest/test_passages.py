@@ -1,5 +1,7 @@
 """Cutting documents into passages."""
 
+from __future__ import annotations
+
 import gzip
 import itertools
 import json

@@ -1,5 +1,7 @@
 """Reading files of every format, good and bad."""
 
+from __future__ import annotations
+
 import csv
 import gzip
 import io

@@ -1,5 +1,7 @@
 """The client of language models, against a scripted server on loopback: what servers do, and what must come of it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

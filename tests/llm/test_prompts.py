@@ -1,5 +1,7 @@
 """Prompts: packaged ones, a user's own, and what comes from outside in them."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

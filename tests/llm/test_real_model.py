@@ -1,5 +1,7 @@
 """Language models over real HTTP with a real model. It is too small to be right: what is tested is the way."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """Claims as people have them."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

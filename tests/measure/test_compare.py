@@ -1,5 +1,7 @@
 """Tests of significance against all that can be counted by hand."""
 
+from __future__ import annotations
+
 import itertools
 import random
 

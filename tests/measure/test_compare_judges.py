@@ -1,5 +1,7 @@
 """`compare_judges`, checked against figures that were calculated manually."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

@@ -1,5 +1,7 @@
 """The measures of Context24, by hand as the task's scripts compute them."""
 
+from __future__ import annotations
+
 import json
 import math
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Claims, judgements and true labels, from files as the data sets have them."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import pickle

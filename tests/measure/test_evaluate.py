@@ -1,5 +1,7 @@
 """Evaluating a recipe: what is measured of which claims, and what is said of the others."""
 
+from __future__ import annotations
+
 import json
 
 import ir_measures

@@ -1,5 +1,7 @@
 """A recipe over a grid of settings."""
 
+from __future__ import annotations
+
 import pytest
 
 from ccheck.core.errors import UsageError

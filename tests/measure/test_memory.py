@@ -1,5 +1,7 @@
 """The cache on disk, and the memory of evaluations on it."""
 
+from __future__ import annotations
+
 import sqlite3
 import stat
 import subprocess

@@ -1,5 +1,7 @@
 """Metrics are ir-measures' own, ClimateCheck's score is that of its evaluation script, and nothing is 0 by mistake."""
 
+from __future__ import annotations
+
 import random
 import statistics
 import subprocess

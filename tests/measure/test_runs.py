@@ -1,5 +1,7 @@
 """TREC runs: what is written keeps its order in every tool, what is read is checked."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import math

@@ -1,5 +1,7 @@
 """The pipeline and the Python API, on real stores."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """What an ingest makes: what the store has, and what a recipe needs."""
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

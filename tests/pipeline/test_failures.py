@@ -1,5 +1,7 @@
 """What becomes of claims when a store fails on the way."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,8 @@
 `benchmarks/hostile_servers.py` asks more of them, and counts.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 import threading

@@ -1,5 +1,7 @@
 """What makes ccheck handy in Python."""
 
+from __future__ import annotations
+
 import datetime
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """The pipeline with what published recipes name: sparse vectors, several embeddings, analyses, rewriting, a memory."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from pathlib import Path

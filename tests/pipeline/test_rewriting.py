@@ -1,5 +1,7 @@
 """Claims rewritten by a language model, which a scripted server plays."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from typing import Any

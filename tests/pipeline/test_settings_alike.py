@@ -1,5 +1,7 @@
 """What the settings say of a recipe is heeded alike by every command and in Python; stages have one name each."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """What is no claim is told from claims, and two claims from one."""
 
+from __future__ import annotations
+
 import pytest
 
 import ccheck

@@ -1,5 +1,7 @@
 """docker-compose.yml is valid, reachable from this machine alone, and holds no secret."""
 
+from __future__ import annotations
+
 import re
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """`make check-fast` runs something of every room, and `make check` everything."""
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """The manifests of deploy/ are valid, name no secret, and agree with the image and with each other."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

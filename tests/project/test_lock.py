@@ -1,5 +1,7 @@
 """uv.lock: what `make` and the Dockerfile install. `make lint` checks that it follows pyproject.toml."""
 
+from __future__ import annotations
+
 import re
 import tomllib
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Texts to score, their ids and scores, and FlagEmbedding to compare them with."""
 
+from __future__ import annotations
+
 import random
 import warnings
 from collections.abc import Sequence

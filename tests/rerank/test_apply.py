@@ -1,5 +1,7 @@
 """Rerankers in a ranking, ensembles, and what `auto` means."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

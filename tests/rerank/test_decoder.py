@@ -1,5 +1,7 @@
 """Decoders that score by the logit of `Yes`: the same scores as a plain forward pass, and as FlagEmbedding's."""
 
+from __future__ import annotations
+
 import json
 import shutil
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Encoders that score pairs: the same scores as a plain forward pass, FlagReranker's and CrossEncoder's."""
 
+from __future__ import annotations
+
 import random
 from pathlib import Path
 

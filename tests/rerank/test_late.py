@@ -1,5 +1,7 @@
 """Late interaction by hand, with the packaged model, static and in context."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

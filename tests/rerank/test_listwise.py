@@ -1,5 +1,7 @@
 """Listwise reranking by a language model, against a scripted server on loopback."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

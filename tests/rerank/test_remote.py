@@ -1,5 +1,7 @@
 """Rerankers on servers: the sidecar itself, and what others answer, by a server that answers what a test says."""
 
+from __future__ import annotations
+
 import json
 import socket
 from collections.abc import Callable, Iterator

@@ -1,5 +1,7 @@
 """Several servers with one reranker: work goes to all of them, and what one loses another does."""
 
+from __future__ import annotations
+
 import itertools
 import signal
 import threading

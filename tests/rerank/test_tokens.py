@@ -1,5 +1,7 @@
 """Pairs, id by id, with a tokenizer that needs no library: each letter is an id."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

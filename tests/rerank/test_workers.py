@@ -1,5 +1,7 @@
 """A reranker in several processes: each does its part, and what one that is killed loses another does."""
 
+from __future__ import annotations
+
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,5 +1,7 @@
 """Indices on real servers that tests of the Elasticsearch store search: its own, and those of others."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

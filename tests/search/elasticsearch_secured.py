@@ -1,5 +1,7 @@
 """A real Elasticsearch with its own security, from the jars: API keys, roles, and TLS with client certificates."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import ssl

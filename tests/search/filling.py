@@ -1,5 +1,7 @@
 """How tests of stores put documents into one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from ccheck.core.layout import Layout

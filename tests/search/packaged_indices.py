@@ -4,6 +4,8 @@ Their mappings and documents were read in langchain-elasticsearch 1.0.0, llama-i
 and elasticsearch-haystack 7.1.0 (with haystack-ai 3.4.1, split by its DocumentSplitter).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

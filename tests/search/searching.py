@@ -1,5 +1,7 @@
 """How tests search a store, in one call."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Five documents that tests of all stores search, and how they search them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """A store with every kind of field and four documents, for tests of what recipes search in."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """What recipes search for in Elasticsearch, on real servers, beside what test_store_fields.py asks of all stores."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import itertools

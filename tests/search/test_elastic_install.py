@@ -1,5 +1,7 @@
 """What `ccheck index install` puts into a cluster: a real server for templates, a recorder for what it has not."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """How long ccheck waits for a server, whom it asks again, and what it says meanwhile."""
 
+from __future__ import annotations
+
 import json
 import socket
 import threading

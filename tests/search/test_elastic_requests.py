@@ -1,5 +1,7 @@
 """What `ccheck query` sends to a real server, as a proxy between them sees it, with and without a licence for `rrf`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,5 +1,7 @@
 """Elasticsearch's own security on a real server: what the keys of es_mappings/roles may do, and what ccheck says."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -1,5 +1,7 @@
 """What every store must do with the fields that recipes ask for: the same tests for both kinds."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

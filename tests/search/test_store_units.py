@@ -1,5 +1,7 @@
 """Units: parts of documents that are searched by themselves, and queries with a scope of their own. For every store."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """What a record must do, beside a local store and on Elasticsearch."""
 
+from __future__ import annotations
+
 import json
 import sqlite3
 from collections.abc import Callable, Iterator

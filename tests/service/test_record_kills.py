@@ -1,5 +1,7 @@
 """Processes that are killed while they check claims lose nothing that they said was kept; the benchmark does more."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """The service finds checks again, keeps what people say of them, and holds nobody up."""
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import json

@@ -1,5 +1,7 @@
 """A training in a process of its own that is killed in the middle."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

@@ -1,5 +1,7 @@
 """A step of training in plain torch, to which a trainer's step is held."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import torch

@@ -1,5 +1,7 @@
 """What a saved model's folder holds."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """Negatives by kind: those that were mined, those that were judged, and the numbers that the papers' presets draw."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

@@ -1,5 +1,7 @@
 """Training embedders: losses computed in the test, a step in plain torch, resumption, what is saved."""
 
+from __future__ import annotations
+
 import json
 import math
 

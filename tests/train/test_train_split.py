@@ -1,5 +1,7 @@
 """Splits by document keep what is measured on out of training."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

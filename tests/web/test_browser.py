@@ -1,5 +1,7 @@
 """The service's pages in a real browser: streaming, keyboard, phone, dark, and what axe finds."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
 from importlib.resources import files

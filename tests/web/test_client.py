@@ -1,5 +1,7 @@
 """`ccheck query` with `CCHECK_SERVER`: the same output as without, from a server that has its models loaded."""
 
+from __future__ import annotations
+
 import json
 import re
 import stat

@@ -1,5 +1,7 @@
 """The service's pages as a browser without scripts sees them: forms, their tokens, exports, files, papers, keys."""
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import io

@@ -1,5 +1,7 @@
 """The report page in a real browser: Chromium, driven by playwright."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The report page, as a file. `test_report_browser.py` looks at it in a browser."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import re

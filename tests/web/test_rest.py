@@ -1,5 +1,7 @@
 """REST over a real port: checks, events, corrections, what is refused, and OpenAPI."""
 
+from __future__ import annotations
+
 import json
 import threading
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`ccheck serve web` as a program: who is let in, and how it stops."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import httpx
