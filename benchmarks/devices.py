@@ -52,7 +52,7 @@ def main(rounds: int, kills: int) -> None:
         scorer = load_scorer(str(folder), device="cpu")
         expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
         options = ("--model", folder, "--canary", "repeat", "--timeout", 600)
-        # Two workers divide torch's threads, of which there are two here.
+        # Here torch has two threads, one for each of two workers.
         two = Sidecar(Path(scratch, "two"), *options, "--devices", "cpu,cpu", OMP_NUM_THREADS="2")
         one = Sidecar(Path(scratch, "one"), *options, "--device", "cpu")
         try:
