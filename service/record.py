@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from ..core.closing import Closing
-from ..core.errors import Incomplete, InvalidData, NotFound, ServerError
+from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
 from ..core.redaction import without_secrets
 from ..core.text import json_line
 from .types import Check, Correction, Wanted, check_from
@@ -25,6 +27,7 @@ from .types import Check, Correction, Wanted, check_from
 FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
+PAUSE_S = 60.0
 _TIMEOUT_S = 30.0
 _TABLES = (
     "CREATE TABLE checks (id TEXT PRIMARY KEY, created TEXT NOT NULL, words TEXT NOT NULL, label TEXT, "
@@ -36,6 +39,7 @@ _TABLES = (
 )
 
 R = TypeVar("R")
+log = logging.getLogger(__name__)
 
 
 class Record(Protocol):
@@ -72,6 +76,31 @@ class Record(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Trying:
+    """Tries what a check can do without. A failure does not stop the check: it is said once, and `kept` is false.
+
+    What failed at a server is left alone for `PAUSE_S`: each try waits for it, and every answer would wait with it.
+    """
+
+    def __init__(self) -> None:
+        self._warned = False
+        self._failed: float | None = None
+
+    def __call__(self, work: Callable[[], R]) -> R | None:
+        """What `work` on the record returns; None if it failed."""
+        if self._failed is not None and time.monotonic() - self._failed < PAUSE_S:
+            return None
+        try:
+            return work()
+        except CcheckError as error:
+            if isinstance(error, ServerError):
+                self._failed = time.monotonic()
+            if not self._warned:
+                self._warned = True
+                log.warning("checks are not recorded: %s", error)
+            return None
 
 
 def text_of(data: Mapping[str, Any]) -> str:

@@ -35,6 +35,8 @@ FORGOTTEN_AT_ONCE = 10_000
 """How many old checks one call of `forget` removes at most. The next process goes on."""
 FILE = "file"
 """The status of a document that records a file of claims, and not a check."""
+_WRITE = {"require_alias": "true", "timeout": "10s"}
+"""The server waits so long for a shard that is gone, instead of a minute; the client says whether to try again."""
 TRIES = 20
 """How often a correction is tried while others write to the same check."""
 
@@ -61,7 +63,7 @@ class ElasticRecord:
         self._prepare()
         fields = self._fields(check, text)
         body = {"doc": fields, "doc_as_upsert": True}
-        params = {"require_alias": "true", "retry_on_conflict": "10", "_source": "corrections"}
+        params = _WRITE | {"retry_on_conflict": "10", "_source": "corrections"}
         try:
             answer = self._request("POST", f"_update/{check.id}", body, params)
         except NotFound:  # somebody removed it
@@ -113,7 +115,7 @@ class ElasticRecord:
                     raise missing(correction.check)
                 kept = document["_source"].get("corrections", [])
                 body = {"doc": {"corrections": [*kept, added], "corrected": True}}
-                params = {"require_alias": "true", "if_seq_no": document["_seq_no"]}
+                params = _WRITE | {"if_seq_no": document["_seq_no"]}
                 params |= {"if_primary_term": document["_primary_term"]}
             if added in kept:  # an earlier try was heard, and its answer lost
                 return
@@ -128,7 +130,7 @@ class ElasticRecord:
     def put_file(self, id_: str, text: str) -> None:
         self._prepare()
         body = {"id": id_, "status": FILE, "data": within_limit(text)}
-        self._request("PUT", f"_doc/{quote(id_)}", body, {"require_alias": "true"})
+        self._request("PUT", f"_doc/{quote(id_)}", body, _WRITE)
 
     def file(self, id_: str) -> str | None:
         found = self._document(id_)

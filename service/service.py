@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import logging
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from ..pipeline.checker import Checker, claims_of
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import Store, parse_filter
-from .record import FileRecord, Record, missing, text_of
+from .record import FileRecord, Record, Trying, missing, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-log = logging.getLogger(__name__)
 
 
 def open_service(store: str | Path | None = None, **settings: Any) -> Service:
@@ -114,7 +112,7 @@ class Service(Closing):
         self._lock = threading.Lock()
         self._checkers: dict[str, Checker] = {}
         self._ready: dict[int, _Ready] = {}
-        self._warned = False
+        self._trying = Trying()
         self._forgotten = False
 
     @functools.cached_property
@@ -234,7 +232,7 @@ class Service(Closing):
     def _recorded(self, ids: Iterable[str]) -> dict[str, Check]:
         """The checks that can be returned as they are: those in which nothing failed."""
         assert self.record is not None
-        found = self._tried(functools.partial(self.record.get, list(ids))) or {}
+        found = self._trying(functools.partial(self.record.get, list(ids))) or {}
         return {
             id_: check
             for id_, check in found.items()
@@ -252,25 +250,15 @@ class Service(Closing):
         if self.record is None or not check.claim.strip():
             return check
         self._forget_old(self.record)
-        kept = self._tried(functools.partial(self.record.put, check))
+        kept = self._trying(functools.partial(self.record.put, check))
         return check if kept is None else kept
-
-    def _tried(self, work: Callable[[], R]) -> R | None:
-        """What `work` on the record returns. Its failure does not stop a check: it is said, and `kept` is false."""
-        try:
-            return work()
-        except CcheckError as error:
-            if not self._warned:
-                self._warned = True
-                log.warning("checks are not recorded: %s", error)
-            return None
 
     def _forget_old(self, record: Record) -> None:
         days = self.checker.settings.record_days
         if days is not None and not self._forgotten:
             self._forgotten = True
             before = datetime.now(UTC) - timedelta(days=days)
-            self._tried(functools.partial(record.forget, before.isoformat(timespec="milliseconds")))
+            self._trying(functools.partial(record.forget, before.isoformat(timespec="milliseconds")))
 
     def checks(self, wanted: Wanted | None = None) -> list[Check]:
         """The recorded checks, the newest first."""
@@ -286,7 +274,7 @@ class Service(Closing):
     def keep_file(self, id_: str, data: Mapping[str, Any]) -> None:
         """Keep what a file of claims asked for, if there is a record; its checks are kept for themselves."""
         if self.record is not None:
-            self._tried(functools.partial(self.record.put_file, id_, text_of(data)))
+            self._trying(functools.partial(self.record.put_file, id_, text_of(data)))
 
     def file(self, id_: str) -> Mapping[str, Any]:
         """What was kept of a file of claims. Raises NotFound."""

@@ -55,8 +55,10 @@ class Traffic:
         self.folder = folder
         jsonl(folder / "first.jsonl", *(paper(n) for n in range(100)))
         assert ccheck("ingest", folder / "first.jsonl", "--store", self.store, "--no-dense").code == 0
+        # The record of checks is an index, too, which must have its copy before a node is killed.
+        assert ccheck("query", WORDS[0], "--store", self.store, *OPTIONS).code == 0
         # A copy that was lost is made again at once, instead of after a minute.
-        cluster.change(f"/{index}/_settings", {"index.unassigned.node_left.delayed_timeout": "0"})
+        cluster.change("/*/_settings", {"index.unassigned.node_left.delayed_timeout": "0"})
         cluster.await_health()
         claims = ({"_id": f"c{n}", "text": f"{WORDS[n % 16]} {WORDS[n % 7]} {n}"} for n in range(CLAIMS))
         jsonl(folder / "claims.jsonl", *claims)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from ccheck import es_mappings
-from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound
+from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
 from ccheck.core.redaction import keep_secret
 from ccheck.core.settings import Settings
 from ccheck.search.elastic import Connection, ElasticStore
@@ -288,3 +288,20 @@ def test_a_server_that_refuses_the_record_still_answers(elasticsearch_url, elast
         assert len([one for one in caplog.records if "not recorded" in one.message]) == 1
         with pytest.raises(CcheckError, match="is not a record"):
             service.checks()
+
+
+def test_a_server_that_fails_the_record_holds_up_one_answer_and_not_each(tmp_path, monkeypatch, caplog) -> None:
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none") as service:
+        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+        tried, keep = [], service.record.put
+
+        def put(check):
+            tried.append(check)
+            raise ServerError("the shard is gone")
+
+        monkeypatch.setattr(service.record, "put", put)
+        assert [service.check(f"Tea {number}").kept for number in range(3)] == [False] * 3
+        assert len(tried) == 1 == len([one for one in caplog.records if "not recorded" in one.message])
+        monkeypatch.setattr(service.record, "put", keep)
+        monkeypatch.setattr("ccheck.service.record.PAUSE_S", 0)
+        assert service.check("Tea again").kept
