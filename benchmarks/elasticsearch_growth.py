@@ -18,7 +18,6 @@ import itertools
 import math
 import random
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,7 @@ import click
 import codes
 import common
 import elasticsearch
-from elasticsearch_common import TESTS, machine, random_layout
+from elasticsearch_common import machine, random_layout, servers_as_people_run_them
 from elasticsearch_search import recorded
 from growth import ABSTRACTS, DEPTH, batches
 
@@ -59,7 +58,7 @@ Request = tuple[str, Any, dict[str, Any]]
 @click.option("--claims", default=50, show_default=True)
 @click.option("--seconds", default=10.0, show_default=True, help="How long each number of callers asks.")
 def main(folder: Path, counts: tuple[int, ...], claims: int, seconds: float) -> None:
-    sys.path[:0] = [str(TESTS), str(TESTS / "search")]
+    servers_as_people_run_them()
     from elasticsearch_clusters import three_nodes
 
     vectors, passages = codes.embedded(folder, ABSTRACTS)

@@ -243,12 +243,12 @@ def test_a_host_that_hangs_costs_a_timeout_and_no_answer(two):
         return answer(asked)
 
     with http_stub(hangs) as one, http_stub(hangs) as other:
-        server = Client(Connection(one.url, (two[0].url, two[1].url), request_timeout=0.3))
+        server = Client(Connection(one.url, (two[0].url, two[1].url), request_timeout=2))
         for _ in range(6):
             assert server.request("GET", "/papers/_count") == {"count": 7}
         assert 1 <= len(one.asked) <= 3 and len(two[0].asked) + len(two[1].asked) == 6
-        slow = Client(Connection(one.url, (other.url,), request_timeout=0.3))
-        with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
+        slow = Client(Connection(one.url, (other.url,), request_timeout=2))
+        with pytest.raises(ServerError, match=r"did not answer within 2 s"):
             slow.request("GET", "/_x")
         assert [one.asked[-1].path, other.asked[-1].path, len(other.asked)] == ["/_x", "/_x", 1]
         ended.set()
