@@ -298,13 +298,9 @@ def _tell(
 
 def _that_ran(checked: Checker) -> Recipe:
     """The recipe with the stages that can run here."""
-    from ..pipeline.relevance import model_for
-
     plan, verdict = checked.plan(), checked.recipe.verdict
     if verdict.least_relevance is None:
-        fingerprint = plan.embedder.spec.fingerprint if plan.embedder is not None else None
-        least = model_for(plan.retrievers, fingerprint)[0].least
-        verdict = verdict.model_copy(update={"least_relevance": least})
+        verdict = verdict.model_copy(update={"least_relevance": plan.least_relevance})
     rerankers = {name: stage for name, (stage, _) in plan.rerankers.items()}
     ran = {"retrievers": plan.retrievers, "rerankers": rerankers, "verdict": verdict}
     return checked.recipe.model_copy(update=ran)

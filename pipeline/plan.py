@@ -18,6 +18,7 @@ from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.store import no_documents, no_store, not_held, refuse_missing, searched_units
 from ..verdict.open import open_method
+from .relevance import model_for
 
 if TYPE_CHECKING:
     from ..llm import LanguageModel
@@ -55,6 +56,16 @@ class Plan:
     asking: Asking | None = None
     degraded: bool = False
     made_here: bool = True
+
+    @property
+    def fingerprint(self) -> str | None:
+        """That of the weights of the main embedding, if it is used."""
+        return self.embedder.spec.fingerprint if self.embedder is not None else None
+
+    @property
+    def least_relevance(self) -> float:
+        """Below this estimate, nothing that these retrievers found bears on a claim, unless the recipe says another."""
+        return model_for(self.retrievers, self.fingerprint)[0].least
 
 
 def make_plan(

@@ -21,7 +21,6 @@ from ..search.store import no_documents
 from ..verdict import is_packaged
 from .plan import DEGRADED, Plan
 from .relevance import HITS as RELEVANCE_HITS
-from .relevance import model_for
 
 Tell: TypeAlias = Callable[[Claim, str, Mapping[str, Any]], None]
 """Is told of a claim what just happened (`queries`, `hits`, `reranked`, `sentences`, `stance`, `verdict`), and of what:
@@ -81,18 +80,13 @@ class Run:
         return self.details or self.recipe.verdict.method != "none"
 
     @property
-    def fingerprint(self) -> str | None:
-        """That of the weights of the main embedding, if it is used."""
-        return self.plan.embedder.spec.fingerprint if self.plan.embedder is not None else None
-
-    @property
     def least_relevance(self) -> float:
         """The recipe's; without one, only ccheck's own stance model is not asked about what nothing bears on."""
         least = self.recipe.verdict.least_relevance
         if least is not None:
             return least
         own = self.plan.method is None or is_packaged(self.plan.method)
-        return model_for(self.plan.retrievers, self.fingerprint)[0].least if own else 0.0
+        return self.plan.least_relevance if own else 0.0
 
     @property
     def reads_details(self) -> bool:

@@ -251,7 +251,7 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in the probability that something that was found bears on the claim, unless searches find too little."""
     if not run.estimates or run.plan.degraded:
         return
-    fingerprint = run.fingerprint
+    fingerprint = run.plan.fingerprint
     for state in going(states):
         if (language := foreign_language(state.text)) is not None:
             # The estimate compares words and cosines that mean nothing in this language.
