@@ -24,6 +24,7 @@ from ccheck.verdict.judge import (
     side_probability,
 )
 from ccheck.verdict.labels import STANCES, parse_label
+from ccheck.web.views import strongest
 
 S, R, N = STANCES
 
@@ -195,6 +196,21 @@ def test_the_reason_is_one_sentence(stances, rationale):
     verdict = conclude(evidence(*stances), "stance:x")
     assert verdict.rationale == rationale
     assert verdict.method == "stance:x"
+
+
+@pytest.mark.parametrize(
+    ("stances", "name"),
+    [
+        ([Stance(S, 0.47, decides=False), Stance(R, 0.72, decides=False)], "On 2"),  # not the supporting one, always
+        ([Stance(R, 0.78, decides=False), Stance(S, 0.2), Stance(R, 0.8, decides=False)], "On 3"),
+        ([Stance(R, 0.8, decides=False), Stance(R, 0.71, decides=True)], "On 2"),
+    ],
+)
+def test_the_page_and_the_reason_name_the_same_paper_as_the_strongest(stances, name):
+    pieces = evidence(*stances)
+    verdict = conclude(pieces, "stance:x")
+    assert verdict.rationale.endswith(f"strongest: {name} (2011)")
+    assert strongest([{"evidence": piece} for piece in pieces], R)["evidence"].document.title == name
 
 
 # -- what could not be judged
