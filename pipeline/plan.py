@@ -40,12 +40,15 @@ class Plan:
     those of sentences, where its model is here. `rewriter` is who rewrites claims, None if nobody does. `asking` is
     who asks and answers questions about claims, None for recipes without. If nobody judges, though the recipe asks
     for it, `no_method` says why. `degraded`: searches find less than they should, so that nothing follows from what
-    they don't find.
+    they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate `least_relevance`, nothing
+    that these retrievers found bears on a claim, unless the recipe says another.
     """
 
     retrievers: dict[str, Retriever]
     encoders: dict[str, Embedder | SparseEmbedder]
     embedder: Embedder | None
+    fingerprint: str | None
+    least_relevance: float
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
     match: Match | None
@@ -56,16 +59,6 @@ class Plan:
     asking: Asking | None = None
     degraded: bool = False
     made_here: bool = True
-
-    @property
-    def fingerprint(self) -> str | None:
-        """That of the weights of the main embedding, if it is used."""
-        return self.embedder.spec.fingerprint if self.embedder is not None else None
-
-    @property
-    def least_relevance(self) -> float:
-        """Below this estimate, nothing that these retrievers found bears on a claim, unless the recipe says another."""
-        return model_for(self.retrievers, self.fingerprint)[0].least
 
 
 def make_plan(
@@ -93,6 +86,7 @@ def make_plan(
     main = info.layout.embedding
     used = (one for one in encoders.values() if isinstance(one, Embedder))
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
+    identity = embedder.spec.fingerprint if embedder is not None else None
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
     asking = _open_asking(recipe, runtime)
@@ -101,6 +95,8 @@ def make_plan(
         retrievers,
         encoders,
         embedder,
+        identity,
+        model_for(retrievers, identity)[0].least,
         rewriter,
         rerankers,
         open_matcher(runtime) if embedder is not None or rerankers else None,
