@@ -37,6 +37,8 @@ _FORMAT = 2
 """Increase it when this code would get another answer to the same question, so that old answers are forgotten."""
 _MAX_HUNG = 3
 """How often ccheck checks, at the cost of a timeout each, whether a server still hangs."""
+_LEFT_ALONE = 60.0
+"""Seconds after which a server that refused, or hung so often, is asked again: a program can run for months."""
 _PATIENCE = "CCHECK_LLM_RETRY_SECONDS"
 _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
@@ -72,7 +74,7 @@ class LanguageModel(Connection):
         self._hung = self._failed_probes = 0
         self.answered = False
         """Whether its server answered anything yet."""
-        self._resume_at = 0.0
+        self._resume_at = self._again_at = 0.0
 
     @property
     def notice(self) -> str | None:
@@ -198,13 +200,14 @@ class LanguageModel(Connection):
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
         back, and those that wait for this one share its failure.
         """
-        if self._refused is not None:
+        if self._refused is not None and time.monotonic() < self._again_at:
             raise Refused(self._refused)
         if self._gone is not None:
             failed = self._failed_probes
             async with self._probing:
                 if self._gone is not None:
-                    if self._failed_probes > failed or self._hung >= _MAX_HUNG:
+                    left_alone = self._hung >= _MAX_HUNG and time.monotonic() < self._again_at
+                    if self._failed_probes > failed or left_alone:
                         raise Unreachable(self._gone)
                     return await self._probe(messages, question, again)
         started = time.monotonic()
@@ -224,6 +227,7 @@ class LanguageModel(Connection):
         except (Busy, Unreachable) as error:
             self._failed_probes += 1
             self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
+            self._again_at = time.monotonic() + _LEFT_ALONE
             raise Unreachable(self._gone) from None
         self._gone, self._hung = None, 0
         return completion
@@ -247,7 +251,7 @@ class LanguageModel(Connection):
             except (Refused, Unreachable) as error:
                 counts = False
                 if isinstance(error, Refused) and not (error.one and self.answered):
-                    self._refused = str(error)
+                    self._refused, self._again_at = str(error), time.monotonic() + _LEFT_ALONE
                 raise
             except Busy as error:
                 counts = error.counts
@@ -263,7 +267,7 @@ class LanguageModel(Connection):
                 continue
             finally:
                 await self.budget.settle(reserved, size, tokens, counts=counts)
-            self._dialect, self.answered = dialect, True
+            self._dialect, self.answered, self._refused = dialect, True, None
             return completion
 
     def _known(self, question: Question[T], key: bytes) -> T | None:

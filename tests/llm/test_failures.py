@@ -148,3 +148,24 @@ def test_a_server_that_hangs_for_all_does_not_cost_a_timeout_for_each(open_model
         outcomes = list(model.ask_many(many(100)))
     assert all("did not answer within" in str(outcome.error) for outcome in outcomes) and len(outcomes) == 100
     assert len(server.requests) <= 4 + 3
+
+
+@pytest.mark.parametrize("bad", [Said(hang=600), error(401, "not yet"), error(404, "no such model")])
+def test_a_server_that_hung_or_refused_is_asked_again_later(open_model, monkeypatch, bad):
+    down = threading.Event()
+    down.set()
+    with scripted(lambda _: bad if down.is_set() else say(GOOD)) as server:
+        model = open_model(server.url, llm_timeout=0.3, llm_retry_seconds=0, llm_concurrency=1)
+        outcomes = []
+        for number in range(6):
+            with pytest.raises(ServerError):
+                model.ask(words(str(number)), Number)
+            outcomes.append(len(server.requests))
+        assert outcomes[-1] == outcomes[-2]  # it is left alone
+        down.clear()
+        with pytest.raises(ServerError):
+            model.ask(words("soon"), Number)
+        monkeypatch.setattr("ccheck.llm.model._LEFT_ALONE", 0)
+        model._again_at = 0
+        assert model.ask(words("later"), Number).value.number == 7
+        assert model.ask(words("more"), Number).value.number == 7
