@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,8 +89,16 @@ class _Lost(MayPass):
     """No connection came about, or it ended before the answer."""
 
 
+class _Slow(ServerError):
+    """No answer within the timeout."""
+
+
 class RemoteReranker:
-    """Scores passages on a server. Safe to use from several threads."""
+    """Scores passages on a server. Safe to use from several threads.
+
+    What was waited for in vain is left alone for as long as that took, since the next query would wait anew. A timeout
+    counts if it is the second in a row: one query can be too large.
+    """
 
     def __init__(
         self,
@@ -137,6 +146,8 @@ class RemoteReranker:
         self.close = weakref.finalize(self, _close, self._client)
         self._found = threading.Lock()
         self._route: _Route | None = None
+        self._error: ServerError | None = None
+        self._left_alone_until = 0.0
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.
@@ -214,11 +225,19 @@ class RemoteReranker:
 
     def _retrying(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
+        started, before = time.monotonic(), self._error
+        if before is not None and started < self._left_alone_until:
+            raise type(before)(str(before))
         try:
-            return event_loop.run(self._patience.retry(lambda: self._request(url, body, timeout)))
-        except _Lost:
-            self._patience.reached = False  # it was waited for once: the next query need not wait as long
+            answer = event_loop.run(self._patience.retry(lambda: self._request(url, body, timeout)))
+        except ServerError as error:
+            if isinstance(error, _Lost):
+                self._patience.reached = False  # it was waited for once: the next query need not wait as long
+            now, in_vain = time.monotonic(), isinstance(error, MayPass) or isinstance(before, _Slow)
+            self._error, self._left_alone_until = error, now + (now - started if in_vain else 0)
             raise
+        self._error = None
+        return answer
 
     async def _request(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """One request, whose whole answer has to come within the timeout. Raises MayPass or ServerError."""
@@ -236,7 +255,7 @@ class RemoteReranker:
     def _failed(self, error: Exception, timeout: float) -> ServerError:
         """The error for a request without an answer: MayPass where it may be made again."""
         if isinstance(error, TimeoutError | httpx.TimeoutException) and not isinstance(error, _LOST):
-            return ServerError(
+            return _Slow(
                 f"{self.name} did not answer within {timeout:g} s: {FEWER}, or allow more time with "
                 "CCHECK_RERANK_TIMEOUT"
             )

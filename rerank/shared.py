@@ -97,6 +97,7 @@ class SharedReranker(BatchReranker):
                     return server
                 back = min(one.away_until for one in able)
                 if back > begun + self._patience.seconds:
+                    self._patience.reached = False  # they were waited for once: the next piece need not wait as long
                     names = " and ".join(one.reranker.name for one in able)
                     return ServerError(f"no reranking server was there for {now - begun:.0f} s ({names})")
                 self._patience.say("no reranking server is there")

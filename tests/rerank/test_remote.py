@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -259,6 +260,42 @@ def test_a_server_that_hangs(ask):
         ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
 
 
+def test_a_server_that_hangs_costs_two_timeouts_and_not_one_for_each_query(stub, monkeypatch):
+    goes_on, tries = threading.Event(), []
+    once = RemoteReranker._request
+    monkeypatch.setattr(RemoteReranker, "_request", lambda self, *given: tries.append(given) or once(self, *given))
+
+    def answer(body: Any) -> Answer:
+        goes_on.wait()
+        return cohere(body)
+
+    stub.answers = {("POST", "/v1/rerank"): [cohere, answer]}
+    ask = RemoteReranker(f"{stub.url}/v1")
+    ask(QUERY, PASSAGES)
+    ask._timeout = 0.3
+    for number in range(5):
+        with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
+            ask(QUERY, PASSAGES)
+        ask._left_alone_until *= 2 if number else 1  # whatever time this machine takes
+    goes_on.set()
+    assert len(tries) == 1 + 2
+    ask._timeout, ask._left_alone_until = 60, 0
+    assert ask(QUERY, PASSAGES).values and ask(QUERY, PASSAGES).values
+
+
+def test_a_server_that_stays_busy_is_waited_for_once(stub):
+    stub.answers = {("POST", "/v1/rerank"): [cohere, (503, b"")]}
+    ask = RemoteReranker(f"{stub.url}/v1", retry_seconds=1)
+    ask(QUERY, PASSAGES)
+    asked = []
+    for _ in range(3):
+        with pytest.raises(ServerError, match=r"refused \(503\)"):
+            ask(QUERY, PASSAGES)
+        ask._left_alone_until *= 2  # whatever time this machine takes
+        asked.append(len(stub.bodies("/v1/rerank")))
+    assert asked[0] >= 2 and asked[1:] == asked[:1] * 2
+
+
 def test_hostile_text_is_sent(stub, ask):
     stub.answers = {("POST", "/v1/rerank"): [cohere]}
     passages = ["\x00", "\ud800", "é\u2028😀"]
@@ -307,8 +344,10 @@ def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
     with running(create_app("words", WordScorer())) as url:
         ask = RemoteReranker(f"{url}/v1/rerank", retry_seconds=3)
         assert len(ask("sea level", TEXTS[:3]).values) == 3
-    for least, most in ((2, 100), (1, 1)):
+    for least, most in ((2, 100), (0, 0), (1, 1)):
         tries.clear()
+        if least == 1:
+            ask._left_alone_until = 0
         with pytest.raises(ServerError, match="can't be reached"):
             ask("sea level", TEXTS[:3])
         assert least <= len(tries) <= most
