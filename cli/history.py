@@ -62,7 +62,7 @@ def history(
             print_json(_answer(check)) if as_json else _list(check)
         if not found:
             fits = " that fits" if words or label or before or corrected else ""
-            inform(f"no check{fits} in {service.record.name if service.record is not None else ''}")
+            inform(f"no check{fits} in {service.record and service.record.name}. --store names another store's record")
 
 
 def _list(check: Check) -> None:

@@ -137,7 +137,9 @@ def _words(text: str) -> str:
 
 def missing(id_: str) -> NotFound:
     """The error for an id that the record does not have."""
-    return NotFound(f"the record has no check {id_}. ccheck history lists the checks")
+    return NotFound(
+        f"the record has no check {id_}. ccheck history lists the checks. Each store has its own: name it with --store"
+    )
 
 
 class FileRecord(Closing):

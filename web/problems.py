@@ -89,7 +89,12 @@ def problem_of(error: Exception, *, named: bool = False) -> Problem:
         case RequestValidationError():
             first = error.errors()[0]
             place = ".".join(str(one) for one in first["loc"] if one != "body") or "the body"
-            return problem_of(InvalidData(f"{place}: {first['msg']}"))
+            said = first["msg"]
+            if first["type"] == "json_invalid":
+                place, said = "the body", f"not valid JSON at character {place}"
+            elif isinstance(first.get("input"), bytes):  # FastAPI leaves a body of any other type as it is
+                said = "it must be JSON, sent with Content-Type: application/json"
+            return problem_of(InvalidData(f"{place}: {said}"))
         case HTTPException():
             return Problem(error.status_code, str(error.detail), error.headers)
     return Problem(500, "a bug in the server; its log has the details")

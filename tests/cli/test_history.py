@@ -59,6 +59,7 @@ def test_what_is_not_to_be_kept_is_not(store, monkeypatch, how):
     assert not list(store.parent.glob("*.checks.sqlite*"))
     ran = ccheck("history", "--store", store)
     assert (ran.code, ran.out) == (0, "") and "no check in" in ran.err
+    assert "--store" in ran.err and "--store" in ccheck("show", "f" * 16).err
 
 
 def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(store, tmp_path):

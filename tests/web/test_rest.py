@@ -159,6 +159,13 @@ def test_what_is_wrong_with_a_request_is_said(web, body, status, said):
     )
 
 
+def test_a_body_that_is_not_json_is_told_what_to_send(web):
+    form = web.client.post("/v1/checks", data={"claim": "x"})  # as curl -d sends it
+    assert "Content-Type: application/json" in problem(form, 422, "InvalidData")
+    broken = web.client.post("/v1/checks", content='{"claim":', headers={"Content-Type": "application/json"})
+    assert "not valid JSON at character 9" in problem(broken, 422, "InvalidData")
+
+
 def test_an_empty_store_says_so_until_papers_come(serve_web, tmp_path):
     web = serve_web(papers=None)
     assert problem(web.client.post("/v1/checks", json={"claim": CLAIM}), 503, "NotFound")
