@@ -23,7 +23,7 @@ from ..core.text import shortened
 from ..core.types import Document
 from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
-from ..service import Check, Correction, How, Wanted
+from ..service import Check, How, Wanted
 from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
@@ -352,12 +352,9 @@ def _result_page(page: Page, check: Check) -> Response:
     if page.as_json:
         return json_answer(check.to_dict())
     query = page.query("stance", "from", "to", "field")
-    view = claim_view(with_texts(readable(check), page.web.service), 1, {})
+    view = claim_view(with_texts(readable(check), page.web.service), 1, {}, check.corrections)
     documents = view["documents"]
-    corrections: dict[str | None, list[Correction]] = {}
-    for one in check.corrections:
-        corrections.setdefault(one.doc_id, []).append(one)
-    served = {"check": check, "query": query, "choices": choices(documents), "corrections": corrections}
+    served = {"check": check, "query": query, "choices": choices(documents)}
     pdf_folder = page.web.served.pdfs
     with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
     served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}

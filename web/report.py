@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Resolved
     from ..core.types import Result
+    from ..service import Correction
 
 RARE = ("ingest", "rewriting")
 """The parts of a recipe that do nothing where it does not name them."""
@@ -43,8 +44,9 @@ About = Mapping[str, str | Sequence[str]]
 
 
 @contextmanager
-def writing_report(path: str | Path, about: About, reads: Sequence[str] = ()) -> Iterator[Callable[[Result], None]]:
-    """Yields what takes each result in turn; the page is there when the context ends well, and else nothing changes.
+def writing_report(path: str | Path, about: About, reads: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
+    """Yields what takes each result in turn, with its corrections; the page is there when the context ends well, and
+    else nothing changes.
 
     `about` is what the page says at its end of models, recipe and settings, by heading; it is read when the page is
     put together. It must hold no secrets: `about_run` makes one without. Results are put into words as they come and
@@ -57,7 +59,7 @@ def writing_report(path: str | Path, about: About, reads: Sequence[str] = ()) ->
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=Path(path).parent) as claims,
     ):
         section = environment().get_template("claim.html")
-        yield lambda result: claims.writelines(section.generate(summary.add(result)))
+        yield lambda *given: claims.writelines(section.generate(summary.add(*given)))
         claims.seek(0)
         page.writelines(environment().get_template("report.html").generate(_page(summary, about, claims)))
 
@@ -116,8 +118,8 @@ class _Summary:
     warned: dict[str, int] = field(default_factory=dict)
     """Each warning with the number of the claim that has it in full."""
 
-    def add(self, result: Result) -> dict[str, Any]:
-        view = claim_view(result, len(self.claims) + 1, self.warned)
+    def add(self, result: Result, corrections: Sequence[Correction] = ()) -> dict[str, Any]:
+        view = claim_view(result, len(self.claims) + 1, self.warned, corrections)
         self.claims.append((shortened(result.claim.text, 160), view["outcome"], view["reason"]))
         self.recipes[result.recipe] = self.stores[placeless(result.store)] = None
         return view

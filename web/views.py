@@ -16,6 +16,7 @@ from ..core.words import STANCES, VERDICTS, in_words, sure
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
+    from ..service import Correction
 
 MAX_TEXT = 20_000
 """Characters of a document that a page holds in addition to its evidence."""
@@ -45,7 +46,9 @@ FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 Span = tuple[int, int]
 
 
-def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str, Any]:
+def claim_view(
+    result: Result, number: int, warned: dict[str, int], corrections: Sequence[Correction] = ()
+) -> dict[str, Any]:
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
     counts: Counter[str] = Counter(one.stance.label for one in result.evidence if one.stance and one.stance.label)
     documents = [_document(evidence) for evidence in result.evidence]
@@ -61,6 +64,7 @@ def claim_view(result: Result, number: int, warned: dict[str, int]) -> dict[str,
         "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
         "strongest": {side: strongest(documents, side) for side in SIDES},
         "gaps": list(gaps(result, counts)),
+        "corrections": {one.doc_id: [each for each in corrections if each.doc_id == one.doc_id] for one in corrections},
         "way": _way(result.evidence),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
     }
