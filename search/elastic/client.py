@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import ssl
 import threading
 import time
@@ -49,6 +50,8 @@ T = TypeVar("T")
 
 ATTEMPTS = 3
 """Attempts for a server that never answered, or that nobody waits for."""
+_OF_ONE = re.compile(r"(/_(?:update|doc))/.*")
+"""The part of a path that names one document: it is the same kind of request for all."""
 SAID_AFTER = 1.0
 """Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
 _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
@@ -65,9 +68,9 @@ class Client:
 
     A server that answered before and is now busy or gone is asked again for `Connection.retry_seconds`, counted from
     its last good answer: patience that was used up is not spent again on the next request. Whoever was too busy must
-    answer the same kind of request well to be waited for again, since a mapping can be had where no search can. An
-    address that never answered is not waited for. A warning is logged when the wait begins, which the command line
-    shows.
+    answer the same kind of request well to be waited for again, since a mapping can be had where no search can. Kinds
+    that it goes on to answer are waited for. What hung for that long in all is left alone for a while. An address that
+    never answered is not waited for. A warning is logged when the wait begins, which the command line shows.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -76,9 +79,14 @@ class Client:
         self._speaks_8 = False
         self.unfused: set[str] = set()
         """In which ways the server does not fuse, as it said once."""
-        self._answered = self._said = False
-        self._silent_since: float | None = None
-        self._busy_path: str | None = None
+        self._answered = False
+        self._heard_at = 0.0
+        self._silent: dict[str, float] = {}
+        """Since when it was too busy for a kind of request; under "" since when it can't be reached."""
+        self._said: set[str] = set()
+        self._hung: dict[str, tuple[float, float]] = {}
+        """The seconds for which a kind of request hung, and until when it is left alone: for as long as its last try
+        took, once they are as many as a server is waited for."""
         self._abandoned = threading.Event()
         self._waiting: set[threading.Event] = set()
         self.writing = threading.BoundedSemaphore(connection.concurrency)
@@ -186,25 +194,33 @@ class Client:
         failed_since: float | None = None
         others = bool(self.connection.hosts)
         attempts = tries = 0
+        kind = _OF_ONE.sub(r"\1", path)
+        if time.monotonic() < self._hung.get(kind, (0, 0))[1]:
+            raise ConnectionTimeout("it hung until a moment ago")
         while True:
+            began = time.monotonic()
             try:
                 answer = attempt()
             except (ApiError, TransportError, Busy) as error:
                 attempts, tries, now = attempts + 1, tries + 1, time.monotonic()
                 if isinstance(error, Busy) and error.others:  # it goes on, if slowly
-                    tries, failed_since, self._silent_since = 1, None, None
+                    tries, failed_since, self._heard_at = 1, None, now
+                    self._silent.pop(kind, None)
                 if isinstance(error, ConnectionTimeout) and others:
                     others = False  # the client asks the one that took too long last of all
                 elif not _passes(error, slow):
                     if isinstance(error, ApiError):
-                        self._heard(path)
+                        self._heard(kind)
+                    elif isinstance(error, ConnectionTimeout):
+                        spent = self._hung.get(kind, (0.0, 0.0))[0] + now - began
+                        in_vain = spent >= self.connection.retry_seconds
+                        self._hung[kind] = spent, now + (now - began if in_vain else 0)
                     raise
                 busy = isinstance(error, ApiError | Busy)
-                if self._silent_since is None:
-                    self._silent_since, self._busy_path = now, path if busy else None
+                self._silent.setdefault(kind if busy else "", now)
                 failed_since = failed_since or now
                 self._answered = self._answered or busy
-                since, longest = min(failed_since, self._silent_since), self.connection.retry_seconds
+                since, longest = min([failed_since, *self._silences(kind).values()]), self.connection.retry_seconds
                 if stopped.is_set() or (patient and self._answered and now - since >= longest):
                     raise
                 if not (patient and self._answered) and (attempts >= ATTEMPTS or is_lasting(error)):
@@ -213,18 +229,23 @@ class Client:
                 seconds = pause(tries, asked, first=0.1, longest=5 if patient else 0.5)
                 seconds = min(seconds, max(0.05, since + longest - time.monotonic()))
                 if patient:
-                    self._say(error, seconds)
+                    self._say(error, kind, seconds)
                 stopped.wait(seconds)
             else:
-                self._heard(path)
+                self._heard(kind)
                 return answer
 
-    def _say(self, error: Exception, pause: float) -> None:
+    def _silences(self, kind: str) -> dict[str, float]:
+        """Since when there is no good answer to this kind of request, and to others if there was none to any since."""
+        return {one: at for one, at in list(self._silent.items()) if one == kind or at >= self._heard_at}
+
+    def _say(self, error: Exception, kind: str, pause: float) -> None:
         """Log, once for each silence, that ccheck waits for a server that answered before."""
-        silent = time.monotonic() - (self._silent_since or time.monotonic()) + pause
-        if self._said or not self._answered or silent < SAID_AFTER:
+        silences, now = self._silences(kind), time.monotonic()
+        silent = now - min(silences.values(), default=now) + pause
+        if self._said & silences.keys() or not self._answered or silent < SAID_AFTER:
             return
-        self._said = True
+        self._said |= silences.keys()
         if isinstance(error, ApiError | Busy):
             wrong = f"is busy or not ready ({reason_of(error.body)[1]})"
         else:
@@ -232,10 +253,12 @@ class Client:
         seconds = self.connection.retry_seconds
         _log.warning("%s %s; trying again for up to %g s", self.connection.name, redact(wrong), seconds)
 
-    def _heard(self, path: str) -> None:
-        self._answered = True
-        if self._busy_path in (None, path):
-            self._said, self._silent_since, self._busy_path = False, None, None
+    def _heard(self, kind: str) -> None:
+        self._answered, self._heard_at = True, time.monotonic()
+        for one in ("", kind):
+            self._silent.pop(one, None)
+            self._hung.pop(one, None)
+            self._said.discard(one)
 
     @contextmanager
     def understanding(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from elastic_stub import MAPPING, WRITES, Answer
+from elastic_stub import MAPPING, WRITES, Answer, Stub
 from http_stub import Reply
 from searching import answer_all
 
@@ -139,6 +139,48 @@ def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub):
                     answer_all(store, [Query("sea")], WORDS, k=1)
             asked.append(len(stub.bodies("/papers/_msearch")))
     assert asked[0] > 1 and asked[1:4] == [1, 1, 1] and asked[4] > 1
+
+
+def test_what_stays_busy_takes_no_patience_from_what_is_answered(stub, monkeypatch):
+    """The record of checks fails for good, and each of its requests has a path of its own."""
+    gone, good = (503, {"error": "no shard"}), (200, {"responses": [hit("sea")]})
+    with ElasticStore(Connection(stub.url, retry_seconds=0.05), "papers") as store:
+        for id_ in ("a", "b"):
+            stub.answers["POST", f"/checks/_update/{id_}"] = [gone]
+            with pytest.raises(ServerError, match="too busy"):
+                store.client.on_index("POST", "checks", f"_update/{id_}", {})
+            assert found_after(stub, store, [good]) == (["sea"], 1)
+        later = time.monotonic() + 600
+        monkeypatch.setattr(clients.time, "monotonic", lambda: later)
+        store.client.connection = Connection(stub.url, retry_seconds=60)
+        assert found_after(stub, store, [gone, gone, good]) == (["sea"], 3)
+    assert len(stub.bodies("/checks/_update/a")) > 1 and len(stub.bodies("/checks/_update/b")) == 1
+
+
+def found_after(stub: Stub, store: ElasticStore, answers: list[Answer]) -> tuple[list[str], int]:
+    """What is found when the server answers searches so, and how many searches that took."""
+    before = len(stub.bodies("/papers/_msearch"))
+    stub.answers["POST", "/papers/_msearch"] = list(answers)
+    return found(store, "sea"), len(stub.bodies("/papers/_msearch")) - before
+
+
+def test_what_hangs_is_left_alone_once_that_took_as_long_as_a_server_is_waited_for(stub, monkeypatch):
+    answered, now = threading.Event(), time.monotonic
+    stub.answers["POST", "/papers/_msearch"] = [lambda _: answered.wait(60) and (200, {"responses": [hit("sea")]})]
+    with ElasticStore(Connection(stub.url, request_timeout=0.3, retry_seconds=0.5), "papers") as store:
+        tries, send = [], store.client.send
+        monkeypatch.setattr(store.client, "send", lambda *how: tries.append(how[1]) or send(*how))
+        for _ in range(6):
+            with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
+                store.client.on_index("POST", "papers", "_msearch", b"{}\n")
+            spent, until = store.client._hung["/papers/_msearch"]
+            store.client._hung["/papers/_msearch"] = spent, until + (60 if spent >= 0.5 else 0)
+        assert tries == ["/papers/_msearch"] * 2
+        answered.set()
+        assert store.client.on_index("GET", "papers") == MAPPING
+        monkeypatch.setattr(clients.time, "monotonic", lambda: now() + 600)
+        assert store.client.on_index("POST", "papers", "_msearch", b"{}\n")["responses"]
+        assert not store.client._hung
 
 
 def test_an_address_that_never_answered_is_not_waited_for(stub, monkeypatch):
