@@ -38,6 +38,9 @@ class Counts:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ran.add(report.nodeid)
+        if report.outcome == "rerun":  # whose failure pytest would not print
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            reporter.write_line(f"\n{report.nodeid} is run once more:\n{report.longreprtext}", yellow=True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if self.config.getoption("record_count"):
