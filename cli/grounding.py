@@ -191,6 +191,9 @@ def read_asked(given: Given) -> Asked:
     if len(given.arguments) != len(parts):
         expected = " and ".join(parts) or "no further arguments"
         raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
+    first = "" if from_store else given.arguments[0]
+    if not from_store and not _is_there(first) and (not first or _is_there(given.arguments[-1])):
+        raise UsageError("the article, folder or ZIP archive comes first, and then the claim")
     if file is not None:
         claims = _rows(file)
     elif text := argument_text(given.arguments[-1]).strip():
@@ -207,6 +210,13 @@ def read_asked(given: Given) -> Asked:
     if len(asked.unread) > MOST_UNREAD:
         inform(f"skipped {len(asked.unread) - MOST_UNREAD:,} more files")
     return asked
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).expanduser().exists()  # an empty name would be the current folder
+    except (OSError, RuntimeError, ValueError):  # a claim: too long for a name, or with a tilde
+        return False
 
 
 def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:

@@ -263,7 +263,7 @@ def _not_object(value: object) -> str:
 
 def _why(error: ValueError | RecursionError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"{NOT_UTF8}: {error.reason} at byte {error.start + 1}"
+        return f"{NOT_UTF8}: {error.reason} at byte {error.start + 1}. Say what it is with --encoding, such as latin-1"
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, RecursionError):
@@ -345,6 +345,7 @@ FIELD_CHARS = TEXT_CHARS
 WASTED_CHARS = 16 * FIELD_CHARS
 """When so much was read twice for rows that were never closed, the rest of the file has a row on each line."""
 _NOT_CLOSED = "a quoted field has no closing quote"
+_OLD_MAC = r"lines end with CR alone. Convert them first: tr '\r' '\n' < IN.csv > OUT.csv"
 
 
 def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[Record | Reject]:
@@ -423,7 +424,7 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             row = first.data.decode("utf-8", "surrogateescape").split(delimiter) if delimiter == "\t" else []
             if not row:
                 # Who looked for the end of a field in the lines after it, or at the end of the file, did not find it.
-                reason = _NOT_CLOSED if len(taken) > 1 or ended else str(error)
+                reason = _NOT_CLOSED if len(taken) > 1 or ended else _OLD_MAC if b"\r" in first.data else str(error)
                 yield Reject(source.name, first.number, f"not valid CSV: {reason}", excerpt(first.data))
                 continue
         if not any(cell.strip() for cell in row):

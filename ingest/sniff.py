@@ -188,7 +188,8 @@ def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
     for number, chunk in enumerate(chunks):
         if number == 0 and (found := sniff_unicode(chunk)) is not None:
             return None if found == "utf-8-sig" else found
-        if number == 0 and b"\0" in chunk:
+        # A stray zero is no reason to read UTF-8 as UTF-16, which has many, or is no UTF-8.
+        if number == 0 and b"\0" in chunk and (4 * chunk.count(0) > len(chunk) or not _is_utf8(chunk)):
             return _likely(chunk)
         if chunk.isascii():
             continue
@@ -198,6 +199,15 @@ def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
         damaged += len(_LONE.findall(text))
         whole += len(_WIDE.findall(text))
     return _likely(sample) if damaged > whole else None
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    """Whether it could begin a text in UTF-8: its last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(chunk)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _likely(sample: bytes) -> str:

@@ -83,6 +83,9 @@ def test_wrong_use_says_so(papers):
     assert ccheck("figures", "only-one").code == 2
     assert ccheck("figures", papers / "none.xml", "x").code == 4
     assert ccheck("figures", papers / "broken.xml", "x").code == 5
+    for first in ("The moss was eaten", ""):
+        ran = ccheck("passages", first, papers / "snails.xml")
+        assert ran.code == 2 and "comes first" in ran.err
     assert "no table [figures]" in ccheck("figures", papers / "snails.xml", "x", "--recipe", "bm25").err
     assert "'gone'" in ccheck("figures", papers, "x", "--article", "gone").err
 

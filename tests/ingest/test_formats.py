@@ -63,7 +63,7 @@ def test_retracted_papers_are_marked() -> None:
     assert marked == {"9500320", "30000003", "https://openalex.org/W2000000003", "PPR100", "10.5555/cr.2"}
 
 
-def test_tables_of_any_delimiter_and_encoding() -> None:
+def test_tables_of_any_delimiter_and_encoding(tmp_path: Path) -> None:
     found = documents(FORMATS / "semicolons-latin1.csv")
     assert found["1"].title == "Café au lait, and sleep" and found["2"].title == "Thé vert"
     assert found["1"].text == "Coffee, taken late, delays sleep by 40 minutes."
@@ -73,6 +73,10 @@ def test_tables_of_any_delimiter_and_encoding() -> None:
     report = ingest([str(FORMATS / "semicolons-latin1.csv")], store)
     assert any("Windows-1252" in one for one in report.notices) and any("semicolons" in one for one in report.notices)
     assert ingest([str(FORMATS / "pipes.csv")], MemoryStore()).added == 2
+    for text, one_zero in (("id,text\n1,a\0b\n", True), ("id,text\n1,温暖化\n" * 9, False)):
+        (zero := tmp_path / "zero.csv").write_bytes(text.encode("utf-8" if one_zero else "utf-16-le"))
+        report = ingest([str(zero)], MemoryStore())
+        assert report.added and any("not UTF-8" in one for one in report.notices) != one_zero, report.notices
 
 
 @pytest.mark.parametrize(

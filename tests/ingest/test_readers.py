@@ -109,7 +109,7 @@ def test_bom_crlf_blank_lines_and_no_final_newline(tmp_path: Path) -> None:
         (b'"text"', "expected a JSON object, got a string"),
         (b"null", "expected a JSON object, got null"),
         (b"12", "expected a JSON object, got a number or boolean"),
-        (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8"),
+        (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8. Say what it is with --encoding"),
         (b"\xff\xfe{\x00}\x00", "not valid UTF-8"),
         (b'{"a": ' + b"[" * 200_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "too many digits"),
@@ -252,6 +252,13 @@ def test_an_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
     records, rejects = parts(write(tmp_path / "b.csv", b'a,b\n1,x\n2,"never closed\n3,y\n4,z\n'))
     assert [record.data["a"] for record in records] == ["1", "3", "4"]
     assert rejects[0].reason == "not valid CSV: a quoted field has no closing quote"
+
+
+def test_lines_of_an_old_mac_say_how_to_convert_them(tmp_path: Path) -> None:
+    ((), (reject,)) = parts(write(tmp_path / "a.csv", b"a,b\r1,x\r2,y\r"))
+    assert "tr '\\r' '\\n'" in reject.reason
+    (_, (reject,)) = parts(write(tmp_path / "b.csv", b'a,b\r\n1,"x"y\r\n'))
+    assert "expected after" in reject.reason
 
 
 def test_a_large_field(tmp_path: Path) -> None:
