@@ -65,7 +65,7 @@ class Asked:
 
     claim: str | None = opt.argument("[CLAIM]", required=False)
     claims: str | None = opt.option(
-        "Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+        "Check the claims in a file, or in JSON Lines from standard input (-). Prints one JSON object per claim.",
         "FILE",
         heading=opt.EVERYDAY,
     )

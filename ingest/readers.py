@@ -26,7 +26,7 @@ from ..core.text import TEXT_CHARS, is_unicode
 from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
 from .lines import Line, decompressed, raw_chunks, read_lines, told_by
-from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
+from .records import FULL_TEXTS, LINE_BYTES, NOT_UTF8, RECORD_CHARS, TO_UTF8, Record, Reject, excerpt
 from .shapes import papers
 from .sniff import LINES, TABLES, likely_delimiter, sniff_encoding
 from .sources import Given, Source, find_sources
@@ -263,7 +263,7 @@ def _not_object(value: object) -> str:
 
 def _why(error: ValueError | RecursionError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"{NOT_UTF8}: {error.reason} at byte {error.start + 1}. Say what it is with --encoding, such as latin-1"
+        return f"{NOT_UTF8}: {error.reason} at byte {error.start + 1}{TO_UTF8}"
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, RecursionError):

@@ -15,6 +15,7 @@ from ..core.text import is_unicode
 from ..core.types import Claim
 from ..ingest import Record, Reject
 from ..ingest.documents import last_day
+from ..ingest.records import NOT_UTF8, TO_UTF8
 from ..ingest.rows import bad_lines, records_of
 from .batch import ClaimRecord
 
@@ -61,7 +62,7 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
         claim = Claim("", str(number))
         try:
             if isinstance(record, Reject):
-                raise InvalidData(record.reason)
+                raise InvalidData(record.reason + TO_UTF8 * (record.reason == NOT_UTF8))
             data = _with_topic(record.data)
             id_ = claim_id(data, number, any_text=True)
             claim = Claim("", id_)

@@ -223,6 +223,14 @@ def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
     assert answers(query("--claims", "-", stdin=plain.read_bytes())) == wanted
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.jsonl"])
+def test_a_file_in_another_encoding_says_how_to_convert_it(query, tmp_path, name):
+    line = '{"text": "Tea doesn’t"}' if name == "a.jsonl" else "Tea doesn’t"
+    (tmp_path / name).write_bytes(("claim\n" * (name == "a.csv") + line).encode("cp1252"))
+    ran = query("--claims", tmp_path / name)
+    assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
+
+
 @pytest.mark.usefixtures("minilm")
 def test_lone_surrogates_are_answered_as_the_rest(embedded, tmp_path):
     line = r'{"_id": "s\ud800", "text": "sea \ud83d level\u0000"}'

@@ -109,7 +109,10 @@ def test_bom_crlf_blank_lines_and_no_final_newline(tmp_path: Path) -> None:
         (b'"text"', "expected a JSON object, got a string"),
         (b"null", "expected a JSON object, got null"),
         (b"12", "expected a JSON object, got a number or boolean"),
-        (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8. Say what it is with --encoding"),
+        (
+            b'{"a": "\xff\xfe"}',
+            "not valid UTF-8: invalid start byte at byte 8. Save the file as UTF-8, or convert it",
+        ),
         (b"\xff\xfe{\x00}\x00", "not valid UTF-8"),
         (b'{"a": ' + b"[" * 200_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "too many digits"),
