@@ -260,6 +260,8 @@ def _check(
     """Print the answer to each claim, in order. Raises the error of a single claim, or a `Tally`'s."""
     checked = service.checker
     checked.plan()  # what is missing, the claims or the store, says so before an old run is overwritten
+    if asked.resume:
+        service.found(["0" * 16])  # a record that can't be read has answers that would be paid for again
     show = _printer(lambda _: _that_ran(checked), asked)
     with outputs(asked.run, asked.report, about) as write:
         answers = service.answers(claims, k=asked.k, filters=filters, fresh=not asked.resume, user=user_name())

@@ -46,6 +46,10 @@ _OWN_ALIAS = re.compile(r"-writes-[0-9a-f]{16}$")
 """The end of the name that an index is written to by (`bound`); people know the index."""
 _WRITE_BLOCK = "FORBIDDEN/8/"
 """The part of the server's reason that only a write block has."""
+_SHARD_GONE = re.compile(r"missing shards|No shard available|primary shard is not active|^all shards failed$")
+_WHY_GONE = "GET _cluster/allocation/explain on the server says why a shard is gone"
+_UNUSABLE = " Consider using `allow_partial_search_results`"
+"""Advice of the server to its clients."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -118,6 +122,8 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
+    if kind == "index_closed_exception":
+        return ServerError(f"{where} is closed. Somebody did that: open it with POST {index or 'INDEX'}/_open")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
@@ -142,7 +148,8 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             "more memory"
         )
     if may_pass(status, body):
-        return ServerError(f"{where} is too busy or not ready ({status}, {reason}): try again later")
+        said = f"{where} is too busy or not ready ({status}, {reason.partition(_UNUSABLE)[0]}): try again later"
+        return ServerError(f"{said}. {_WHY_GONE}" if _SHARD_GONE.search(reason) else said)
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
     refusal = f"{where} refuses the request ({status} {kind}): {reason}"

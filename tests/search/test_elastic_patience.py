@@ -405,11 +405,30 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
         (501, "x", ServerError, "papers failed (501 x): why"),
         (499, "x", InvalidData, "papers refuses the request (499 x): why"),
         (400, "x", InvalidData, "papers refuses the request (400 x): why"),
+        (
+            400,
+            "index_closed_exception",
+            ServerError,
+            "papers is closed. Somebody did that: open it with POST papers/_o",
+        ),
     ],
 )
 def test_each_answer_has_its_words(status, type_, kind, said):
     error = from_response(status, body(type_), HERE, "papers")
     assert isinstance(error, kind) and error.exit_code == kind.exit_code and said in str(error)
+
+
+@pytest.mark.parametrize("reason", [
+    "Search rejected due to missing shards [[p][0]]. Consider using `allow_partial_search_results` setting to bypass.",
+    "all shards failed",
+    "No shard available for [x]",
+    "[p][0] primary shard is not active Timeout: [10s]",
+])  # fmt: skip
+def test_a_shard_that_is_gone_says_where_to_look(reason):
+    said = str(from_response(503, body("x", reason), HERE, "papers"))
+    assert "GET _cluster/allocation/explain" in said and "allow_partial" not in said
+    rejected = {"error": {"type": "x", "reason": reason, "caused_by": {"reason": "the queue is full"}}}
+    assert reason != "all shards failed" or "explain" not in str(from_response(429, rejected, HERE, "papers"))
 
 
 def test_an_index_full_of_fields_says_what_lifts_the_limit():
