@@ -23,7 +23,7 @@ from .. import __version__
 from ..core.citation import citation_of
 from ..core.errors import CcheckError
 from ..core.types import Evidence
-from ..service import How
+from ..service import Correction, How
 from .access import RIGHTS, Caller, Right, needed
 from .page import placeless, plainly
 from .problems import Problem
@@ -64,7 +64,7 @@ class Paper(BaseModel):
 
 
 class CheckedClaim(BaseModel):
-    """A verdict with its evidence, the strongest first on each side. `gaps` says what was not found."""
+    """A verdict with its evidence, best first. `gaps` says what was not found, `warnings` what people corrected, too."""
 
     id: str
     claim: str
@@ -135,7 +135,7 @@ def make_server(web: Web) -> MCPServer:
             verdict=check.label,
             papers=list(map(_paper, result.evidence)),
             gaps=claim_view(result, 1, {})["gaps"],
-            warnings=list(result.warnings),
+            warnings=[*result.warnings, *map(_correction, check.corrections)],
             tokens=check.tokens,
         )
 
@@ -197,6 +197,12 @@ def _asked(web: Web, ctx: Context, right: Right) -> Iterator[Caller]:
         yield caller
     except (CcheckError, Problem) as error:
         raise ToolError(placeless(plainly(str(error)))) from error
+
+
+def _correction(one: Correction) -> str:
+    """Without its note and its user: the caller is to hear that the answer is disputed, from no text of others."""
+    about = f" of {one.doc_id}" if one.doc_id else ""
+    return f"a person corrected this answer: {one.what}{about}{f', {one.label} is right' if one.label else ''}"
 
 
 def _paper(evidence: Evidence) -> Paper:

@@ -36,6 +36,9 @@ def test_over_http(web):
             said = await asked(client)
             said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
             said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
+            corrections = f"/v1/checks/{said['check_claim'].structured_content['id']}/corrections"
+            assert web.client.post(corrections, json={"what": "wrong verdict", "label": "REFUTES"}).is_success
+            said["again"] = await client.call_tool("check_claim", {"claim": CLAIM, "k": 3})
             return said
 
     said = asyncio.run(run())
@@ -48,6 +51,8 @@ def test_over_http(web):
     assert said["get_paper"].structured_content["text"] == PAPERS[0]["text"]
     assert said["describe_collection"].structured_content["documents"] == 3
     assert said["missing"].is_error and "nobody" in said["missing"].content[0].text
+    new = set(said["again"].structured_content["warnings"]) - set(checked["warnings"])
+    assert new == {"a person corrected this answer: wrong verdict, REFUTES is right"}
     assert said["wrong"].is_error and "yeer" in said["wrong"].content[0].text
 
 
