@@ -64,7 +64,7 @@ class Paper(BaseModel):
 
 
 class CheckedClaim(BaseModel):
-    """A verdict with its evidence, best first. `gaps` says what was not found, `warnings` what people corrected, too."""
+    """A verdict with its evidence, best first. `gaps` has what was not found, `warnings` what people corrected."""
 
     id: str
     claim: str
