@@ -24,8 +24,6 @@ from ccheck.search.local.database import mark
 def test_no_command_is_help():
     ran = ccheck()
     assert ran.code == 2 and "Usage: ccheck" in ran.err and "ingest" in ran.err
-    ran = ccheck("qurey")
-    assert ran.code == 2 and "No such command 'qurey': did you mean 'query'?" in ran.err and ran.out == ""
 
 
 def test_a_bug_is_called_one(monkeypatch):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import pytest
 
 from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
-from ccheck.core.types import Document, Unit
-from ccheck.lab.measure.runs import strictly_decreasing
+from ccheck.core.types import Document
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -46,33 +42,12 @@ def test_equal_scores_keep_the_order_in_which_they_came() -> None:
     assert [key for key, _ in fused] == ["a", "b"]
 
 
-PARTS = [("a1", 9.0), ("b1", 6.0), ("a2", 6.0), ("c1", 2.0), ("a3", 1.0)]
-
-
-def parents(part: str) -> list[str]:
-    return [part[0]]
-
-
-def test_the_reciprocal_ranks_of_parts_are_summed() -> None:
-    assert dict(projected(PARTS, parents, "sum")) == pytest.approx({"a": 1 + 1 / 3 + 1 / 5, "b": 1 / 2, "c": 1 / 4})
-    several = [("x1", 4.0), ("y1", 3.0), ("y2", 2.0)]  # 1/1 < 1/2 + 1/3 does not hold
-    assert [parent for parent, _ in projected(several, parents, "sum")] == ["x", "y"]
-
-
 def test_parts_of_several_things_and_of_none() -> None:
     belongs = {"p": ["x", "y", "x"], "q": [], "r": ["y"]}
     ranking = [("p", 3.0), ("q", 2.0), ("r", 1.0)]
     assert projected(ranking, belongs.__getitem__, "sum") == [("y", 1 + 1 / 3), ("x", 1.0)]
     assert projected(ranking, belongs.__getitem__, "max") == [("x", 3.0), ("y", 3.0)]
-    assert projected([], parents, "max") == []
-
-
-def test_hits_of_units_have_their_unit() -> None:
-    document, unit = Document("a", "", "text"), Unit("sentences", 1, 0, 4, "text")
-    (hit,) = ranking_of(
-        [("a#1", 2.0)], places_in({"bm25": [("a#1", 2.0)]}), {"a#1": document}, None, {"a#1": unit}
-    ).hits
-    assert (hit.document, hit.unit, dict(hit.ranks)) == (document, unit, {"bm25": 1})
+    assert projected([], belongs.__getitem__, "max") == []
 
 
 def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
@@ -87,12 +62,3 @@ def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
     assert first.score == first.scores["rrf"] == pytest.approx(1 / 61 + 1 / 62)
     assert (first.scores["bm25"], first.scores["dense"]) == (9.0, 0.5)
     assert "rrf" not in ranking_of(BM25, places_in({"bm25": BM25}), there, None).hits[0].scores
-
-
-def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
-    scores = strictly_decreasing([0.5, 0.5, 0.5, 0.4, 0.4, -1.0, -1.0, 0.0])
-    assert all(a > b for a, b in itertools.pairwise(scores))
-    assert scores[0] == 0.5
-    assert scores[3] == 0.4
-    assert scores[1] == math.nextafter(0.5, 0)
-    assert strictly_decreasing([]) == []

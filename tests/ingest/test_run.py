@@ -251,12 +251,6 @@ def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
     assert store.calls == []
 
 
-def test_an_empty_file(tmp_path: Path) -> None:
-    store = MemoryStore()
-    report = ingest([write(tmp_path / "a.jsonl", [])], store)
-    assert (report.read, report.exit_code, store.calls) == (0, 0, ["prepare", "publish"])
-
-
 # -- what breaks off
 
 

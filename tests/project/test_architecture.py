@@ -182,11 +182,6 @@ def test_rooms_call_only_whom_they_may():
     assert wrong == []
 
 
-def test_nobody_calls_the_command_line():
-    callers = {module for _, module, imported in calls() if room(imported) == "cli" and room(module) != "cli"}
-    assert callers == set()
-
-
 def test_the_product_never_imports_the_laboratory():
     """Not even for types: only the laboratory's own commands do."""
     wrong = [

@@ -143,10 +143,6 @@ def test_a_figure_is_old_when_the_code_that_its_script_imports_has_changed(root,
     assert bool(age(root, f"benchmarks/{script}.py", at)) == old
 
 
-def test_a_commit_that_is_not_there_is_said(root):
-    assert age(root, "benchmarks/toy.py", "0" * 8) == "its commit is unknown here"
-
-
 def test_a_script_measures_what_it_reaches_and_without_imports_all_but_the_laboratory(root):
     _write(root / "benchmarks/whole.py", "import subprocess\n")
     code = {name: measured_code(root, f"benchmarks/{name}.py") for name in ("whole", "other", "toy")}

@@ -434,17 +434,6 @@ def search(url: str, index: str, body: dict[str, Any]) -> httpx.Response:
     return httpx.post(f"{url}/{index}/_search", json=body, timeout=60)
 
 
-def test_rrf_is_refused_on_basic(elasticsearch_basic_url, elasticsearch_index):
-    httpx.put(f"{elasticsearch_basic_url}/{elasticsearch_index}", timeout=60).raise_for_status()
-    everything = {"standard": {"query": {"match_all": {}}}}
-    assert search(elasticsearch_basic_url, elasticsearch_index, {"retriever": everything}).is_success
-    rrf = {"retriever": {"rrf": {"retrievers": [everything, everything]}}}
-    refused = search(elasticsearch_basic_url, elasticsearch_index, rrf)
-    assert refused.status_code == httpx.codes.FORBIDDEN
-    assert refused.json()["error"]["type"] == "security_exception"
-    assert "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]" in refused.json()["error"]["reason"]
-
-
 @pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
 def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_node, pruned):
     """It can't: a request of ccheck's that asked for pruning, or left it to the server, would not go unnoticed."""

@@ -174,11 +174,6 @@ def test_another_model_is_refused_with_both_names(store: Store) -> None:
     store.prepare(LAYOUT)
 
 
-def test_drop_removes_it(make_store: Callable[[], Store], store: Store) -> None:
-    store.drop()
-    assert make_store().info() is None
-
-
 # -- retrieval
 
 

@@ -15,11 +15,10 @@ from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, 
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Layout
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Hit, Query, Ranking, Unit
 from ccheck.search import Filter, Ranks, Search, Store, answer
 from ccheck.search.local import LocalStore
-from ccheck.search.store import searched_units
 
 
 @pytest.fixture
@@ -393,12 +392,6 @@ def test_one_query_with_one_retriever_is_its_ranking(several: Several) -> None:
     assert [hit.document.id for hit in hits(several)] == ["c", "a"]
 
 
-def test_what_a_question_finds_does_not_depend_on_the_others(several: Several) -> None:
-    (alone,) = several([queries("one")], BM25, Fusion(), k=2)
-    beside, _ = several([queries("one"), queries("one", "two")], BM25, Fusion(), k=2)
-    assert alone == beside
-
-
 def test_a_query_that_failed_fails_its_question(several: Several) -> None:
     failed, found, nothing = several([queries("one", "lost"), queries("four"), []], BM25, Fusion(), k=9)
     assert isinstance(failed, ServerError)
@@ -410,12 +403,3 @@ def test_a_document_that_stays_unread_is_its_questions_error(several: Several) -
     failed, found = several([queries("removed"), queries("four")], BM25, Fusion(), k=9)
     assert isinstance(failed, ServerError) and "such as gone" in str(failed)
     assert [hit.document.id for hit in hits(found)] == ["a", "b"]
-
-
-def test_what_retrievers_rank() -> None:
-    assert searched_units({}) is None
-    assert searched_units({"a": Bm25(), "b": Dense(units="s", parents="max"), "c": Sparse()}) is None
-    assert searched_units({"a": Bm25(units="s"), "b": Dense(units="s")}) == "s"
-    for other in (Bm25(), Sparse(), Dense(units="t"), Dense(units="s", parents="sum")):
-        with pytest.raises(UsageError, match="parents"):
-            searched_units({"a": Bm25(units="s"), "b": other})
