@@ -21,23 +21,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
-pytest_plugins = [
-    "needs",  # before those that import it
-    *(
-        "browser",
-        "certificates",
-        "cli_runs",
-        "count",
-        "elastic_stub",
-        "elasticsearch_nodes",
-        "fast",
-        "hurry",
-        "order",
-        "rerank_servers",
-        "scripted_llm",
-    ),
-    *("stores", "verdict_questions", "web_servers"),
-]
+# "needs" comes before those that import it.
+pytest_plugins = """
+    needs browser certificates cli_runs count elastic_stub elasticsearch_nodes fast hurry order rerank_servers
+    scripted_llm stores web_servers
+""".split()
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 AUTHORITY = Path(__file__).with_name("authority.pem")

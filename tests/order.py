@@ -16,7 +16,7 @@ LONGEST = (
     "search/test_elastic_moving.py",
     "search/test_elastic_store.py",
     "search/test_elastic_restart.py",
-    "cli/test_train_published.py",
+    "cli/test_train.py",
     "cli/test_evaluate.py",
     "cli/test_terminal.py",
     "cli/test_ingest.py",

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+import shlex
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 from cli_runs import BM25, ccheck
+from click.shell_completion import BashComplete
 from http_stub import Reply, http_stub
 
+from ccheck.cli import COMMANDS, SYNONYMS, cli
 from ccheck.core import models
+from ccheck.core.errors import NotFound
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
+from ccheck.core.settings import resolve
+from ccheck.core.stages import ModelStage
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.search import open_local_store, open_store
 from ccheck.search.local.database import mark
+from ccheck.search.open import local_stores
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = [((), cli), *commands(cli)]
+
 
 # -- in common
 
@@ -279,3 +305,155 @@ def test_a_server_that_is_no_elasticsearch(status, body, monkeypatch):
             ran = ccheck(*arguments, "--store", f"{server.url}/papers")
             assert ran.code in (4, 6) and "a bug" not in ran.err, (arguments, ran)
             assert server.url in ran.err + ran.out
+
+
+# -- what the commands say of themselves
+
+
+every_command = pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) or "ccheck" for path, _ in ALL])
+
+
+def examples(command: click.Command) -> list[str]:
+    """The lines of a command's help that click is told to leave as they are."""
+    blocks = [part for part in inspect.cleandoc(command.help).split("\n\n") if part.startswith("\b\n")]
+    return [line for block in blocks for line in block.removeprefix("\b\n").splitlines()]
+
+
+@every_command
+def test_every_option_has_help(path, command):
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help and parameter.help[0].isupper(), parameter.opts
+
+
+@every_command
+def test_help_has_an_example_and_fits_a_terminal(path, command):
+    ran = ccheck(*path, "--help")
+    assert ran.code == 0 and ran.err == "" and ccheck(*path, "-h").out == ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "..." not in ran.out.partition("Commands:")[2]  # no command's line is cut short
+    shown = examples(command)
+    assert all(f"  {line}".rstrip() in ran.out for line in shown)
+    assert any(line.startswith(" ".join(["ccheck", *path])) for line in shown)
+
+
+@every_command
+def test_examples_are_commands_with_options_that_exist(path, command):
+    known = dict(ALL)
+    for line in examples(command):
+        words = shlex.split(line.partition("  ")[0].partition(" > ")[0])
+        words = words[words.index("ccheck") + 1 :]
+        called = max((one for one in known if tuple(words[: len(one)]) == one), key=len)
+        options = {name for parameter in known[called].params for name in parameter.opts}
+        assert {word for word in words[len(called) :] if re.match(r"--?[a-z]", word)} <= options, line
+
+
+def test_the_three_that_matter_come_first_and_the_laboratory_last():
+    shown = ccheck("--help").out
+    headings = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
+    assert headings == ["Start here", "Every day", "Laboratory", "Servers", "Options"]
+    assert re.findall(r"^  (\w+)  ", shown.partition("Start here:")[2].partition("Every day:")[0], re.MULTILINE) == [
+        *("demo", "ingest", "query")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [("check", "'query'"), ("qurey", "'query'"), ("verify", "'query'"), ("add", "'ingest'"), ("eval", "'evaluate'")],
+)
+def test_other_words_for_a_command_name_it(word, command):
+    ran = ccheck(word, "x")
+    assert ran.code == 2 and ran.out == "" and f"did you mean {command}?" in ran.err
+
+
+def test_a_claim_without_a_command_is_for_query():
+    ran = ccheck("sea level has risen")
+    assert ran.code == 2 and "ccheck query" in ran.err
+    assert "did you mean" not in ccheck("xyzzy").err
+
+
+def test_synonyms_are_words_for_commands_that_exist_and_no_commands():
+    words = [word for some in SYNONYMS.values() for word in some]
+    assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself():
+    for name, line in COMMANDS.items():
+        command = cli.get_command(click.Context(cli), name)
+        assert command.name == name and inspect.cleandoc(command.help).split("\n")[0] == line
+
+
+def test_the_exit_codes_are_those_of_the_errors():
+    from ccheck.core import errors
+
+    said = " ".join(ccheck("--help").out.split())
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, errors.CcheckError):
+            assert f" {error.exit_code} " in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query --claims",
+        "query --recipe",
+        "ingest",
+        "figures",
+        "report",
+        "calibrate",
+        "compare a.run",
+        "train stance -o",
+    ],
+)
+def test_shells_complete_the_names_of_files(words):
+    shell = BashComplete(cli, {}, "ccheck", "_CCHECK_COMPLETE")
+    assert [(one.type, one.value) for one in shell.get_completions(words.split(), "my")] == [("file", "my")]
+
+
+# -- a script that calls the functions behind the commands gets what the commands print
+
+
+def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):
+    monkeypatch.setenv("CCHECK_DATA_DIR", str(tmp_path))
+    for name in ("one", "two"):
+        shutil.copytree(papers, tmp_path / name)
+    (tmp_path / "two" / "notes.txt").write_text("mine")
+    listed = [
+        {"store": one.name, "documents": one.documents, "folder": str(one.folder)} for one in local_stores(tmp_path)
+    ]
+    assert ccheck("index", "list", "--json").objects == listed and len(listed) == 2
+    checked = ccheck("index", "check", "--store", "local:one", "--json").objects
+    with open_local_store(resolve({"store": "local:one"}).settings, "") as store:
+        assert checked == [{"store": store.name, "damaged": False, "problems": store.check()}]
+        assert store.removal() in ccheck("index", "delete", "--store", "local:one", stdin="n").err
+        assert store.drop() == []
+    ran = ccheck("index", "delete", "--store", "local:two", "--yes")
+    assert ran.code == 0 and str(tmp_path / "two" / "notes.txt") in ran.err
+    gone = ccheck("index", "delete", "--store", "local:one", "--yes")
+    with pytest.raises(NotFound) as caught, open_store(resolve({"store": "local:one"}).settings) as store:
+        store.removal()
+    assert gone.code == 4 and str(caught.value) in gone.err
+
+
+def test_serve_has_the_defaults_of_the_function(monkeypatch):
+    app = pytest.importorskip("ccheck.rerank.server.app")
+    given = []
+
+    def load_app(name, runtime, *options):
+        given.extend(options)
+        raise NotFound("not loaded here")
+
+    monkeypatch.setattr(app, "load_app", load_app)
+    assert ccheck("serve", "rerank", "--model", "some-model", "--port", "0", "--device", "cpu").code == 4
+    assert given == [ModelStage(model="some-model"), app.Limits(), app.Access(None, ("127.0.0.1",)), "order"]
+
+
+# -- exit codes
+
+
+@pytest.mark.parametrize(("lines", "code"), [(["x", "y"], 5), (["x", '{"_id": "1", "text": "tea"}'], 7)])
+def test_nothing_done_is_not_done_in_part(papers, tmp_path, lines, code):
+    file = tmp_path / "claims.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
+    assert ran.code == code, ran.err

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 
 from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Document
+from ccheck.lab.measure.runs import strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -62,3 +66,12 @@ def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
     assert first.score == first.scores["rrf"] == pytest.approx(1 / 61 + 1 / 62)
     assert (first.scores["bm25"], first.scores["dense"]) == (9.0, 0.5)
     assert "rrf" not in ranking_of(BM25, places_in({"bm25": BM25}), there, None).hits[0].scores
+
+
+def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
+    scores = strictly_decreasing([0.5, 0.5, 0.5, 0.4, 0.4, -1.0, -1.0, 0.0])
+    assert all(a > b for a, b in itertools.pairwise(scores))
+    assert scores[0] == 0.5
+    assert scores[3] == 0.4
+    assert scores[1] == math.nextafter(0.5, 0)
+    assert strictly_decreasing([]) == []

@@ -48,9 +48,7 @@ HERE, INDEX = ".venv/bin/python -m pip install", "pip install 'ccheck-papers[mod
         *((origin, INDEX) for origin in (None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}')),
     ],
 )
-def test_from_an_address_an_index_or_nobody_knows(
-    origin: object, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_an_address_an_index_or_nobody_knows(origin, command, tmp_path, monkeypatch):
     installed_from(monkeypatch, tmp_path, origin)
     assert install_command("models") == command
     assert command != INDEX or install_command() == "pip install ccheck-papers"

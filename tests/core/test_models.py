@@ -148,9 +148,7 @@ except CcheckError as error:
 
 
 @pytest.mark.parametrize("true", [True, False])
-def test_packaged_weights_without_their_package_come_from_the_hub_and_are_checked(
-    true: bool, hub: Hub, tmp_path: Path
-) -> None:
+def test_packaged_weights_without_their_package_come_from_the_hub_and_are_checked(true, hub, tmp_path):
     sha256 = hashlib.sha256(b"the whole" if true else b"another").hexdigest()
     done = in_a_process(hub, tmp_path, ASK_PACKAGED, NAME, sha256)
     assert "model.safetensors" in hub.given

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.layout import (
+    AdditionalTexts,
+    Analysis,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    UnitField,
+)
 from ccheck.core.recipe import load_recipe, models_used, recipe_names, recipe_text, with_ways_to_get
 from ccheck.core.stages import Bm25, Dense
 
@@ -204,3 +216,37 @@ def test_a_recipe_can_extend_an_ablation(mine, tmp_path):
 def test_stand_ins_are_for_the_models_of_the_ablation():
     base = load_recipe("checkthat-4b:dense-50+mxbai", {"mixedbread-ai/mxbai-rerank-large-v2": "small"})
     assert base.rerankers["gemma"].model == "small" and base.replace == {"mixedbread-ai/mxbai-rerank-large-v2": "small"}
+
+
+# -- what a store records of how it was made
+
+
+MODEL = Embedding("m", 8, "f" * 64, 256)
+FULL = Layout(
+    {"passages": DenseField(MODEL, Chunking(254, 200, 32))},
+    SparseField("s", 30_522, "a" * 64, 512),
+    (Analysis(), Analysis(stemming=True, keep="#")),
+    AdditionalTexts("llm", True, 2, "p"),
+    {"sentences": UnitField("sentence"), "windows": UnitField("window", 200, 50, MODEL)},
+)
+
+
+@pytest.mark.parametrize("layout", [FULL, Layout()])
+def test_a_layout_is_read_as_it_was_written(layout: Layout) -> None:
+    assert Layout.from_dict(json.loads(json.dumps(layout.to_dict()))) == layout
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "dense.passages", "dense.passages.chunking", "dense.passages.embedding", "sparse", "additional",
+     "units.windows", "analyses.0"],
+)  # fmt: skip
+def test_what_a_later_version_would_add_is_refused(path: str) -> None:
+    """It may change how documents are made, so that theirs and ours would be mixed."""
+    data: Any = json.loads(json.dumps(FULL.to_dict()))
+    place = data
+    for part in filter(None, path.split(".")):
+        place = place[int(part) if part.isdecimal() else part]
+    place["more"] = 1
+    with pytest.raises(ValueError, match="more"):
+        Layout.from_dict(data)

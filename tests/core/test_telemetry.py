@@ -104,9 +104,7 @@ def test_checks_stages_and_failures_are_counted(own_tracer: None, monkeypatch: p
     assert b"warm" not in server.asked[-1].body
 
 
-def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(
-    own_tracer: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(own_tracer, monkeypatch):
     pytest.importorskip("opentelemetry.exporter")
     monkeypatch.setattr(telemetry, "FAREWELL_SECONDS", 0.3)
     answers = threading.Event()

@@ -71,9 +71,7 @@ def test_texts_of_all_scripts(embedder: Embedder, reference: Callable[[list[str]
     assert np.array_equal(embedder.encode_queries(TEXTS), embedder.encode_documents(TEXTS))
 
 
-def test_texts_of_all_lengths_and_those_that_are_cut(
-    embedder: Embedder, reference: Callable[[list[str]], np.ndarray]
-) -> None:
+def test_texts_of_all_lengths_and_those_that_are_cut(embedder, reference):
     lengths = [*range(1, 20), 31, 32, 63, 64, 127, 200, 252, 253, 254, 255, 256, 300, 510, 511, 512, 2000]
     texts = [random_text(words) for words in lengths]
     assert np.abs(embedder.encode_documents(texts) - reference(texts)).max() < 1e-6
@@ -104,9 +102,7 @@ def test_a_query_imports_no_torch() -> None:
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_only_many_texts_on_a_gpu_are_sentence_transformers(
-    gpu: bool, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_many_texts_on_a_gpu_are_sentence_transformers(gpu, embedder, monkeypatch):
     monkeypatch.setattr("ccheck.encode.dense.gpu_driver_here", lambda: gpu)
     fresh = Embedder(find_model(MINILM), Runtime(), known=embedder.spec)
     few = fresh.encode_documents(["sea level"] * (MANY - 1))

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from ccheck.ingest import (
 )
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
+from ccheck.llm import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)
 
@@ -60,9 +60,6 @@ class TinySparse:
     def vector(self, text: str) -> SparseVector:
         ids = np.array(sorted({sum(word.encode()) % 1000 for word in text.split()}), np.int32)
         return SparseVector(ids, (ids.astype(np.float32) + 1) / 7)
-
-
-OpenModel = Callable[..., LanguageModel]
 
 
 def paper_of(request: dict[str, Any]) -> dict[str, str]:

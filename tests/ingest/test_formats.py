@@ -220,9 +220,7 @@ JATS = (
         ("a.csv", "Key,Item Type,Title,Date,Publication Year\nA,book,T,in press,2020\n", {"date": 2020}),
     ],
 )
-def test_what_a_reference_says_in_other_places(
-    tmp_path: Path, name: str, text: str, expected: dict[str, object]
-) -> None:
+def test_what_a_reference_says_in_other_places(tmp_path, name, text, expected):
     (tmp_path / name).write_text(text)
     (paper,) = documents(tmp_path / name).values()
     assert {key: paper.metadata.get(key) for key in expected} == expected

@@ -392,9 +392,7 @@ def test_a_slow_page_ends_and_the_next_is_read(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("suffix", ["html", "xml", "bib", "pdf", "docx", "xlsx", "parquet", "nbib", "ris"])
-def test_every_format_that_a_library_parses_is_read_in_the_other_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_every_format_that_a_library_parses_is_read_in_the_other_process(tmp_path, monkeypatch, suffix):
     asked: list[object] = []
 
     def refuse(self: child.Child, size: int, /, **given: object) -> None:

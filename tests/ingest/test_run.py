@@ -17,7 +17,7 @@ from memory_store import MemoryStore
 from tiny_embedder import TinyEmbedder
 
 import ccheck.ingest.fetch as fetching
-from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.core.types import Entry
 from ccheck.ingest import (
@@ -33,7 +33,6 @@ from ccheck.ingest import (
 )
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fetch import Client, Service, fetch
-from ccheck.ingest.fields import Fields
 from ccheck.ingest.seen import Seen
 
 
@@ -228,22 +227,6 @@ def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
     assert report.rejects is None and len(report.notices) == 3
 
 
-def test_the_wrong_field_is_said_at_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [{"_id": str(n), "body": "x", "name": "y"} for n in range(500)])
-    store = MemoryStore()
-    with pytest.raises(InvalidData, match=r"no field 'text' or 'abstract'.*'_id', 'body', 'name'.*--text-field"):
-        ingest([path], store)
-    with pytest.raises(InvalidData, match="no field 'txt'"):
-        ingest([path], store, options=IngestOptions(fields=Fields(text="txt")))
-    with pytest.raises(InvalidData, match="no field 'text'"):
-        dry_run([path])
-    assert store.info() is None
-    assert list(tmp_path.iterdir()) == [Path(path)]
-    assert counts(ingest([path], store, options=IngestOptions(fields=Fields(text="body", title="name")))) == {
-        "added": 500
-    }
-
-
 def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(NotFound):
@@ -334,7 +317,6 @@ def test_dry_run(tmp_path: Path) -> None:
 # -- papers from public services
 
 
-FORMATS = Path(__file__).parent / "formats"
 TOTAL = 450
 
 

@@ -23,16 +23,11 @@ from ccheck.llm.reply import find_object, json_schema
 # -- an answer
 
 
-def test_an_answer_has_its_value_and_what_it_cost(open_model):
+def test_a_request_has_the_schema_and_its_answer_what_it_cost(open_model):
     with scripted([say(GOOD)]) as server:
         answer = open_model(server.url).ask(words(), Number)
     assert (answer.value.number, answer.value.share, answer.cached) == (7, 0.5, False)
     assert answer.usage == Usage(1, 100, 20) and answer.seconds > 0
-
-
-def test_the_request_has_the_schema_and_asks_for_the_same_answer_each_time(open_model):
-    with scripted([say(GOOD)]) as server:
-        open_model(server.url).ask(words(), Number)
     (request,) = server.requests
     shape = request["response_format"]["json_schema"]
     assert shape["strict"] is True and shape["schema"] == json_schema(Number)
@@ -263,16 +258,15 @@ def test_an_answer_is_given_before_the_last_question_is_asked(open_model):
 
 
 def test_what_is_missing_is_named():
-    with pytest.raises(UsageError, match="--llm MODEL"):
-        open_llm(Runtime(Settings()))
-    with pytest.raises(UsageError, match="OPENAI_API_KEY"):
-        open_llm(Runtime(Settings(llm_model="m")))
-    with pytest.raises(UsageError, match="OPENAI_BASE_URL"):
-        open_llm(Runtime(Settings(llm_model="m", llm_base_url="localhost:8000")))
-    with pytest.raises(UsageError, match="OPENAI_API_KEY"):
-        open_llm(Runtime(Settings(llm_model="m", llm_base_url="http://user:pass@localhost:8000/v1")))
-    with pytest.raises(UsageError, match="OPENAI_API_KEY contains characters"):
-        open_llm(Runtime(Settings(llm_model="m", llm_api_key="sk-é 1")))
+    for given, said in (
+        (Settings(), "--llm MODEL"),
+        (Settings(llm_model="m"), "OPENAI_API_KEY"),
+        (Settings(llm_model="m", llm_base_url="localhost:8000"), "OPENAI_BASE_URL"),
+        (Settings(llm_model="m", llm_base_url="http://user:pass@localhost:8000/v1"), "OPENAI_API_KEY"),
+        (Settings(llm_model="m", llm_api_key="sk-é 1"), "OPENAI_API_KEY contains characters"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            open_llm(Runtime(given))
 
 
 def test_importing_the_room_loads_nothing_heavy():

@@ -147,9 +147,7 @@ def test_claims_of_averitec_have_their_date_and_are_numbered_from_0(tmp_path: Pa
 
 
 @pytest.mark.parametrize("failing", [0, 1, 10])
-def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
-    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: int
-) -> None:
+def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(files, monkeypatch, tmp_path, failing):
     """One prediction has no evidence: nobody is asked about it, and its recall is 0."""
     counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
 

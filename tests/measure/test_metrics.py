@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from needs import does_not_apply
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.types import Claim
+from ccheck.core.types import Claim, Usage
+from ccheck.lab.measure.compare import compare, compare_judges, holm, randomisation_test
 from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure
+from ccheck.lab.measure.pairs import PairsMeasured
 from ccheck.lab.measure.runs import read_run, write_run
+from ccheck.verdict.labels import STANCES
 
 METRICS = [
     *("nDCG@10", "nDCG@3", "R@2", "R@100", "RR@5", "RR", "P@5", "AP", "AP@10", "Bpref", "Judged@10", "Success@1"),
@@ -205,3 +210,89 @@ def test_what_claims_run_and_judgements_do_not_share_is_said():
         "1 of 3 judged documents not in the store (1 relevant), so they can't be found: gone",
     ]
     assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
+
+
+# -- tests of significance against all that can be counted by hand
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_randomisation_test_is_exact_for_few_claims(seed):
+    rng = random.Random(seed)
+    values = [round(rng.gauss(0.1, 0.3), 2) for _ in range(9)]
+    flipped = [sum(s * v for s, v in zip(signs, values, strict=True)) for signs in itertools.product((1, -1), repeat=9)]
+    expected = sum(abs(one) >= abs(sum(values)) - 1e-12 for one in flipped) / len(flipped)
+    assert randomisation_test(values) == pytest.approx(expected)
+    # What did not change has no sign.
+    assert randomisation_test([*values, *[0.0] * 100]) == pytest.approx(expected)
+    assert randomisation_test([-one for one in values]) == pytest.approx(expected)
+
+
+def test_for_many_claims_it_draws():
+    rng = random.Random(1)
+    values = [rng.gauss(0.02, 0.1) for _ in range(16)]
+    exact = randomisation_test(values, permutations=100_000)
+    p = randomisation_test(values, permutations=20_000)
+    assert p == pytest.approx(exact, abs=4 * (exact / 20_000) ** 0.5)
+    assert randomisation_test(values, permutations=20_000) == p
+    assert randomisation_test(values, permutations=20_000, seed=1) != p
+    assert randomisation_test([1.0] * 1500) == pytest.approx(2 / 10_001)
+    assert randomisation_test([1.0] * 50) <= 0.0002 and randomisation_test([0.0, 0.0]) == 1.0
+
+
+def test_holm():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([0.2]) == [0.2] and holm([]) == []
+
+
+QRELS = {f"q{i}": {"r": 1} for i in range(6)}
+FIRST = {f"q{i}": {"r": 1.0, "x": 0.5} for i in range(6)}
+LATER = {"x": 1.0, "r": 0.5}
+
+
+def test_what_can_not_be_compared():
+    with pytest.raises(UsageError, match="at least two runs"):
+        compare({"one": FIRST}, QRELS)
+    with pytest.raises(InvalidData, match="no claim is both"):
+        compare({"one": FIRST, "other": {"z": LATER}}, QRELS)
+    (one,) = compare({"a": FIRST, "b": {"q0": LATER}}, {"q0": {"r": 1}}, ["RR"]).differences
+    assert one.interval is None and one.difference == -0.5 and one.p == 1
+
+
+# -- `compare_judges`, checked against figures that were calculated manually
+
+
+def judge(*given, true="SUPPORTS"):
+    """A judge of one pair a claim, all with the same true label, by what it said."""
+    counts = np.zeros((len(given), 3, 4))
+    for place, label in enumerate(given):
+        counts[place, STANCES.index(true), STANCES.index(label)] = 1
+    return PairsMeasured("m", len(given), len(given), {}, {}, {}, {}, {}, (), Usage(), 0.0, counts)
+
+
+def test_two_judges_by_hand():
+    right, half = judge(*["SUPPORTS"] * 4), judge("SUPPORTS", "SUPPORTS", "REFUTES", "REFUTES")
+    compared = compare_judges({"right": right, "half": half})
+    weighted, macro = compared.differences
+    # F1 of SUPPORTS with two of four found: 2 * 2 / (4 + 2). Macro has REFUTES too, which is never right.
+    assert (weighted.metric, weighted.baseline, weighted.value) == ("weighted_f1", 1.0, pytest.approx(2 / 3))
+    assert (macro.metric, macro.baseline, macro.value) == ("macro_f1", 1.0, pytest.approx(1 / 3))
+    # Of the four ways to exchange the two claims on which they differ, none and both are as far apart.
+    assert [(one.p, one.p_holm) for one in (weighted, macro)] == [(0.5, 1.0)] * 2
+    assert (weighted.wins, weighted.losses, weighted.ties, weighted.claims) == (0, 2, 2, 4)
+    low, high = weighted.interval
+    assert low < weighted.difference < high <= 0
+
+
+def test_many_claims_are_drawn_and_a_clear_difference_is_seen():
+    good, bad = judge(*["SUPPORTS"] * 40), judge(*["SUPPORTS"] * 10, *["REFUTES"] * 30)
+    (weighted, _) = compare_judges({"bad": bad, "good": good}).differences
+    assert weighted.p < 0.001 and weighted.difference > 0.5
+    (same, _) = compare_judges({"good": good, "again": good}).differences
+    assert (same.difference, same.p, same.interval) == (0.0, 1.0, (0.0, 0.0))
+
+
+def test_judges_of_other_pairs_are_refused():
+    with pytest.raises(InvalidData, match="not measured on the same pairs"):
+        compare_judges({"a": judge("SUPPORTS"), "b": judge("SUPPORTS", true="REFUTES")})
+    with pytest.raises(UsageError):
+        compare_judges({"a": judge("SUPPORTS")})

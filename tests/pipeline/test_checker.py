@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from weights import other_minilm
 
 import ccheck
 from ccheck import Checker, Claim, Evidence, Stance, Verdict
-from ccheck.core.errors import InvalidData
+from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
 from ccheck.demo import CLAIMS
@@ -144,3 +147,152 @@ def test_everything_that_is_promised_is_there() -> None:
         assert getattr(ccheck, name) is not None
     with pytest.raises(AttributeError):
         ccheck.nothing  # noqa: B018
+
+
+# -- what makes ccheck handy in Python
+
+
+def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "id": [2, 3],
+            "title": ["Old", "New"],
+            "abstract": ["Sea level rose.", "Sea level rises."],
+            "year": [1990, 2015],
+        }
+    )
+    day = datetime.date(2020, 1, 2)
+    record = {"_id": "1", "text": "Ice <melts>.", "date": day, "note": float("nan"), "read": {day: 3}}
+    settings = ccheck.open(tmp_path / "store", rerank="none").settings
+    with ccheck.Checker(settings) as checker:
+        assert checker.ingest(record, frame, dense=False).added == 3
+        results = list(checker.check_many(["sea level", ccheck.Claim("ice")], filters=["year>=2010"]))
+        assert [[piece.document.id for piece in result.evidence] for result in results] == [["3"], []]
+        assert checker.store.get(["1"])["1"].published == "2020-01-02"
+        alone = [checker.check("sea level", filters=one) for one in ("year>=2010", ccheck.Filter("year", ">=", "2010"))]
+        assert [[piece.document.id for piece in result.evidence] for result in alone] == [["3"], ["3"]]
+        by_value = checker.check("sea level", filters=[ccheck.Filter("year", "<", "2000")])
+        assert [piece.document.id for piece in by_value.evidence] == ["2"]
+        assert repr(by_value).startswith("<Result 'sea level': verdict") and "\n" not in repr(by_value)
+        with pytest.raises(ccheck.CcheckError, match="can't ingest int"):
+            checker.ingest(3)
+
+
+@pytest.mark.parametrize("wrong", ["abc", ccheck.Claim("abc"), {"claim": "abc"}, None, 3, [None], [3]])
+def test_what_is_no_claim_is_refused_with_what_to_do(tmp_path: Path, wrong: object) -> None:
+    with ccheck.open(str(tmp_path / "store"), rerank="none", recipe="bm25") as checker:
+        checker.ingest({"_id": "1", "text": "abc"}, dense=False)
+        with pytest.raises(UsageError, match="claim"):
+            list(checker.check_many(wrong))  # type: ignore[arg-type]
+        if not isinstance(wrong, str | ccheck.Claim):
+            with pytest.raises(UsageError, match="a claim is a text"):
+                checker.check(wrong)  # type: ignore[arg-type]
+
+
+def test_a_data_frame_is_not_taken_for_claims(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with ccheck.open(str(tmp_path / "store"), rerank="none", recipe="bm25") as checker:
+        checker.ingest({"_id": "1", "text": "abc"}, dense=False)
+        frame = pandas.DataFrame({"claim": ["abc"]})
+        with pytest.raises(UsageError, match="Name its column"):
+            list(checker.check_many(frame))
+        assert [result.claim.text for result in checker.check_many(frame["claim"])] == ["abc"]
+
+
+PAIR = [{"_id": "a", "text": "Tea is hot.", "year": 2001}, {"_id": "b", "text": "Tea is very, very hot."}]
+
+
+def refuting(claim: ccheck.Claim, evidence: Sequence[ccheck.Evidence]) -> tuple[list[ccheck.Stance], ccheck.Verdict]:
+    return [ccheck.Stance("REFUTES", 0.9) for _ in evidence], ccheck.Verdict("REFUTES", 0.9)
+
+
+def longest(claim: str, passages: Sequence[str]) -> list[float]:
+    return [float(len(one)) for one in passages]
+
+
+def failing(*given: object) -> Any:
+    raise RuntimeError("no electricity")
+
+
+def test_a_judge_and_a_reranker_of_ones_own_are_named_in_the_result(tmp_path: Path) -> None:
+    with ccheck.open(tmp_path / "store", recipe="bm25", judge=refuting, reranker=longest) as checker:
+        checker.ingest(PAIR, dense=False)
+        result = checker.check("tea is hot")
+    assert [one.document.id for one in result.evidence] == ["b", "a"]
+    assert result.evidence[0].hit.scores["longest"] == len("Tea is very, very hot.")
+    assert result.verdict is not None and result.verdict.method == "refuting"
+    assert result.to_dict()["scored_by"] == {"bm25": "retriever", "longest": "reranker"}
+
+
+def test_what_they_raise_is_said_and_never_a_label_or_a_rank(tmp_path: Path) -> None:
+    def short(claim: str, passages: Sequence[str]) -> list[float]:
+        return [1.0]
+
+    for reranker, said in ((failing, "RuntimeError: no electricity"), (short, "1 scores for 2 passages")):
+        with ccheck.open(tmp_path / "store", recipe="bm25", judge=failing, reranker=reranker) as checker:
+            checker.ingest(PAIR, dense=False)
+            result = checker.check("tea is hot")
+        assert [one.document.id for one in result.evidence] == ["a", "b"] and said in result.warnings[0]
+        assert result.verdict is not None and (result.verdict.label, result.verdict.method) == (None, "failing")
+
+
+def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    with ccheck.open(tmp_path / "store", recipe="bm25", rerank="none") as checker:
+        checker.ingest(PAIR, dense=False)
+        result = checker.check("tea is hot")
+    frame = result.to_frame()
+    assert list(frame["doc_id"]) == [one.document.id for one in result.evidence] == ["a", "b"]
+    assert frame["metadata.year"][0] == 2001 and frame["scores.bm25"][0] == result.evidence[0].hit.score
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ccheck.CcheckError, match="pip install pandas"):
+        result.to_frame()
+
+
+# -- what becomes of claims when a store fails on the way
+
+
+TEXTS = ("sea", "ice", "", "sea level", "climate", "vaccines")
+SIX = [Claim(text, str(number)) for number, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def by_words(papers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checker]:
+    """Claims are searched two at a time, by words."""
+    monkeypatch.setattr("ccheck.pipeline.checker.BATCH", 2)
+    with ccheck.open(str(papers), recipe="bm25") as checker:
+        yield checker
+
+
+def failing_in(checker: Checker, monkeypatch: pytest.MonkeyPatch, batches: set[int], error: CcheckError) -> None:
+    search, calls = checker.store.rank, iter(range(100))
+
+    def searched(*arguments: Any, **options: Any) -> Any:
+        if next(calls) in batches:
+            raise error
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(checker.store, "rank", searched)
+
+
+def test_claims_that_are_wrong_in_themselves_are_no_answer(by_words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of empty claims asks the store nothing, so that the first that does tells whether it works."""
+    failing_in(by_words, monkeypatch, {0}, ServerError("a wrong key"))
+    with pytest.raises(ServerError, match="a wrong key"):
+        list(by_words.check_many([Claim("", "1"), Claim(" ", "2"), *SIX]))
+
+
+def test_what_is_measured_stops_at_a_failure(by_words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures over a part of the claims would mislead; an evaluation goes on from its memory."""
+    monkeypatch.setattr("ccheck.pipeline.checker.MEASURED_BATCH", 2)
+    rankings, calls = by_words.store.rank, iter(range(100))
+
+    def ranked(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            raise ServerError("it is gone")
+        return rankings(*arguments, **options)
+
+    monkeypatch.setattr(by_words.store, "rank", ranked)
+    with pytest.raises(ServerError, match="it is gone"):
+        list(by_words.check_many(SIX, trace=True))

@@ -12,7 +12,7 @@ from question_llm import GAP, QUESTIONS, RECIPE, asked_of, cite_first, kind_of, 
 from scripted_llm import Said, ScriptedLlm, error
 
 from ccheck import Checker, Claim
-from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.question import NO_ANSWER
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
@@ -103,9 +103,7 @@ def test_the_model_reads_only_what_each_step_gives_it(folder: Path) -> None:
         (Claim(CLAIM, "2", "2020-10-31"), (Filter("published", "<", "2021-01-01"),), {PAGES[0]["_id"], "tea"}),
     ],
 )
-def test_a_claim_searches_its_own_pages_until_its_own_date(
-    folder: Path, claim: Claim, filters: tuple[Filter, ...], found: set[str]
-) -> None:
+def test_a_claim_searches_its_own_pages_until_its_own_date(folder, claim, filters, found):
     read: set[str] = set()
 
     def answer(text: str) -> Any:
@@ -327,6 +325,5 @@ def test_stages_that_would_not_run_are_refused(tmp_path: Path, more: str, said: 
 def test_another_judge_is_refused(folder: Path) -> None:
     with questioned() as llm, opened(folder, llm) as checker:
         checker.judge = lambda claim, evidence: ([], None)  # type: ignore[assignment, return-value]
-        with pytest.raises(CcheckError) as raised:
+        with pytest.raises(UsageError):
             checker.check(CLAIM)
-    assert isinstance(raised.value, UsageError)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
+from cli_runs import ccheck
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import WRITES, Answer, Stub, searched
 from filling import fill, write
+from http_stub import Asked, HttpStub, Reply, http_stub
 from searching import answer_all, info_of, rank_all, rank_one
 
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.stages import Bm25, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Filter, Query, Ranking
+from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import Connection, ElasticStore
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
@@ -250,3 +254,66 @@ def test_an_error_of_one_document_is_an_error(stub, asked, error, kind, said):
             read(["a", "b"])
     stub.answers["POST", "/papers/_mget"] = [(200, {"docs": [there, {"_id": "b", "found": False}]})]
     assert asked.digests(["a", "b"]) == {"a": "1"} and asked.get(["a", "b"]).keys() == {"a"}
+
+
+# -- what `ccheck query` sends to a real server, as a proxy between them sees it, with and without a licence for
+# `rrf`
+
+
+HOW = ("--json", "--no-record", "--verdict", "none", "-k", "5")
+PASSED_ON = ("accept", "content-type")
+
+
+@contextmanager
+def proxy(url: str) -> Iterator[HttpStub]:
+    """A server that hands every request on to another one."""
+
+    def hand_on(asked: Asked) -> Reply:
+        path = f"{url}{asked.path}" + (f"?{asked.query}" if asked.query else "")
+        headers = {name: value for name, value in asked.headers.items() if name in PASSED_ON}
+        found = httpx.request(asked.method, path, content=asked.body, headers=headers, timeout=60)
+        kept = {name: found.headers.get(name) for name in ("Content-Type", "X-Elastic-Product")}
+        return Reply(found.content, found.status_code, kept)
+
+    with http_stub(hand_on) as stub:
+        yield stub
+
+
+def said(stub: HttpStub) -> list[str]:
+    """The requests but for the one that finds out that a server speaks 8, in a word each."""
+    words = [
+        f"{one.method} {one.path.rpartition('/')[2]}" + (" rrf" if b'"rrf"' in one.body else "") for one in stub.asked
+    ]
+    return words[1:] if words[0] == words[1] else words
+
+
+def test_the_licence_decides_on_the_requests_and_not_on_the_answer(
+    elasticsearch_url, elasticsearch_8_url, elasticsearch_basic_url, elasticsearch_index
+):
+    index, answers = elasticsearch_index, []
+    for url in (elasticsearch_url, elasticsearch_8_url, elasticsearch_basic_url):
+        assert ccheck("ingest", CORPUS, "--store", f"{url}/{index}").code == 0
+        fuses = url != elasticsearch_basic_url
+        with proxy(url) as stub:
+            ran = ccheck("query", "sea level has risen", "--store", f"{stub.url}/{index}", *HOW)
+            asked = ["POST _msearch rrf", *([] if fuses else ["POST _msearch", "POST _search"])]
+            assert said(stub) == [f"GET {index}", "GET docs,store", *asked]
+        with proxy(url) as stub:
+            many = ccheck("query", "--claims", "-", "--store", f"{stub.url}/{index}", *HOW, stdin=claims(80))
+            searches = [word.endswith("rrf") for word in said(stub) if "_msearch" in word]
+            # What the first batch was refused, the others do not ask for.
+            assert len(searches) > 1 and searches == ([True] * len(searches) if fuses else [True] + [False] * 3)
+        answers.append([ranked(each["evidence"]) for each in (*ran.objects, *many.objects)])
+    assert len(answers[0]) == 81 and answers[0] == answers[1] == answers[2]
+
+
+def claims(count: int) -> bytes:
+    """The sample claims over and over, each time under other ids."""
+    lines = CLAIMS.read_text(encoding="utf-8").splitlines()
+    rows = (lines[number % len(lines)] for number in range(count))
+    return "\n".join(row.replace('"_id": "', f'"_id": "{number}-', 1) for number, row in enumerate(rows)).encode()
+
+
+def ranked(evidence: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    """The places and scores of the evidence; the server's scores are of single precision."""
+    return [(one["doc_id"], one["ranks"], pytest.approx(one["score"], rel=1e-4)) for one in evidence]

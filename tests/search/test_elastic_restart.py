@@ -126,9 +126,7 @@ def ranked(url: str, index: str) -> list[dict[str, float]]:
     return [dict(one["bm25"]) for one in answers if not isinstance(one, CcheckError)]
 
 
-def test_three_write_at_once_and_one_is_killed(
-    elasticsearch_url: str, elasticsearch_index: str, tmp_path: Path
-) -> None:
+def test_three_write_at_once_and_one_is_killed(elasticsearch_url, elasticsearch_index, tmp_path):
     papers = [f"{paper(n)}\n".encode() for n in range(PAPERS)]
     parts = [b"".join(papers[number::3]) for number in range(3)]
     corpus, second = tmp_path / "corpus.jsonl", tmp_path / "second.jsonl"

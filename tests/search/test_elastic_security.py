@@ -2,23 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx
 import pytest
 from certificates import Certificate
 from cli_runs import BM25, Ran, ccheck, jsonl
-from elasticsearch_secured import PASSWORD, USER, Secured, role, secured
+from elasticsearch_nodes import START_SECONDS, Node, new_node
 from searching import answer_all
 from tiny_embedder import TinyEmbedder
 
+from ccheck import es_mappings
 from ccheck.core.errors import CcheckError
 from ccheck.core.settings import resolve
 from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
 from ccheck.encode import dense
 from ccheck.search.elastic import ElasticStore, connection_from, diagnose, install
+
+USER, PASSWORD = "elastic", "a-password-of-the-tests"
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A server whose certificate signed itself; whoever shows that certificate is a superuser, too."""
+
+    node: Node
+    certificate: Certificate
+    http: httpx.Client
+    """Requests of the superuser `elastic`."""
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.node.port}"
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(self.certificate.file.read_text(encoding="ascii"))).hexdigest()
+
+    def key(self, *roles: Mapping[str, Any]) -> str:
+        """A new API key with these roles alone."""
+        body = {"name": "a key", "role_descriptors": {str(number): role for number, role in enumerate(roles)}}
+        return str(self.http.post("/_security/api_key?refresh=true", json=body).raise_for_status().json()["encoded"])
+
+
+def role(name: str, store: str) -> dict[str, Any]:
+    """A role of es_mappings/roles as who reads the documentation makes it: with another name for papers."""
+    described: dict[str, Any] = json.loads(json.dumps(es_mappings.read(f"roles/{name}")).replace("papers", store))
+    return described
+
+
+@contextmanager
+def secured(certificate: Certificate) -> Iterator[Secured]:
+    """A started server with a trial licence; skips the test where the jars can't be run."""
+    settings = {
+        "discovery.type": "single-node",
+        "transport.port": 0,
+        "xpack.security.http.ssl": {
+            "enabled": True,
+            "certificate": certificate.file.name,
+            "key": certificate.key.name,
+            "certificate_authorities": certificate.file.name,
+            "client_authentication": "optional",
+        },
+        "xpack.security.authc.realms.pki.certificates": {"order": 1, "certificate_authorities": certificate.file.name},
+        # The least that the server accepts: no test looks at the strength of its hashes.
+        "xpack.security.authc.password_hashing.algorithm": "bcrypt4",
+    }
+    with new_node(settings=settings, password=PASSWORD) as node:
+        config = node.home / "config"
+        config.mkdir(parents=True)
+        for file in (certificate.file, certificate.key):
+            (config / file.name).write_bytes(file.read_bytes())
+        (config / "role_mapping.yml").write_text('superuser: ["CN=localhost"]\n', encoding="utf-8")
+        node.launch()
+        node.await_port()
+        trusted = ssl.create_default_context(cafile=str(certificate.file))
+        server = f"https://127.0.0.1:{node.port}"
+        with httpx.Client(base_url=server, auth=(USER, PASSWORD), verify=trusted, timeout=60) as http:
+            deadline = time.monotonic() + START_SECONDS
+            while not http.get("/_cluster/health").is_success:
+                assert time.monotonic() < deadline, "the node does not answer"
+                time.sleep(0.2)
+            yield Secured(node, certificate, http)
+
 
 STORE = ("--store", "elasticsearch:papers")
 SEARCH = ("query", "sea level has risen", *BM25, "--json", *STORE)
@@ -207,9 +282,7 @@ def test_certificates(papers: Path, server: Secured, monkeypatch: pytest.MonkeyP
     assert found() == ["sea", "ice"]  # the certificate is the user
 
 
-def test_installed_roles_do_what_they_say_and_are_taken_out(
-    papers: Path, server: Secured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_roles_do_what_they_say_and_are_taken_out(papers, server, monkeypatch):
     record = "/ccheck-checks-papers-000001"
     monkeypatch.delenv("ELASTICSEARCH_API_KEY")
     monkeypatch.setenv("ELASTICSEARCH_USERNAME", USER)

@@ -30,7 +30,6 @@ from ccheck.search.elastic.enrich import Beside, InPlace, open_source
 from ccheck.search.elastic.mappings import IndexOptions
 
 DOCUMENTS, AT_ONCE, THEIRS = 24, 6, 8
-Swap = Callable[[httpx.Client, str], None]
 
 
 @pytest.fixture(autouse=True)
@@ -225,11 +224,7 @@ def test_what_was_shown_is_removed_and_nothing_else(client, opened, second):
 
 @pytest.mark.parametrize("lease", [0.0, 5.0])
 def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
-    monkeypatch,
-    client,
-    opened,
-    second,
-    lease,
+    monkeypatch, client, opened, second, lease
 ):
     """The name goes to another store of ours, which has the same document, while the question is on the screen."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)

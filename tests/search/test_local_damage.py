@@ -208,9 +208,7 @@ def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suf
         ("units sentences", Dense(units="sentences"), Query("", unit(1))),
     ],
 )
-def test_other_vectors_that_are_not_as_written_are_an_error(
-    tmp_path: Path, field: str, retriever: Retriever, query: Query
-) -> None:
+def test_other_vectors_that_are_not_as_written_are_an_error(tmp_path, field, retriever, query):
     with LocalStore(tmp_path / "store") as store:
         fill(store, *((UNITS, ENTRIES) if field.startswith("units") else (FULL, [full_entry(i) for i in range(50)])))
     database = Database(tmp_path / "store" / DATABASE)

@@ -174,9 +174,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
-def test_few_vectors_are_read_and_the_same_are_found(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, rows_read: list[int]
-) -> None:
+def test_few_vectors_are_read_and_the_same_are_found(folder, monkeypatch, rows_read):
     expected = exact(monkeypatch, folder, 1)
     rows_read.clear()
     with LocalStore(folder) as store:

@@ -16,7 +16,7 @@ from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 from programs import program
 from searching import info_of, rank_one
 
-from ccheck.core.errors import InvalidData, ServerError
+from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Entry, Query
@@ -79,6 +79,13 @@ def test_texts_of_other_classes_are_texts(tmp_path):
     with LocalStore(tmp_path / "store") as store:
         fill(store, LAYOUT, [replace(made, document=document)])
         assert store.get(["d1"]) == {"d1": document}
+
+
+def test_a_folder_of_something_else_is_not_dropped(tmp_path):
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(NotFound):
+        LocalStore(tmp_path).drop()
+    assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_store_of_a_later_format_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +15,10 @@ from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
 from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
+from ccheck.verdict.differences import differences, quantities
 from ccheck.verdict.evidence import Match, choose_sentences
+from ccheck.verdict.features import RELATIONS, read_words, relations
+from ccheck.verdict.roles import roles_in, with_roles
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
@@ -151,3 +155,206 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
     (sentences,) = chosen("the sea rises \ud83d", [Document("a", "", text)], 3, match)
     assert sentences[0].text == "The sea \ud83d rises\0 fast."
     assert all(text[s.start : s.end] == s.text for s in sentences)
+
+
+# -- how a sentence differs from a claim whose words it shares
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence", "expected"),
+    [
+        (
+            "Vaccination cuts admission by 30 %.",
+            "Vaccination cut admission by 3 % (95% CI 2 to 5%).",
+            "number 30 % 3 %",
+        ),
+        (
+            "Sea level has risen 20 m since 1900",
+            "Sea level rose by a little under 20 centimetres.",
+            "number 20 m 20 centimetres",
+        ),
+        ("The trial had 35 patients", "The trial had twelve patients.", "number 35 twelve"),
+        ("More than 20 % of children are overweight", "15 % of children are overweight", "number 20 % 15 %"),
+        ("Sea level is falling", "Sea level is rising faster than before.", "direction falling rising"),
+        ("Aspirin increases deaths", "Aspirin reduced the risk of death by 23 %.", "direction increases reduced"),
+        ("Antarctica is gaining ice", "Antarctica lost 2,720 billion tonnes of ice.", "direction gaining lost"),
+        ("Ivermectin reduces admission", "Ivermectin did not reduce admission.", "negation reduces not reduce"),
+        ("MMR vaccine causes autism", "MMR vaccination is not associated with autism.", "negation  not"),
+        ("The polio vaccine does not work", "The polio vaccine works.", "negation not "),
+        (
+            "Metformin lowers mortality in lung cancer",
+            "Metformin lowered mortality in breast cancer.",
+            "word lung breast",
+        ),
+    ],
+)
+def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
+    assert [f"{one.kind} {one.claim} {one.sentence}" for one in differences(claim, sentence)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence"),
+    [
+        (
+            "Sea level has risen 20 cm since 1900",
+            "Sea level rose by 1.6 mm a year from 1900, in all a little under 20 cm.",
+        ),
+        ("Sea level has risen 20 cm since 1900", "Sea level rises by 1.6 mm a year."),
+        ("More than 20 % of children are overweight", "25 % of children are overweight"),
+        ("Emissions of steel fell by 50 percent", "Emissions of steel fell from 40 to 20 percent."),
+        ("Aspirin reduces deaths", "Aspirin lowered the number of deaths and did not cause bleeding."),
+        ("Seas rose by 0.2 m", "Seas rose by about 19 cm."),
+        ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
+    ],
+)
+def test_what_says_the_same_or_something_else_altogether_differs_in_nothing(claim: str, sentence: str) -> None:
+    assert differences(claim, sentence) == ()
+
+
+def test_amounts_are_compared_in_one_unit() -> None:
+    assert {(one.dimension, round(one.value, 6)) for one in quantities("20 cm, 0.2 m and 3.2 mm per year")} == {
+        ("length", 0.2),
+        ("lengthyear", 0.0032),
+    }
+
+
+def test_a_long_text_is_read_in_its_time() -> None:
+    started = time.process_time()
+    differences("1 " * 20_000 + "95% CI " * 5_000, "up to " * 20_000 + "not more 3 " * 5_000)
+    assert time.process_time() - started < 10
+
+
+# -- what words of claim and sentence say of each other, counted by hand
+
+
+NAMES = (
+    "shared of_sentence pairs missing same opposite turned denied opposed directed ways ways_denied claim_denies "
+    "denies differs numbers missing_numbers other_values claim_direction direction"
+).split()
+
+
+def related(claim: str, sentence: str) -> dict[str, float]:
+    found = relations(read_words(claim), read_words(sentence))
+    assert len(found) == len(NAMES) == RELATIONS
+    return dict(zip(NAMES, found, strict=True))
+
+
+def test_words_have_stems_directions_and_denials():
+    words = read_words("Ice isn't melting faster, by 1,000 km.")
+    assert words.words == ("ice", "isn't", "melting", "faster", "by", "1,000", "km")
+    assert words.directions == (0, 0, 0, 1, 0, 0, 0) and words.denials == (False, True, *[False] * 5)
+    assert words.stems[2] == "melt" and words.stems[4] == "" and "" not in words.kinds
+
+
+def test_a_turned_word_is_an_opposite_direction():
+    agrees = related("Statins lower the risk of stroke", "The risk of stroke is lower with statins")
+    turned = related("Statins lower the risk of stroke", "The risk of stroke is higher with statins")
+    assert agrees["shared"] == 1 and agrees["missing"] == 0 and agrees["opposite"] == 0 < agrees["same"]
+    assert turned["same"] == 0 < turned["opposite"] and turned["opposed"] == 1 and turned["ways"] == -1
+    assert agrees["opposed"] == 0
+
+
+def test_a_denial_turns_the_direction():
+    found = related("Statins reduce stroke", "Statins do not reduce stroke")
+    # statin, reduc and stroke are shared, all next to the denial.
+    assert (found["turned"], found["denied"]) == (1, 1) and (found["same"], found["opposite"]) == (0, 1)
+    assert (found["ways"], found["ways_denied"], found["differs"]) == (1, -1, 1)
+    both = related("Statins do not reduce stroke", "Statins do not reduce stroke")
+    assert (both["same"], both["opposite"], both["turned"], both["ways_denied"]) == (1, 0, 0, 1)
+
+
+def test_a_denial_far_from_the_shared_words_does_not():
+    sentence = "Statins reduce stroke in all of the groups of patients while tea with milk did not"
+    found = related("Statins reduce stroke", sentence)
+    assert found["turned"] == 0 and found["same"] == 1 and found["differs"] == 1
+
+
+def test_numbers_are_compared_with_their_units():
+    found = related("Sea level rose by 20 cm in 1900", "Sea level rose by 35 cm since 1900")
+    assert (found["numbers"], found["missing_numbers"], found["other_values"]) == (1, 1, 1)
+    assert related("it rose by 20 cm", "it rose by 35 km")["other_values"] == 0
+
+
+@pytest.mark.parametrize("claim", ["", "...", "not", "20"])
+def test_texts_without_words_are_no_error(claim):
+    assert all(isinstance(float(value), float) for value in relations(read_words(claim), read_words("the sea rose")))
+    assert len(relations(read_words("the sea rose"), read_words(claim))) == RELATIONS
+
+
+# -- what each sentence does in its paper
+
+
+ABSTRACT = (
+    "Statins are widely used to lower cholesterol in adults at risk of heart disease.",
+    "We investigated whether atorvastatin reduces stroke in patients with diabetes.",
+    "In this double-blind trial, 2,838 patients were randomly assigned to atorvastatin or placebo.",
+    "The primary endpoint was a first stroke.",
+    "Stroke occurred in 21 patients in the atorvastatin group and in 39 in the placebo group (p = 0.016).",
+    "There was no significant difference in serious adverse events between the groups.",
+    "In conclusion, atorvastatin is effective in preventing stroke in patients with diabetes.",
+    "Further studies are needed in younger patients.",
+)
+ROLES = ["background", "aim", "method", "method", "result", "result", "conclusion", "outlook"]
+
+
+def roles(text: str) -> list[str | None]:
+    return list(roles_in(text, sentence_spans(text)).roles)
+
+
+def test_the_order_and_the_words_of_an_abstract_tell_the_roles() -> None:
+    assert roles(" ".join(ABSTRACT)) == ROLES
+
+
+@pytest.mark.parametrize("heading", ["{}: ", "{} ", "{}\n", "## {}\n"])
+def test_headings_tell_the_roles_of_what_follows(heading: str) -> None:
+    parts = {"BACKGROUND": "Seas are wet.", "METHODS": "Ships sailed. They came back.", "RESULTS": "Gold is heavy."}
+    text = "\n".join(heading.format(name) + said for name, said in parts.items())
+    found = [role for role, (a, b) in zip(roles(text), sentence_spans(text), strict=True) if "." in text[a:b]]
+    assert found == ["background", "method", "method", "result"]
+
+
+def test_a_heading_of_two_sections_leaves_the_choice() -> None:
+    text = "METHODS AND RESULTS We enrolled 120 patients. Mortality was 12% and 20% (P<0.05). CONCLUSIONS It works."
+    assert roles(text) == ["method", "result", "conclusion"]
+
+
+@pytest.mark.parametrize(
+    ("said", "role"),
+    [
+        ("It has been suggested that coffee causes cancer.", "background"),
+        ("It is unclear whether coffee causes cancer.", "background"),
+        ("Does coffee cause cancer?", "aim"),
+        ("The aim of this study was to test coffee.", "aim"),
+        ("Larger trials are needed to confirm this.", "outlook"),
+        ("Coffee causes no cancer.", None),
+    ],
+)
+def test_a_phrase_tells_the_role_of_a_sentence_alone(said: str, role: str | None) -> None:
+    assert roles(said) == [role]
+
+
+def test_what_was_found_leads_even_if_the_aim_repeats_the_claim() -> None:
+    documents = [Document("a", "", " ".join(ABSTRACT))]
+    (((first, *_),),) = choose_sentences([("Atorvastatin reduces stroke in patients with diabetes", documents)], 3)
+    assert first.role == "conclusion" and first.text == ABSTRACT[6]
+
+
+def test_a_quote_has_the_role_of_its_sentence() -> None:
+    text = " ".join(ABSTRACT)
+    start = text.index("no significant difference")
+    (quote, title) = with_roles(
+        [Sentence("no significant difference", "text", start, start + 25, 1.0), Sentence("A", "title", 0, 1, 1.0)], text
+    )
+    assert quote.role == "result" and title.role is None
+
+
+def test_a_sentence_without_end_takes_time_in_proportion() -> None:
+    started = time.process_time()
+    assert roles("further work " * 4_000) == [None]
+    assert time.process_time() - started < 5
+
+
+def test_a_long_text_and_an_empty_one() -> None:
+    assert roles("") == []
+    long = " ".join(ABSTRACT * 10)
+    assert len(roles(long)) == 80 and roles(long)[1] == "aim" and roles(long)[4] == "result"

@@ -228,9 +228,7 @@ def test_the_page_of_a_sentence_is_html_and_json(shown: Any) -> None:
     assert all(one["sentences"][0]["boxes"] and "png" not in one for one in found["pages"])
 
 
-def test_who_may_see_a_page_and_when(
-    shown: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_who_may_see_a_page_and_when(shown, monkeypatch, request):
     web, address = shown
     asked = [web.browser.get(address, headers={"Authorization": f"Bearer {key}"}).status_code for key in (
         "checker-012345678", "nobody")]  # fmt: skip
