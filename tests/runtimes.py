@@ -1,7 +1,8 @@
-"""Runtimes for tests."""
+"""Runtimes and memories of stages for tests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccheck.core.runtime import Runtime
@@ -11,3 +12,19 @@ from ccheck.core.settings import Settings
 def on_cpu(**settings: Any) -> Runtime:
     """Models run on the processor."""
     return Runtime(Settings.model_validate({"device": "cpu"} | settings))
+
+
+class Kept:
+    """A memory in a dictionary, which counts."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, bytes], bytes] = {}
+        self.missed: dict[str, int] = {}
+
+    def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = {key: self.values[kind, key] for key in keys if (kind, key) in self.values}
+        self.missed[kind] = self.missed.get(kind, 0) + len(set(keys)) - len(found)
+        return found
+
+    def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
+        self.values |= {(kind, key): value for key, value in values.items()}

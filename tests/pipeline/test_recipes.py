@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memories import Kept
-from runtimes import on_cpu
+from runtimes import Kept, on_cpu
 from scripted_llm import KEY, say, scripted, user_text
 from weights import other_minilm
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from memories import Kept
+from runtimes import Kept
 
 from ccheck import Checker, Claim, Stance
 from ccheck.core.errors import InvalidData, NotFound, UsageError

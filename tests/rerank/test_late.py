@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from memories import Kept
-from runtimes import on_cpu
+from runtimes import Kept, on_cpu
 from weights import other_minilm
 
 from ccheck.core.errors import NotFound, UsageError

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from elasticsearch_nodes import delete_indices
-from filling import fill
+from searching import fill
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout

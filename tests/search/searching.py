@@ -1,4 +1,4 @@
-"""How tests search a store, in one call."""
+"""How tests fill a store, and how they search it in one call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccheck.core.errors import CcheckError
+from ccheck.core.layout import Layout
 from ccheck.core.stages import Fusion, Retriever
-from ccheck.core.types import Filter, Query, Ranking
+from ccheck.core.types import Entry, Filter, Query, Ranking
 from ccheck.search import Search, Store, StoreInfo, answer
+
+
+def fill(store: Store, layout: Layout, entries: Sequence[Entry]) -> None:
+    """Prepare a store for a layout, and write to it."""
+    store.prepare(layout)
+    write(store, entries)
+
+
+def write(store: Store, entries: Sequence[Entry]) -> None:
+    """Store entries, none of which may be refused, and make them searchable."""
+    assert store.upsert(entries) == {}
+    store.publish()
 
 
 def answer_all(

@@ -12,8 +12,8 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry, vector_of
 from elasticsearch_nodes import start_node
-from filling import fill
 from rerank_servers import starting
+from searching import fill
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.stages import Bm25, Dense, Fusion

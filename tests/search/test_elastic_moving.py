@@ -16,8 +16,7 @@ from cli_runs import ccheck, jsonl
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
 from elastic_stub import mapping
-from filling import fill
-from searching import answer_all, answer_one
+from searching import answer_all, answer_one, fill
 
 from ccheck.cli.index_servers import INDEX_TYPES, _compared
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged

@@ -11,9 +11,8 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import WRITES, Answer, Stub, searched
-from filling import fill, write
 from http_stub import Asked, HttpStub, Reply, http_stub
-from searching import answer_all, info_of, rank_all, rank_one
+from searching import answer_all, fill, info_of, rank_all, rank_one, write
 
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import Layout

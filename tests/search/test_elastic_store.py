@@ -30,8 +30,7 @@ from elastic_indices import (  # noqa: F401 (fixtures)
     vector_of,
 )
 from elasticsearch_nodes import start_node
-from filling import fill, write
-from searching import answer_all, answer_one, info_of, rank_one
+from searching import answer_all, answer_one, fill, info_of, rank_one, write
 from stores import SERVERS
 
 from ccheck.core.analysis import clean, terms

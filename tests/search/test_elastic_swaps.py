@@ -10,7 +10,7 @@ import pytest
 from cli_runs import ccheck, jsonl
 from elastic_indices import LAYOUT, entry, node_client  # noqa: F401 (a fixture)
 from elastic_stub import MAPPING, Stub
-from filling import fill, write
+from searching import fill, write
 from tiny_embedder import TinyEmbedder
 
 from ccheck.cli import index_documents

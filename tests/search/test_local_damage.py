@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from filling import fill, write
 from local_entries import FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, flip_bit, full_entry, replace_bytes
-from searching import answer_all, rank_all, rank_one
+from searching import answer_all, fill, rank_all, rank_one, write
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS
 from store_units import entry as units_entry

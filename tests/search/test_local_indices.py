@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filling import fill, write
 from local_entries import LAYOUT, entry, flip_bit, replace_bytes
 from numpy.typing import NDArray
-from searching import rank_all
+from searching import fill, rank_all, write
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.layout import MAIN_VECTORS

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 from programs import program
-from searching import info_of, rank_one
+from searching import fill, info_of, rank_one, write
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.core.layout import MAIN_VECTORS

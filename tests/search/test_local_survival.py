@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filling import fill, write
 from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import killed_at, program
-from searching import info_of, rank_all, rank_one
+from searching import fill, info_of, rank_all, rank_one, write
 
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS

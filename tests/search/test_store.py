@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck, jsonl
-from filling import fill, write
-from searching import answer_all, info_of
+from searching import answer_all, fill, info_of, write
 from store_documents import (
     BM25,
     BOTH,

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from filling import fill, write
-from searching import info_of, rank_all, rank_one
+from searching import fill, info_of, rank_all, rank_one, write
 from store_documents import BM25, DENSE, LAYOUT, ids, search, unit
 
 from ccheck.core.analysis import open_analysis, terms

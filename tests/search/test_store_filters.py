@@ -9,10 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from filling import write
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from searching import rank_all
+from searching import rank_all, write
 
 from ccheck.core.errors import UsageError
 from ccheck.core.layout import Layout

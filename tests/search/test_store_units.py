@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filling import fill, write
-from searching import answer_all, answer_one, info_of, rank_all
+from searching import answer_all, answer_one, fill, info_of, rank_all, write
 from store_documents import unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 

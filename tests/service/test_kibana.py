@@ -12,8 +12,8 @@ import httpx
 import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry
-from filling import fill
 from http_stub import Asked, HttpStub, Reply, http_stub
+from searching import fill
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.settings import Settings

@@ -1,8 +1,11 @@
-"""A step of training in plain torch, to which a trainer's step is held."""
+"""What trainers are held to: a step of training in plain torch, and the tokenizer of the model they began with."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,3 +38,9 @@ def refuse_another_step(
         moved += int(sure.sum())
         assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=2e-5), name
     assert moved > 1000
+
+
+def tokenizer_of(folder: Path) -> dict[str, Any]:
+    """What decides how the folder's tokenizer reads a text: in training, special tokens in texts are read as words."""
+    saved = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return {part: saved[part] for part in ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")}

@@ -17,8 +17,7 @@ from ccheck.lab.train.retrieval_data import UNSEEN
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from plain_steps import refuse_another_step  # noqa: E402
-from saved_folders import tokenizer_of  # noqa: E402
+from plain_steps import refuse_another_step, tokenizer_of  # noqa: E402
 
 from ccheck.core.models import find_model, fingerprint  # noqa: E402
 from ccheck.encode.dense import load_embedder  # noqa: E402

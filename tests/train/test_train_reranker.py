@@ -20,8 +20,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from killed import deadly, kill_training  # noqa: E402
-from plain_steps import refuse_another_step  # noqa: E402
-from saved_folders import tokenizer_of  # noqa: E402
+from plain_steps import refuse_another_step, tokenizer_of  # noqa: E402
 from tiny_rerankers import load_scorer  # noqa: E402
 
 from ccheck.lab.train import reranker  # noqa: E402

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from plain_steps import refuse_another_step
+from plain_steps import refuse_another_step, tokenizer_of
 from runtimes import on_cpu
 from safetensors.torch import save_file
-from saved_folders import tokenizer_of
 from tiny_rerankers import make_encoder
 from tiny_stances import options_for, rows_of
 from tiny_training import without_dropout
