@@ -357,10 +357,10 @@ def test_what_does_not_go_with_resume(batch: Any, own_papers: Path) -> None:
         assert (ran.code, ran.out) == (2, "") and said in ran.err
 
 
-def test_a_record_that_can_t_be_read_is_an_error_of_resume(batch: Any, asked: list[str], papers: Path) -> None:
+def test_a_record_that_can_t_be_read_is_an_error_of_resume(batch: Any, asked: list[str], own_papers: Path) -> None:
     """The answers in it may have been paid for."""
     assert batch().code == 0
-    papers.with_name(f"{papers.name}.checks.sqlite").write_bytes(b"damaged " * 1000)
+    own_papers.with_name(f"{own_papers.name}.checks.sqlite").write_bytes(b"damaged " * 1000)
     asked.clear()
     ran = batch("--resume")
     assert (ran.code, ran.out, asked) == (5, "", []) and "is damaged" in ran.err
