@@ -212,7 +212,7 @@ def _ask(server: Server, asked: Asked) -> None:
 
     checks = [server.check(_claim_text(asked), how)] if asked.claim is not None else _of_file(server, asked, how)
     show = _printer(functools.partial(_recipe_of, asked), asked)
-    tally = _tell(map(answered, checks), asked, show, lambda _: None, None)
+    tally = _tell(map(answered, checks), asked, show, lambda *_: None, None)
     by_stage = tally.by_stage
     if by_stage and not opt.is_quiet():
         notice(*usage_said(by_stage, resolved_from(**opt.settings_of(asked)).settings))
@@ -276,7 +276,7 @@ def _tell(
     answers: Iterable[tuple[Check, Answered]],
     asked: Asked,
     show: Callable[[Check, Answered], None],
-    write: Callable[[Result], None],
+    write: Callable[[Check, Result], None],
     total: int | None,
 ) -> Tally:
     """Print answers as they come, and then what they warned of. Raises the error of a single claim."""
@@ -288,7 +288,7 @@ def _tell(
                 raise one.result.error
             tally.add(one)
             show(check, one)
-            write(one.result)
+            write(check, one.result)
             update(tally.done, total)
     if asked.claims is None:
         told = "" if asked.as_json else tally.rationale
@@ -446,30 +446,33 @@ class _Nothing(Exception):
 
 
 @contextmanager
-def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> Iterator[Callable[[Result], None]]:
-    """Yields what writes a result to the files that were asked for. Raises UsageError if one can't be written.
+def outputs(
+    run: str | None, report: str | None, about: Callable[[], About]
+) -> Iterator[Callable[[Check, Result], None]]:
+    """Yields what writes a result to the files that were asked for, a report with the check's corrections.
 
-    An interrupt leaves files of what was done until then. If nothing was done, what was there before stays, with a
-    notice.
+    Raises UsageError if one can't be written. An interrupt leaves files of what was done until then. If nothing was
+    done, what was there before stays, with a notice.
     """
     interrupt: KeyboardInterrupt | None = None
-    writers: list[Callable[[Result], None]] = []
+    writers: list[Callable[[Check, Result], None]] = []
     done = 0
     with suppress(_Nothing), ExitStack() as stack:
         if run is not None:
             from ..core.trec import result_lines
 
             stream = stack.enter_context(writing(run, RUN))
-            writers.append(lambda result: stream.writelines(result_lines(result)))
+            writers.append(lambda _, result: stream.writelines(result_lines(result)))
         if report is not None:
             from ..web.report import writing_report
 
-            writers.append(stack.enter_context(writing_report(report, about())))
+            add = stack.enter_context(writing_report(report, about()))
+            writers.append(lambda check, result: add(result, check.corrections))
 
-        def write(result: Result) -> None:
+        def write(check: Check, result: Result) -> None:
             nonlocal done
             for writer in writers:
-                writer(result)
+                writer(check, result)
             done += 1
 
         try:

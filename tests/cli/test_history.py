@@ -72,7 +72,9 @@ def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(store, tmp_path
     assert ccheck("correct", id_, "--verdict", "REFUTES", "--store", store).code == 0
     shown = ccheck("show", id_, "--store", store).out
     assert "wrong verdict (REFUTES)" in shown and "read [31mthe table" in shown
-    assert "wrong verdict (REFUTES)" in query(store, CLAIM).out, "asking again shows it too"
+    report = tmp_path / "asked.html"
+    assert "wrong verdict (REFUTES)" in query(store, CLAIM, "--report", str(report)).out, "asking again shows it too"
+    assert report.read_text(encoding="utf-8").count("Corrected:") == 2
     assert "[2 corrections]" in ccheck("history", "--corrected", "--store", store).out
     answers = tmp_path / "answers.jsonl"
     answers.write_text(ccheck("history", "--json", "--store", store).out)
