@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -255,6 +256,10 @@ def web(asked: ServedWeb) -> None:
         app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
         said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"
         _run(app, [at, *here], limits, said, events=asked.events)
+        if app.state.web.jobs.unfinished:
+            # Their threads would hold up the end for as long as they wait for some server. What is kept is on the disk.
+            logging.shutdown()
+            os._exit(0)
 
 
 def _reranker_of(checked: Checker) -> FastAPI:

@@ -255,6 +255,8 @@ class Jobs:
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
+        self.unfinished = False
+        """Whether checks were still running when `close` had waited long enough, and nothing writes to the store."""
         self._files, self._ingest_alone = asyncio.Semaphore(FILES_AT_ONCE), asyncio.Lock()  # a store has one writer
 
     # -- checks
@@ -424,6 +426,7 @@ class Jobs:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             if late:
                 log.warning("%d checks were not finished within %g s", len(late), seconds)
+                self.unfinished = not any(one.running for one in self.ingests.values())
 
 
 def sse(number: int, event: Event) -> bytes:

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from cli_runs import ccheck, jsonl
 from http_stub import Reply, http_stub
+from rerank_servers import wait_until
+from scripted_llm import KEY, Said, scripted
 from web_servers import CLAIM, KEYS, PAPERS, serving
 
 from ccheck import open as open_checker
@@ -155,6 +157,21 @@ def test_it_serves_and_stops(tmp_path: Path):
     with serving(tmp_path / "log", *asked) as url, httpx.Client(base_url=url, timeout=60) as client:
         assert client.post("/v1/checks", json={"claim": CLAIM, "wait": 60}).json()["status"] == "done"
         # It is stopped with an open connection.
+
+
+def test_it_stops_in_time_while_a_language_model_hangs(tmp_path: Path, monkeypatch):
+    ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--store", tmp_path / "store", "--no-dense")
+    with scripted([Said(hang=600)]) as hanging:
+        for name, value in (("OPENAI_BASE_URL", hanging.url), ("OPENAI_API_KEY", KEY), ("CCHECK_LLM_TIMEOUT", "600")):
+            monkeypatch.setenv(name, value)
+        asked = ("serve", "web", "--store", tmp_path / "store", "--recipe", "bm25", "--llm", "m", "--port", 0)
+        with (
+            serving(tmp_path / "log", *asked, "--timeout", 0.5) as url,
+            httpx.Client(base_url=url, timeout=60) as client,
+        ):
+            assert client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).status_code == 202
+            wait_until(lambda: hanging.requests)
+    assert "1 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
 
 
 def test_the_reranker_that_is_served_is_the_one_that_checks_use(tmp_path: Path, monkeypatch):
