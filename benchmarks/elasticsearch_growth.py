@@ -1,10 +1,10 @@
 """How time and bytes grow with the documents on a cluster of three Elasticsearch nodes, and what a lost node costs.
 
-    python benchmarks/elasticsearch_growth.py FOLDER --documents 10000 --documents 100000
+    python benchmarks/elasticsearch_growth.py [FOLDER] --documents 10000 --documents 100000
 
-FOLDER is SciFact's; documents and vectors are growth.py's stand-ins. All three nodes, ccheck and the plain client share
-this machine, so times are of a crowded cluster, and only their growth and their ratios say something. A document has
-one copy on another node.
+FOLDER is SciFact (default: scifact in $CCHECK_SHARED_DATA); documents and vectors are growth.py's stand-ins. All three
+nodes, ccheck and the plain client share this machine, so times are of a crowded cluster: only growth and ratios say
+something. The first size warms the servers up. A document has one copy on another node.
 
 Two indices with the same mapping grow batch by batch: ccheck writes one, and the plain client then sends the same
 bodies, from Python objects, to the other. Then 1, 8 and 32 threads ask claims for some seconds, ccheck and the plain
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import statistics
 import threading
@@ -46,18 +47,21 @@ MEASURES = {
     "ingest": "documents written a second",
     "bytes": "bytes a document, with its copy",
     "merging": "merging, ms a document",
-    **{f"p{share} {many}": f"p{share} of a claim, {many} callers, ms" for many in CALLERS for share in (50, 99)},
+    **{f"p{share} {many}": f"p{share} of a claim, {many} callers, ms" for share in (50, 99) for many in CALLERS},
 }
+SHOWN = [name for name in MEASURES if name != "merging" and not name.startswith("p99")]
+"""What the page has; all are kept."""
 OURS, PLAIN = "ccheck-benchmark-ours", "ccheck-benchmark-plain"
 Request = tuple[str, Any, dict[str, Any]]
 
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.argument("folder", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--documents", "counts", multiple=True, type=int, default=(10_000, 100_000))
 @click.option("--claims", default=50, show_default=True)
 @click.option("--seconds", default=10.0, show_default=True, help="How long each number of callers asks.")
-def main(folder: Path, counts: tuple[int, ...], claims: int, seconds: float) -> None:
+def main(folder: Path | None, counts: tuple[int, ...], claims: int, seconds: float) -> None:
+    folder = folder or Path(os.environ["CCHECK_SHARED_DATA"]) / "scifact"
     servers_as_people_run_them()
     from elasticsearch_clusters import three_nodes
 
@@ -189,13 +193,13 @@ def table(taken: common.Taken, counts: Sequence[int]) -> list[str]:
         f"| {'/'.join(f'{count:,}' for count in counts)} documents | ccheck | exponent | of the plain client |",
         "| --- | --- | --- | --- |",
     ]
-    for name, measure in MEASURES.items():
+    for name in SHOWN:
         ours, plain = ([taken[side][f"{count} {name}"][0] for count in counts] for side in ("ccheck", "plain"))
         ratios = "/".join(f"{one / other:.2f}" if other else "–" for one, other in zip(ours, plain, strict=True))
         values = "/".join(f"{one:.2g}" if one < 10 else f"{one:,.0f}" for one in ours)
         steps = len(counts) > 1 and min(ours[-2:]) > 0
         grown = f"{math.log(ours[-1] / ours[-2]) / math.log(counts[-1] / counts[-2]):.2f}" if steps else "–"
-        lines.append(f"| {measure} | {values} | {grown} | {ratios} |")
+        lines.append(f"| {MEASURES[name]} | {values} | {grown} | {ratios} |")
     return lines
 
 

@@ -58,7 +58,6 @@ MEASURES = {
     "disk MB": "disk, MB",
     "first": "first claim, s",
     "claim": "further claims, s",
-    "claim MiB": "their memory, MiB",
     "own MiB": "without mapped files, MiB",
     SAME_TEN: "of the same ten",
 }
