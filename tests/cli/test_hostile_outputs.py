@@ -17,6 +17,7 @@ from ccheck.cli.query import outputs
 from ccheck.core.errors import Incomplete, UsageError
 from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
+from ccheck.service import Check
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")
 
@@ -180,6 +181,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
 
 # -- nothing done, nothing replaced
 
+CHECK = Check(id="1", claim="a claim", status="done")
+
 
 def found(text: str) -> Result:
     evidence = Evidence(Hit(1, Document("d", "", text), 1.0))
@@ -190,7 +193,7 @@ def interrupted_after(count: int) -> Callable[[Path, Path], None]:
     def run(run_file: Path, report: Path) -> None:
         with outputs(str(run_file), str(report), dict) as write:
             for number in range(count):
-                write(found(f"claim {number}"))
+                write(CHECK, found(f"claim {number}"))
             raise KeyboardInterrupt
 
     return run
@@ -230,7 +233,7 @@ def test_claims_that_are_none_keep_the_earlier_files(earlier, store, tmp_path):
 
 def test_an_error_keeps_the_earlier_files(earlier):
     with pytest.raises(RuntimeError), outputs(str(earlier[0]), str(earlier[1]), dict) as write:
-        write(found("x"))
+        write(CHECK, found("x"))
         raise RuntimeError
     assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
 
