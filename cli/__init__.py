@@ -30,7 +30,6 @@ SECTIONS = {
         "show": "Show a check again, with its corrections.",
         "correct": "Say what is wrong with a check.",
         "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
-        "report": "Make a page of saved answers.",
         "figures": "Rank the figures and tables of an article for a claim.",
         "passages": "Find the passages of an article that show how it arrived at a claim.",
         "index": "Inspect, repair, move, empty or delete stores and their documents.",
@@ -57,10 +56,9 @@ MODULES |= {"show": "history", "correct": "history"}
 """Where commands are that have no module of their own name. Only those in `lab/` may import the laboratory."""
 COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 SYNONYMS = {
-    "query": ("ask", "check", "claim", "fact-check", "factcheck", "search", "verify"),
+    "query": ("ask", "check", "claim", "fact-check", "factcheck", "report", "search", "verify"),
     "ingest": ("add", "import", "load", "read", "upload"),
     "fetch": ("download", "get"),
-    "report": ("html", "page"),
     "history": ("checks", "log", "record"),
     "correct": ("correction", "feedback"),
     "index": ("delete", "info", "list", "remove", "store", "stores"),

@@ -42,7 +42,7 @@ def history(
     \b
     ccheck history
     ccheck history sea level --label REFUTES
-    ccheck history --json > answers.jsonl && ccheck report answers.jsonl
+    ccheck history --json > answers.jsonl
     ccheck history --pairs > pairs.jsonl
 
     The newest checks come first. With WORDs, only those whose claims have all of them.

@@ -23,7 +23,7 @@ from ..core.telemetry import finish, span
 LOG = "ccheck"
 """The logger above those of all modules."""
 QUIET = "ccheck.quiet"
-PATHS = frozenset({"FILE", "FOLDER", "ARTICLE", "RUN", "PAIRS", "ANSWERS", "RECIPE"})
+PATHS = frozenset({"FILE", "FOLDER", "ARTICLE", "RUN", "PAIRS", "RECIPE"})
 """What metavars call files and folders."""
 
 

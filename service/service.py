@@ -459,7 +459,7 @@ def _checks(way: _Way, on_event: OnEvent | None) -> Callable[[Iterable[Claim]], 
 def _saved(check: Check, claim: Claim) -> Saved:
     """A recorded answer, for a claim that can have another id in its file."""
     answer: Answer = {**(check.result or {}), "claim": {"id": claim.id, "text": claim.text}}
-    return Saved(f"the check {check.id}", answer, result_of(answer))
+    return Saved(answer, result_of(answer))
 
 
 def _of_claim(check: Check, claim: Claim) -> Check:

@@ -399,7 +399,6 @@ def test_the_exit_codes_are_those_of_the_errors():
         "query --recipe",
         "ingest",
         "figures",
-        "report",
         "calibrate",
         "compare a.run",
         "train stance -o",

@@ -1,0 +1,105 @@
+"""Answers that are read again from a record, where others can write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from html_page import HOSTILE, parse
+from report_results import MANY, RATE, ROSE, piece, result
+
+from ccheck.core.answers import result_of
+from ccheck.core.errors import InvalidData
+from ccheck.core.question import Citation, QuestionAnswer
+from ccheck.core.types import Claim, Stance, Unit, Usage
+from ccheck.web.report import writing_report
+
+FULL = result(
+    piece(ROSE, RATE, stance=Stance("SUPPORTS", 0.9, "It says so.", None, {"SUPPORTS": 0.9})),
+    claim=Claim("Seas rise", "c1"),
+    warnings=("half was left out",),
+    timings_ms={"verdict": 12.0},
+    usage_by_stage={"verdict": Usage(2, 1000, 30, 1)},
+    scored_by={"bm25": "retriever"},
+    relevance=0.9,
+)
+
+
+def test_an_answer_reads_back_as_it_was() -> None:
+    asked = QuestionAnswer("How much?", ("sea rise",), "20 cm", (Citation("d1", 0, 4, "Tide"),))
+    found = Unit("sentence", 1, 0, 4, "Tide")
+    for one in (*MANY, FULL, result(questions=(asked,)), result(piece(ROSE, title=""))):
+        saved = json.loads(json.dumps(one.to_dict()))
+        assert result_of(saved).to_dict() == saved
+    saved = FULL.to_dict()
+    saved["evidence"][0]["unit"] = {name: getattr(found, name) for name in found.__slots__}
+    assert result_of(saved).evidence[0].hit.unit == found
+
+
+def test_hostile_answers_are_text(tmp_path: Path) -> None:
+    def hostile(value: Any) -> Any:
+        if isinstance(value, str):
+            return value if value in ("SUPPORTS", "title", "text", "retriever") else HOSTILE
+        if isinstance(value, dict):
+            return {key: hostile(one) for key, one in value.items()}
+        return [hostile(one) for one in value] if isinstance(value, list) else value
+
+    saved = hostile(FULL.to_dict())
+    saved["evidence"][0] |= {
+        "scores": {HOSTILE: 1.0},
+        "ranks": {HOSTILE: 1},
+        "metadata": {"doi": HOSTILE, "year": HOSTILE},
+    }
+    saved["evidence"][0]["grounding"] = {
+        "figures": [{"label": HOSTILE, "caption": HOSTILE, "image": HOSTILE}],
+        "passages": [{"text": HOSTILE, "section": HOSTILE}],
+    }
+    saved |= {"timings_ms": {HOSTILE: 1.0}, "usage_by_stage": {HOSTILE: FULL.usage.to_dict()}}
+    with writing_report(str(tmp_path / "answers.html"), {}) as add:
+        add(result_of(saved))
+    text = (tmp_path / "answers.html").read_text(encoding="utf-8")
+    html = parse(text)
+    assert len(html.all("script")) == 1 and not html.all("img")
+    assert html.all("svg") == html.all("svg", class_="bar")
+    assert all(not name.startswith("on") for one in html for name in one.attributes)
+    assert not set("\u202e\u2066\x00\x1b\ud800") & set(text) and "default-src 'none'" in text
+
+
+def changed(*path: str | int, to: object) -> dict[str, Any]:
+    saved = json.loads(json.dumps(FULL.to_dict()))
+    at = saved
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = to
+    return saved
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        "no object",
+        {"_id": "c1", "text": "a claim"},
+        changed("evidence", to={"a": 1}),
+        changed("evidence", 0, "rank", to="first"),
+        changed("evidence", 0, "rank", to=10**400),
+        changed("evidence", 0, "score", to=10**400),
+        changed("evidence", 0, "score", to=None),
+        changed("evidence", 0, "title", to=["x"]),
+        changed("evidence", 0, "metadata", to={"a": {"b": 1}}),
+        changed("evidence", 0, "stance", "label", to="</script>"),
+        changed("evidence", 0, "stance", "probabilities", to={"SUPPORTS": "x"}),
+        changed("evidence", 0, "sentences", 0, "field", to="secret"),
+        changed("evidence", 0, "grounding", to={"figures": [{}]}),
+        changed("verdict", "label", to="TRUE"),
+        changed("verdict", to="SUPPORTS"),
+        changed("timings_ms", to={"verdict": "long"}),
+        changed("questions", to=[{"answer": 1}]),
+        changed("scored_by", to={"bm25": "oracle"}),
+        changed("claim", to={"id": 7, "text": None}),
+    ],
+)
+def test_what_is_no_answer_is_refused(saved: object) -> None:
+    with pytest.raises(InvalidData):
+        result_of(json.loads(json.dumps(saved)))

@@ -1,0 +1,136 @@
+"""Citations that others' programs read: BibTeX, CSV and Markdown, parsed again as those programs do."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from typing import Any
+
+import pytest
+from bibtexparser.entrypoint import parse_string
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pylatexenc.latex2text import LatexNodes2Text
+
+from ccheck.core.citation import citation_of
+from ccheck.core.text import printable
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.web.citing import COLUMNS, Citing, _md
+
+TRICKY = (
+    *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"', "@article{a,", "@é{"),
+    *("%", "$x_1^2$", "~", "#", "&", "<b>", "50%", "\\input{/etc/passwd}", "a -- b", "é Å α 漢 🙂", "\u202ex"),
+    *("\x1b[31m", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200f=1", "＝1", "'=1"),
+    *(
+        '";=1',
+        "a,b\r\nc",
+        "- item",
+        "1. item",
+        "+ x",
+        "# head",
+        "> quote",
+        "[a](javascript:x)",
+        "<https://x>",
+        "![i](u)",
+    ),
+    *("`c`", "***", "a | b", "&lt;script&gt;", "~~no~~", "===", "---", "1) x", "_a_", "\\"),
+)
+PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "ˆ": "^", "˜": "~"})
+
+
+texts = st.one_of(
+    st.sampled_from(TRICKY), st.lists(st.sampled_from((*TRICKY, *"abc ,=\n")), max_size=8).map("".join), st.text()
+)
+some = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def one_paper(title: str = "Sea", claim: str = "a claim", **metadata: Any) -> Result:
+    document = Document("d1", title, "Seas rise.", metadata)
+    stance, sentence = Stance("SUPPORTS", rationale="r"), Sentence(title or "x", "text", 0, 1, 0.5)
+    evidence = Evidence(Hit(1, document, 1.0), (sentence,), stance)
+    return Result(Claim(claim), (evidence,), Verdict("SUPPORTS", rationale=claim), "default", "local:papers")
+
+
+def cited(format_: str, *results: Result) -> str:
+    citing = Citing(format_)
+    return "".join(citing.text(one) for one in results)
+
+
+@some
+@given(texts)
+def test_bibtex_is_one_entry_with_this_text(text: str) -> None:
+    metadata = {"authors": [text, "Smith, Anna"], "journal": text, "volume": text, "url": text, "year": 2019}
+    written = cited("bibtex", one_paper(text, **metadata))
+    assert written.count("{") == written.count("}")
+    library = parse_string(written)
+    assert library.failed_blocks == [] and len(library.blocks) == len(library.entries) == 1
+    (entry,) = library.entries
+    fields = entry.fields_dict
+    assert set(fields) <= {"title", "author", "year", "journal", "volume", "url"}
+    wanted = " ".join(printable(text).split())
+    if wanted:
+        assert fields["title"].value
+    if wanted.isascii() or wanted in TRICKY:  # some names of LaTeX stand for several characters
+        decode = LatexNodes2Text(strict_latex_spaces=True).latex_to_text
+        assert squeezed(decode(fields["title"].value if wanted else "")) == squeezed(wanted)
+    assert fields["year"].value == "2019" and "Smith, Anna" in fields["author"].value
+
+
+def squeezed(text: str) -> str:
+    """Without what LaTeX joins: blanks, and quotes and dashes that are ligatures."""
+    text = text.translate(PLAIN).replace("``", '"').replace("''", '"').replace("—", "---").replace("–", "--")
+    return re.sub(r"\s", "", text)
+
+
+def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
+    found = one_paper(authors=["SPRINT Research Group", "Smith and Sons"], doi="10.1002/(sici)1<1::aid_x>3.0.co;2-#")
+    fields = parse_string(cited("bibtex", found)).entries[0].fields_dict
+    assert fields["author"].value == "{SPRINT Research Group} and {Smith and Sons}"
+    assert fields["doi"].value == "10.1002/(sici)1<1::aid_x>3.0.co;2-#"
+    assert citation_of(found.evidence[0].document).names() == "SPRINT Research Group and Sons"
+
+
+def test_bibtex_has_a_key_for_each_paper() -> None:
+    keys = [one.key for one in parse_string(cited("bibtex", one_paper(), one_paper())).entries]
+    assert keys == ["paper"]
+
+
+@some
+@given(texts)
+def test_cells_are_text(text: str) -> None:
+    rows = list(csv.reader(io.StringIO(cited("csv", one_paper(text, text, authors=[text], journal=text)))))
+    assert rows[0] == list(COLUMNS) and [len(row) for row in rows] == [len(COLUMNS)] * 2
+    for cell in rows[1]:
+        assert cell == printable(cell) and not cell.startswith(tuple("=+-@\t\r＝＋－＠ "))
+    assert rows[1][6].removeprefix("'") == " ".join(printable(text).split()).removeprefix("'")
+
+
+@some
+@given(texts)
+def test_markdown_shows_text_as_it_is(text: str) -> None:
+    markdown = cited("md", one_paper(text, text))
+    assert markdown.count("\n") == 6 and markdown == "".join(map(printable_line, markdown.splitlines(True)))
+    wanted = " ".join(printable(text).split())
+    assert re.sub(r"\\([!-/:-@[-`{-~])", r"\1", _md(text)) == wanted
+    bare = re.sub(r"\\.", "", _md(text))
+    assert not re.search(r"[\\`*_\[\]<>#|&~$]", bare) and not re.match(r"[-+=]|\d+[.)]", _md(text))
+    assert html.unescape(bare) == bare
+
+
+def printable_line(line: str) -> str:
+    return printable(line.rstrip("\n")) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("doi", "link"),
+    [
+        ("10.1000/a_b_c", "<https://doi.org/10.1000/a_b_c>"),
+        ("10.1002/(SICI)1<1::AID>3", "<https://doi.org/10.1002/(sici)1%3C1::aid%3E3>"),
+        ("10.1000/x>y [z](u)", "(d1)"),
+        ("10.1000/x|`y`", "<https://doi.org/10.1000/x%7C%60y%60>"),
+    ],
+)
+def test_links_in_markdown_lead_to_the_doi(doi: str, link: str) -> None:
+    assert cited("md", one_paper(doi=doi)).splitlines()[4].endswith(f"Sea. {link} **SUPPORTS**")
