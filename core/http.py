@@ -132,6 +132,23 @@ def pause(attempt: int, retry_after: float | None = None, *, first: float = 0.5,
 
 
 @dataclass(slots=True)
+class LeftAlone:
+    """Whether something is left alone for a while, since all who ask it would wait for its failure anew: it is after
+    `most` failures in a row."""
+
+    most: int = 1
+    failures: int = 0
+    until: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.failures >= self.most and time.monotonic() < self.until
+
+    def failed(self, seconds: float, failures: int = 1) -> None:
+        """It failed. Should it be left alone, it is for so many seconds from now."""
+        self.failures, self.until = self.failures + failures, time.monotonic() + seconds
+
+
+@dataclass(slots=True)
 class Patience:
     """How long one server that is busy or gone is waited for. `notify` is told once that it is.
 

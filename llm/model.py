@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from ..core import event_loop
 from ..core.cache import Cache, memory_key
 from ..core.errors import CcheckError, ServerError, UsageError
-from ..core.http import Patience
+from ..core.http import LeftAlone, Patience
 from ..core.keys import Key, key_for
 from ..core.redaction import redact
 from ..core.runtime import Connection, Runtime
@@ -69,12 +69,12 @@ class LanguageModel(Connection):
         self._slots: asyncio.Semaphore | None = None
         self._in_flight: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
-        self._refused: str | None = None
+        self._refused, self._refusing, self._hanging = "", LeftAlone(), LeftAlone(_MAX_HUNG)
         self._probing = asyncio.Lock()
-        self._hung = self._failed_probes = 0
+        self._failed_probes = 0
         self.answered = False
         """Whether its server answered anything yet."""
-        self._resume_at = self._again_at = 0.0
+        self._resume_at = 0.0
 
     @property
     def notice(self) -> str | None:
@@ -200,14 +200,13 @@ class LanguageModel(Connection):
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
         back, and those that wait for this one share its failure.
         """
-        if self._refused is not None and time.monotonic() < self._again_at:
+        if self._refusing:
             raise Refused(self._refused)
         if self._gone is not None:
             failed = self._failed_probes
             async with self._probing:
                 if self._gone is not None:
-                    left_alone = self._hung >= _MAX_HUNG and time.monotonic() < self._again_at
-                    if self._failed_probes > failed or left_alone:
+                    if self._failed_probes > failed or self._hanging:
                         raise Unreachable(self._gone)
                     return await self._probe(messages, question, again)
         started = time.monotonic()
@@ -226,10 +225,10 @@ class LanguageModel(Connection):
             completion = await self._request(messages, question, again)
         except (Busy, Unreachable) as error:
             self._failed_probes += 1
-            self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
-            self._again_at = time.monotonic() + _LEFT_ALONE
+            # It counts if it cost a whole timeout.
+            self._hanging.failed(_LEFT_ALONE, int(isinstance(error, Busy) and error.counts))
             raise Unreachable(self._gone) from None
-        self._gone, self._hung = None, 0
+        self._gone, self._hanging.failures = None, 0
         return completion
 
     async def _request(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
@@ -251,7 +250,8 @@ class LanguageModel(Connection):
             except (Refused, Unreachable) as error:
                 counts = False
                 if isinstance(error, Refused) and not (error.one and self.answered):
-                    self._refused, self._again_at = str(error), time.monotonic() + _LEFT_ALONE
+                    self._refused = str(error)
+                    self._refusing.failed(_LEFT_ALONE)
                 raise
             except Busy as error:
                 counts = error.counts
@@ -267,7 +267,7 @@ class LanguageModel(Connection):
                 continue
             finally:
                 await self.budget.settle(reserved, size, tokens, counts=counts)
-            self._dialect, self.answered, self._refused = dialect, True, None
+            self._dialect, self.answered, self._refusing.failures = dialect, True, 0
             return completion
 
     def _known(self, question: Question[T], key: bytes) -> T | None:

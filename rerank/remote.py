@@ -32,6 +32,7 @@ from ..core.http import (
     BUSY,
     UNCOMPRESSED,
     Fetched,
+    LeftAlone,
     MayPass,
     Patience,
     fetch,
@@ -147,7 +148,7 @@ class RemoteReranker:
         self._found = threading.Lock()
         self._route: _Route | None = None
         self._error: ServerError | None = None
-        self._left_alone_until = 0.0
+        self._left_alone = LeftAlone(2)
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.
@@ -225,18 +226,18 @@ class RemoteReranker:
 
     def _retrying(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
-        started, before = time.monotonic(), self._error
-        if before is not None and started < self._left_alone_until:
-            raise type(before)(str(before))
+        if self._left_alone and self._error is not None:
+            raise type(self._error)(str(self._error))
+        started = time.monotonic()
         try:
             answer = event_loop.run(self._patience.retry(lambda: self._request(url, body, timeout)))
         except ServerError as error:
             if isinstance(error, _Lost):
                 self._patience.reached = False  # it was waited for once: the next query need not wait as long
-            now, in_vain = time.monotonic(), isinstance(error, MayPass) or isinstance(before, _Slow)
-            self._error, self._left_alone_until = error, now + (now - started if in_vain else 0)
+            self._left_alone.failed(time.monotonic() - started, 2 if isinstance(error, MayPass) else 1)
+            self._error = error
             raise
-        self._error = None
+        self._left_alone.failures = 0
         return answer
 
     async def _request(self, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:

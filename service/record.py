@@ -12,7 +12,6 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from ..core.closing import Closing
 from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
+from ..core.http import LeftAlone
 from ..core.redaction import without_secrets
 from ..core.text import json_line
 from .types import Check, Correction, Wanted, check_from
@@ -85,18 +85,17 @@ class Trying:
     """
 
     def __init__(self) -> None:
-        self._warned = False
-        self._failed: float | None = None
+        self._warned, self._left_alone = False, LeftAlone()
 
     def __call__(self, work: Callable[[], R]) -> R | None:
         """What `work` on the record returns; None if it failed."""
-        if self._failed is not None and time.monotonic() - self._failed < PAUSE_S:
+        if self._left_alone:
             return None
         try:
             return work()
         except CcheckError as error:
             if isinstance(error, ServerError):
-                self._failed = time.monotonic()
+                self._left_alone.failed(PAUSE_S)
             if not self._warned:
                 self._warned = True
                 log.warning("checks are not recorded: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import ssl
 import threading
@@ -29,7 +30,7 @@ from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Timeout
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
-from ...core.http import Counted, is_lasting, pause, retry_after, why_unreachable
+from ...core.http import Counted, LeftAlone, is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
 from ...core.telemetry import trace_headers
 from .connection import Connection
@@ -84,9 +85,8 @@ class Client:
         self._silent: dict[str, float] = {}
         """Since when it was too busy for a kind of request; under "" since when it can't be reached."""
         self._said: set[str] = set()
-        self._hung: dict[str, tuple[float, float]] = {}
-        """The seconds for which a kind of request hung, and until when it is left alone: for as long as its last try
-        took, once they are as many as a server is waited for."""
+        self._hung: dict[str, LeftAlone] = {}
+        """The kinds of request that hung; each is left alone for as long as its last try took."""
         self._abandoned = threading.Event()
         self._waiting: set[threading.Event] = set()
         self.writing = threading.BoundedSemaphore(connection.concurrency)
@@ -195,7 +195,7 @@ class Client:
         others = bool(self.connection.hosts)
         attempts = tries = 0
         kind = _OF_ONE.sub(r"\1", path)
-        if time.monotonic() < self._hung.get(kind, (0, 0))[1]:
+        if self._hung.get(kind):
             raise ConnectionTimeout("it hung until a moment ago")
         while True:
             began = time.monotonic()
@@ -212,9 +212,9 @@ class Client:
                     if isinstance(error, ApiError):
                         self._heard(kind)
                     elif isinstance(error, ConnectionTimeout):
-                        spent = self._hung.get(kind, (0.0, 0.0))[0] + now - began
-                        in_vain = spent >= self.connection.retry_seconds
-                        self._hung[kind] = spent, now + (now - began if in_vain else 0)
+                        # As often as takes the time for which a server is waited for.
+                        most = math.ceil(self.connection.retry_seconds / self.connection.request_timeout)
+                        self._hung.setdefault(kind, LeftAlone(most)).failed(now - began)
                     raise
                 busy = isinstance(error, ApiError | Busy)
                 self._silent.setdefault(kind if busy else "", now)

@@ -166,6 +166,6 @@ def test_a_server_that_hung_or_refused_is_asked_again_later(open_model, monkeypa
         with pytest.raises(ServerError):
             model.ask(words("soon"), Number)
         monkeypatch.setattr("ccheck.llm.model._LEFT_ALONE", 0)
-        model._again_at = 0
+        model._refusing.until = model._hanging.until = 0
         assert model.ask(words("later"), Number).value.number == 7
         assert model.ask(words("more"), Number).value.number == 7

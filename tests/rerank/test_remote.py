@@ -273,13 +273,13 @@ def test_a_server_that_hangs_costs_two_timeouts_and_not_one_for_each_query(stub,
     ask = RemoteReranker(f"{stub.url}/v1")
     ask(QUERY, PASSAGES)
     ask._timeout = 0.3
-    for number in range(5):
+    for _ in range(5):
         with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
             ask(QUERY, PASSAGES)
-        ask._left_alone_until *= 2 if number else 1  # whatever time this machine takes
+        ask._left_alone.until *= 2  # whatever time this machine takes
     goes_on.set()
     assert len(tries) == 1 + 2
-    ask._timeout, ask._left_alone_until = 60, 0
+    ask._timeout, ask._left_alone.until = 60, 0
     assert ask(QUERY, PASSAGES).values and ask(QUERY, PASSAGES).values
 
 
@@ -291,7 +291,7 @@ def test_a_server_that_stays_busy_is_waited_for_once(stub):
     for _ in range(3):
         with pytest.raises(ServerError, match=r"refused \(503\)"):
             ask(QUERY, PASSAGES)
-        ask._left_alone_until *= 2  # whatever time this machine takes
+        ask._left_alone.until *= 2  # whatever time this machine takes
         asked.append(len(stub.bodies("/v1/rerank")))
     assert asked[0] >= 2 and asked[1:] == asked[:1] * 2
 
@@ -347,7 +347,7 @@ def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
     for least, most in ((2, 100), (0, 0), (1, 1)):
         tries.clear()
         if least == 1:
-            ask._left_alone_until = 0
+            ask._left_alone.until = 0
         with pytest.raises(ServerError, match="can't be reached"):
             ask("sea level", TEXTS[:3])
         assert least <= len(tries) <= most

@@ -173,8 +173,7 @@ def test_what_hangs_is_left_alone_once_that_took_as_long_as_a_server_is_waited_f
         for _ in range(6):
             with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
                 store.client.on_index("POST", "papers", "_msearch", b"{}\n")
-            spent, until = store.client._hung["/papers/_msearch"]
-            store.client._hung["/papers/_msearch"] = spent, until + (60 if spent >= 0.5 else 0)
+            store.client._hung["/papers/_msearch"].until += 60  # whatever time this machine takes
         assert tries == ["/papers/_msearch"] * 2
         answered.set()
         assert store.client.on_index("GET", "papers") == MAPPING
