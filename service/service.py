@@ -218,7 +218,9 @@ class Service(Closing):
 
     def _planned(self, checker: Checker) -> Plan:
         """The plan for the store as it is now: one thread makes it, and loads the models, for all."""
-        state = checker.store.state()
+        # One check that nobody keeps has nothing to compare, and need not ask.
+        asks = self.record is not None or id(checker) in self._ready
+        state = checker.store.state() if asks else None
         with self._lock:
             ready = self._ready.setdefault(id(checker), _Ready(state))
         with ready.lock:
