@@ -13,6 +13,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,10 +53,9 @@ def spent(run: Callable[[], Any]) -> Spent:
     return Spent(time.perf_counter() - started, time.process_time() - before, answer)
 
 
-def in_turns(sides: Sequence[Callable[[], Any]], turn: int) -> list[Spent]:
-    """What each side took. Each of them goes first equally often, since the next one finds caches warm."""
-    order = [(place + turn) % len(sides) for place in range(len(sides))]
-    found = {place: spent(sides[place]) for place in order}
+def in_turns(sides: Sequence[Callable[[], Any]]) -> list[Spent]:
+    """What each side took, in an order drawn anew, since the next one finds caches warm."""
+    found = {place: spent(sides[place]) for place in random.sample(range(len(sides)), len(sides))}
     return [found[place] for place in range(len(sides))]
 
 
@@ -115,12 +115,13 @@ def spread_of(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def in_rounds(sides: Mapping[str, Side], rounds: int, warm: int = 0) -> Taken:
-    """What the sides measured in each round, in an order drawn anew for each; the first `warm` rounds don't count."""
+    """What the sides measured in each round, as `in_turns` has them; the first `warm` rounds don't count."""
     taken: Taken = {name: {} for name in sides}
     for number in range(rounds):
-        for name in random.sample(list(sides), len(sides)):
-            for measure, value in sides[name](number).items():
-                taken[name].setdefault(measure, []).extend([value] if number >= warm else [])
+        runs = in_turns([partial(side, number) for side in sides.values()])
+        for measures, run in zip(taken.values(), runs, strict=True):
+            for measure, value in run.answer.items():
+                measures.setdefault(measure, []).extend([value] if number >= warm else [])
     return taken
 
 

@@ -58,10 +58,10 @@ def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, asked: lis
     fused = any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests)
     assert fused is not bool(store.client.unfused)
     ratios, wall, cpu = [], [], []
-    for turn in range(rounds + 1):
+    for _ in range(rounds + 1):
         found = [
-            in_turns((lambda q=query: ours(q), lambda r=requests: bare(client, r)), turn + number)
-            for number, (query, requests) in enumerate(zip(asked, bodies, strict=True))
+            in_turns((lambda q=query: ours(q), lambda r=requests: bare(client, r)))
+            for query, requests in zip(asked, bodies, strict=True)
         ]
         own, plain = (sum(side.wall for side in sides) for sides in zip(*found, strict=True))
         ratios.append(own / plain)

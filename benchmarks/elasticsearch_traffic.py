@@ -48,9 +48,9 @@ def main(url: str | None, documents: int, claims: int, rounds: int, window: int)
         print(machine(address), f"{documents:,} documents, {claims} claims, {window} documents read", sep="; ")
         seconds: dict[str, list[float]] = {side: [] for side in asked[0]}
         for turn in range(rounds + 1):
-            for number, sides in enumerate(asked):
+            for sides in asked:
                 calls = tuple((lambda sent=sent: send(client, sent)) for sent in sides.values())
-                for side, spent in zip(sides, in_turns(calls, turn + number), strict=True):
+                for side, spent in zip(sides, in_turns(calls), strict=True):
                     seconds[side] += [spent.wall] if turn else []
         for side, found in seconds.items():
             sizes = [[send(client, sides[side]), sum(len(body) for _, body, _ in sides[side])] for sides in asked]

@@ -55,7 +55,7 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
         _bare(settings, recipe, data)  # the first one warms the caches up
         found = []
         for number in range(rounds):
-            ours, plain = in_turns([command(number), lambda: _bare(settings, recipe, data)], number)
+            ours, plain = in_turns([command(number), lambda: _bare(settings, recipe, data)])
             assert abs(ours.answer - plain.answer) < 1e-9, (ours, plain)
             found.append((ours, plain))
         print(f"throughput: {spread([plain.wall / ours.wall for ours, plain in found])}")

@@ -107,8 +107,8 @@ def main(documents: int, claims: int, depth: int) -> None:
                 return best(columns[:, claim.ids] @ claim.weights, depth)
 
             found = []
-            for number, claim in enumerate(asked):
-                sides = in_turns([lambda c=claim, f=side: f(c) for side in (ours, by_rows, by_columns)], number)
+            for claim in asked:
+                sides = in_turns([lambda c=claim, f=side: f(c) for side in (ours, by_rows, by_columns)])
                 scores = [np.array([score for _, score in side.answer]) for side in sides]
                 assert all(np.allclose(scores[0], other, rtol=1e-5) for other in scores[1:])
                 found.append([side.cpu for side in sides])

@@ -468,7 +468,7 @@ class VerdictStage(Stage):
         ge=0,
         le=1,
         description="if the probability that anything found bears on the claim is lower, the verdict is "
-        "NOT_ENOUGH_INFO without asking a judge; 0 always asks. Default: 0.25 (0.22 with BM25 alone) "
+        f"NOT_ENOUGH_INFO without asking a judge; 0 always asks. Default: {LEAST_RELEVANCE} (0.22 with BM25 alone) "
         "for the packaged stance model, and 0 for a judge that you set up",
     )
 

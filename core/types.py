@@ -378,6 +378,11 @@ class Evidence:
     def document(self) -> Document:
         return self.hit.document
 
+    def strength(self) -> tuple[bool, float]:
+        """Orders the evidence of a side, the strongest last: whether it decides, then the confidence that is shown."""
+        stance = self.stance or Stance(None)
+        return stance.decides is True, stance.confidence or 0.0
+
     def to_dict(self) -> dict[str, Any]:
         hit, document = self.hit, self.hit.document
         return {

@@ -89,7 +89,7 @@ class NumpyBert:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
-        return self._rows(self._each(self.read(texts), self._pool))
+        return self._rows(self.each(self.read(texts), self._pool))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
         """Two texts are read as one: the vector of the first token and the mean of all, shape [pairs, 2 * dimensions].
@@ -104,18 +104,13 @@ class NumpyBert:
             given = given[: most - 3 - len(mine)]
             ids.append([first, *mine, last, *given, last])
             kinds.append([0] * (len(mine) + 2) + [1] * (len(given) + 1))
-        found = self._each(ids, lambda states: np.concatenate([states[0], states.mean(0)]), kinds)
+        found = self.each(ids, lambda states: np.concatenate([states[0], states.mean(0)]), kinds)
         return self._rows(found, 2)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of each text's tokens, not normalised, without the special ones at its ends: each of shape
         [tokens, dimensions]. There is one for each of `token_ids` that fits the model's window."""
-        return self._each(self.read(texts), lambda states: states[1:-1])
-
-    def encode_alone(self, ids: Sequence[int]) -> Floats:
-        """The vector of each of these tokens as a text of its own, shape [ids, dimensions]."""
-        first, last = self._tokenizer.encode("").ids
-        return self._rows(self._each([(first, one, last) for one in ids], lambda states: states[1]))
+        return self.each(self.read(texts), lambda states: states[1:-1])
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text's tokens, special ones left out; nothing is cut."""
@@ -133,7 +128,7 @@ class NumpyBert:
         read = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         return [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in read]
 
-    def _each(
+    def each(
         self,
         ids: Sequence[Sequence[int]],
         take: Callable[[Floats], Floats],

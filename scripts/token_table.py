@@ -23,7 +23,9 @@ WIDTH = 96
 
 def make_table(bert: NumpyBert) -> TokenTable:
     """Let the model read each of its tokens alone: about a minute."""
-    vectors = unit_length(bert.encode_alone(range(bert.vocabulary)))
+    ((first, last),) = bert.read([""])
+    alone = bert.each([(first, token, last) for token in range(bert.vocabulary)], lambda states: states[1])
+    vectors = unit_length(np.array(alone))
     # Without a mean to subtract: products with vectors that are not in the table are to stay what they are.
     _, directions = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
     basis = np.ascontiguousarray(directions[:, ::-1].T[:WIDTH], np.float32)

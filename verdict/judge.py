@@ -394,9 +394,9 @@ def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Labe
         said = f"{len(sides[first]) or 'none'} of {of_all} {says[first]} it, "
         said += f"{len(sides[second]) or 'none'} {says[second]} it"
         named = [side for side in (first, second) if label in (side, "CONFLICTING", "NOT_ENOUGH_INFO") and sides[side]]
-        best = [max(sides[side], key=_strongest) for side in named]
+        best = [max(sides[side], key=Evidence.strength) for side in named]
         if best and label == "NOT_ENOUGH_INFO":
-            said += f", too weakly to decide; strongest: {_title(max(best, key=_strongest))}"
+            said += f", too weakly to decide; strongest: {_title(max(best, key=Evidence.strength))}"
         elif best:
             said += f"; strongest: {' against '.join(map(_title, best))}"
     elif total == 1:
@@ -406,11 +406,6 @@ def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Labe
         said = f"none of {judged_of} supports or refutes it"
     failed = total - len(read)
     return f"{said}; {_papers(failed)} could not be judged" if failed else said
-
-
-def _strongest(piece: Evidence) -> tuple[bool, float]:
-    """The order of the page (`web/views.py`): who decides comes first, then the confidence that is shown beside it."""
-    return piece.stance is not None and decides(piece.stance), _confidence(piece)
 
 
 def _title(piece: Evidence) -> str:

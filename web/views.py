@@ -84,12 +84,10 @@ def outcome(result: Result) -> str:
 
 
 def strongest(documents: Sequence[Mapping[str, Any]], side: str) -> Mapping[str, Any] | None:
-    """The document that decides for this side, else the one whose stance takes it with the highest confidence; the
-    first of equal ones. `documents` are in the order of their ranks."""
+    """The strongest document whose stance takes this side; the first of equal ones. `documents` are in the order of
+    their ranks."""
     taken = [one for one in documents if one["evidence"].stance is not None and one["evidence"].stance.label == side]
-    stances = [one["evidence"].stance for one in taken]
-    order = [(stance.decides is True, stance.confidence or 0) for stance in stances]
-    return taken[order.index(max(order))] if taken else None
+    return max(taken, key=lambda one: one["evidence"].strength(), default=None)
 
 
 def gaps(result: Result, counts: Mapping[str, int]) -> Iterator[str]:

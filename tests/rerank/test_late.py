@@ -101,7 +101,9 @@ def test_a_documents_tokens_are_those_of_the_table(late):
     (claim,) = map(unit, bert.encode_tokens([CLAIM]))
     # The table keeps 96 directions of 384, and its numbers in int8.
     basis = late._encoder._table.basis
-    alone = [unit(bert.encode_alone(ids)) @ basis.T for ids in bert.token_ids(PASSAGES)]
+    ((first, last),) = bert.read([""])
+    texts = [[(first, token, last) for token in ids] for ids in bert.token_ids(PASSAGES)]
+    alone = [unit(bert.each(ids, lambda states: states[1])) @ basis.T for ids in texts]
     by_hand = [float((claim @ basis.T @ one.T).max(1).mean()) for one in alone]
     assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=2e-3)
 
