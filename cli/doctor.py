@@ -15,7 +15,6 @@ def doctor(
     *,
     store: str | None = opt.store,
     model: str | None = opt.model,
-    device: str | None = opt.device,
     as_json: bool = opt.as_json,
     write_profile: bool = opt.option("Add the fields found in the store to your settings file."),
 ) -> None:
@@ -36,7 +35,7 @@ def doctor(
 
     from ..pipeline.doctor import findings
 
-    resolved = resolved_from(show_pending=True, store=store, embedding_model=model, device=device)
+    resolved = resolved_from(show_pending=True, store=store, embedding_model=model)
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from .common import (
     settings_from,
     stdout,
 )
-from .index_documents import opened_store
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
 
-FOUND = 20
-"""How many articles of a store are searched for a claim that names none."""
 MOST_UNREAD = 10
 """How many files that can't be read are named."""
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
@@ -49,10 +46,7 @@ class Given:
     claims: str | None = opt.option(
         "Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.", "FILE"
     )
-    article: tuple[str, ...] = opt.option(
-        "Look only in this article of the folder, archive or store. Repeatable.", "ID"
-    )
-    store: str | None = opt.store
+    article: tuple[str, ...] = opt.option("Look only in this article of the folder or archive. Repeatable.", "ID")
     as_json: bool = opt.as_json
     recipe: str
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
@@ -77,9 +71,6 @@ class Passages(Given):
     """What `ccheck passages` is asked."""
 
     recipe: str = opt.recipe("Recipe with a table [passages].", default="passages")
-    expressions: str | None = opt.option(
-        "Expressions that passages must contain: a file with one on each line.", "FILE|none"
-    )
 
 
 @opt.command
@@ -89,11 +80,11 @@ def figures(asked_for: Figures) -> None:
     \b
     ccheck figures paper.xml "the slope of the regression line was the worst"
     ccheck figures papers.zip --claims claims.jsonl --json > figures.jsonl
-    ccheck figures --store local:papers --article pone.0058242 "the slope fell"
 
     ARTICLE is JATS XML (PubMed Central, PLOS) or GROBID's TEI XML. With a folder or a ZIP archive,
     all its articles are searched. With --claims, each row names its article by file name without
-    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
+    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7. For papers in a
+    store, ccheck query --deep shows their figures and passages.
     """
     from ..pipeline.grounding import figures_stage, open_figures
 
@@ -121,8 +112,6 @@ def passages(asked_for: Passages) -> None:
 
     recipe, settings = _resolved(asked_for)
     stage = passages_stage(recipe)
-    if asked_for.expressions is not None:
-        stage = stage.model_copy(update={"expressions": asked_for.expressions})
     asked = read_asked(asked_for)
     with runtime(settings) as models:
         ranker = open_passages(asked.articles, stage, models.asking(recipe.language_model))
@@ -133,7 +122,7 @@ def _resolved(asked_for: Given) -> tuple[Recipe, Settings]:
     from ..core.adjust import Changes, resolved
     from ..core.recipe import load_recipe
 
-    settings = settings_from(store=asked_for.store, embedding_model=asked_for.model, llm_model=asked_for.llm)
+    settings = settings_from(embedding_model=asked_for.model, llm_model=asked_for.llm)
     recipe = load_recipe(asked_for.recipe, replacements(asked_for.replace))
     return resolved(settings, Changes(llm=asked_for.llm), recipe), settings
 
@@ -142,8 +131,6 @@ def _folders(asked_for: Figures) -> list[str]:
     """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
     if asked_for.images is not None:
         return [asked_for.images]
-    if asked_for.store is not None or not asked_for.arguments:
-        return []
     path = Path(asked_for.arguments[0]).expanduser()
     return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
 
@@ -167,13 +154,11 @@ class Asked:
     articles: list[Article]
     unread: list[str]
     claims: Sequence[AskedClaim]
-    found: Mapping[str, list[str]] | None = None
-    """For claims that name no article: the articles of the store to search. None: all that were read."""
 
     def scope(self, claim: AskedClaim) -> list[str]:
         """The articles to search for a claim. Raises NotFound if the one that it names is not here."""
         if claim.article is None:
-            return [one.id for one in self.articles] if self.found is None else self.found[claim.text]
+            return [one.id for one in self.articles]
         found = next((one.id for one in self.articles if claim.article in (one.id, one.metadata.get("doi"))), None)
         if found is None:
             reason = next((said for said in self.unread if claim.article in said), None)
@@ -182,17 +167,16 @@ class Asked:
 
 
 def read_asked(given: Given) -> Asked:
-    """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
+    """The articles and claims that the arguments name: ARTICLE and CLAIM.
 
     Raises UsageError if there are too few or too many, NotFound or InvalidData for what can't be read.
     """
-    from_store, file = given.store is not None, given.claims
-    parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (file is None)
+    file = given.claims
+    parts = ["an article, folder or ZIP archive", *(["a claim"] if file is None else [])]
     if len(given.arguments) != len(parts):
-        expected = " and ".join(parts) or "no further arguments"
-        raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
-    first = "" if from_store else given.arguments[0]
-    if not from_store and not _is_there(first) and (not first or _is_there(given.arguments[-1])):
+        raise click.UsageError(f"give {' and '.join(parts)} (got {counted(len(given.arguments), 'argument')})")
+    first = given.arguments[0]
+    if not _is_there(first) and (not first or _is_there(given.arguments[-1])):
         raise UsageError("the article, folder or ZIP archive comes first, and then the claim")
     if file is not None:
         claims = _rows(file)
@@ -200,7 +184,7 @@ def read_asked(given: Given) -> Asked:
         claims = [AskedClaim("", text, None)]
     else:
         raise UsageError("the claim is empty")
-    asked = _of_store(given, claims) if from_store else _of_files(given, claims)
+    asked = _of_files(given, claims)
     missing = sorted(set(given.article) - {one.id for one in asked.articles})
     if missing:
         raise NotFound(f"there is no article {missing[0]!r}" + (f": {asked.unread[0]}" if asked.unread else ""))
@@ -232,37 +216,6 @@ def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:
         else:
             articles[one.id] = one
     return Asked(list(articles.values()), unread, claims)
-
-
-def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
-    """Claims that name no article are asked of the `FOUND` that share most words with them, or of --article's."""
-    from ..articles.types import FULL_TEXT, articles_of
-    from ..core.stages import Bm25
-    from ..core.types import Query
-    from ..search import Search, answer
-
-    found = {one.text: sorted(given.article) for one in claims if one.article is None}
-    with opened_store(given.store) as store:
-        if found and not given.article:
-            queries, retrievers = [Query(one) for one in found], {"bm25": Bm25(depth=FOUND)}
-            search = Search(queries, retrievers, k=FOUND, filters=[FULL_TEXT], details=False)
-            for one, ranking in zip(list(found), answer(store, search), strict=True):
-                if isinstance(ranking, CcheckError):
-                    raise ranking
-                found[one] = [hit.document.id for hit in ranking.hits]
-        named = [one.article for one in claims if one.article is not None]
-        wanted = sorted({*named, *given.article, *(one for some in found.values() for one in some)})
-        documents = store.get(wanted)
-    articles, unread = articles_of(documents[one] for one in wanted if one in documents)
-    if not articles and not unread:
-        other = next((one for one in wanted if one in documents), None)
-        raise NotFound(
-            f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
-            if other is not None
-            else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
-        )
-    read = {one.id for one in articles}
-    return Asked(articles, unread, claims, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()})
 
 
 def _rows(file: str) -> list[AskedClaim]:

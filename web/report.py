@@ -44,18 +44,18 @@ About = Mapping[str, str | Sequence[str]]
 
 
 @contextmanager
-def writing_report(path: str | Path, about: About, reads: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
+def writing_report(path: str | Path, about: About) -> Iterator[Callable[..., None]]:
     """Yields what takes each result in turn, with its corrections; the page is there when the context ends well, and
     else nothing changes.
 
     `about` is what the page says at its end of models, recipe and settings, by heading; it is read when the page is
     put together. It must hold no secrets: `about_run` makes one without. Results are put into words as they come and
-    kept on disk, so their number is not bounded by memory. Files in `reads` are not overwritten. Raises UsageError, at
-    once, where the file can't be written.
+    kept on disk, so their number is not bounded by memory. Raises UsageError, at once, where the file can't be
+    written.
     """
     summary = _Summary()
     with (
-        writing(path, "the report", reads) as page,
+        writing(path, "the report") as page,
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=Path(path).parent) as claims,
     ):
         section = environment().get_template("claim.html")

@@ -59,7 +59,6 @@ class Training:
         "A setting of docs/training.md, as TOML: epochs=2. Repeatable.", "KEY=VALUE", names=("--set",)
     )
     resume: bool = opt.option("Continue a training that was interrupted.")
-    overwrite: bool = opt.option("Replace the output if it exists.")
     device: str | None = opt.under("Running", opt.device)
     as_json: bool = opt.as_json
 
@@ -219,7 +218,7 @@ def _settings(given: Sequence[str]) -> dict[str, Any]:
 def _output(asked: Training, files: Mapping[str, Any]) -> Output:
     from ...lab.train.folders import Output
 
-    return Output(Path(files["output"]), asked.resume, asked.overwrite)
+    return Output(Path(files["output"]), asked.resume)
 
 
 def _running(asked: Training, **settings: Any) -> Runtime:

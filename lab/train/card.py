@@ -20,8 +20,6 @@ _HUB = {
     "stance": ("transformers", "text-classification"),
 }
 """Of each kind of model its library and its task, as model hubs call them."""
-TRAINED_BY = "trained by ccheck"
-"""This phrase is in the card of each model."""
 
 
 def model_card(
@@ -51,7 +49,7 @@ def model_card(
     settings = options.model_dump(mode="json", exclude_none=True)
     title = "Stance model" if report.kind == "stance" else report.kind.capitalize()
     lines = ["---", *(f"{name}: {value}" for name, value in front.items()), "---", ""]
-    lines += [f"# {title} {TRAINED_BY} {__version__}", "", f"From `{report.base}`. {about}", ""]
+    lines += [f"# {title} trained by ccheck {__version__}", "", f"From `{report.base}`. {about}", ""]
     sections = {"Data": _list(*data), "Figures": figures, "Training": _list(*training)}
     for name, section in sections.items():
         lines += [f"## {name}", "", *section, ""]

@@ -11,7 +11,6 @@ from pathlib import Path
 from ...core.errors import InvalidData, UsageError
 from ...core.files import check_folder, write_text
 from ...core.text import json_line
-from .card import TRAINED_BY
 from .loop import Trained
 
 SETTINGS = "settings.json"
@@ -19,30 +18,25 @@ SETTINGS = "settings.json"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The folder that a training writes. `resume` continues a stopped one, `overwrite` replaces what is there."""
+    """The folder that a training writes. `resume` continues a stopped one."""
 
     folder: Path
     resume: bool = False
-    overwrite: bool = False
 
 
 def work_folder(wanted: Output, settings: str) -> Path:
-    """`OUTPUT.training`, new or to continue in. Raises UsageError if it exists and neither flag was given."""
-    output, resume, overwrite = wanted.folder, wanted.resume, wanted.overwrite
+    """`OUTPUT.training`, new or to continue in. Raises UsageError for an output that is there, or without `resume`."""
+    output, resume = wanted.folder, wanted.resume
     work = output.with_name(f"{output.name}.training")
     check_folder(output, "the model")
     check_folder(work, "the training")
-    if output.exists() and not overwrite:
-        raise UsageError(f"{output} already exists. Choose another output, or use --overwrite to replace it")
-    if output.exists() and not _is_trained(output):
-        raise UsageError(
-            f"{output} is not a model that ccheck trained, so --overwrite does not replace it. Choose another output"
-        )
+    if output.exists():
+        raise UsageError(f"{output} already exists. Choose another output, or remove it")
     if work.exists() and not _is_training(work):
         raise UsageError(f"{work} is not a training folder of ccheck. Choose another output, or remove this folder")
     # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
     begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
-    if work.exists() and not resume and (overwrite or not begun):
+    if work.exists() and not resume and not begun:
         shutil.rmtree(work)
     if not work.exists():
         work.mkdir(parents=True)
@@ -50,25 +44,16 @@ def work_folder(wanted: Output, settings: str) -> Path:
         return work
     if not resume:
         raise UsageError(
-            f"{work} contains an unfinished training. Use --resume to continue it, or --overwrite to start again"
+            f"{work} contains an unfinished training. Use --resume to continue it, or remove it to start again"
         )
     saved = work / SETTINGS
     if not saved.is_file():
         write_text(saved, settings)  # killed before anything else
     elif saved.read_text(encoding="utf-8") != settings:
         raise UsageError(
-            f"{work} contains a training with other settings or data. Use the same ones, or --overwrite to start again"
+            f"{work} contains a training with other settings or data. Use the same ones, or remove it to start again"
         )
     return work
-
-
-def _is_trained(folder: Path) -> bool:
-    """Whether the folder has the card of a model that was trained here."""
-    card = folder / "README.md"
-    if not card.is_file():
-        return False
-    with card.open("rb") as stream:
-        return TRAINED_BY in stream.read(1 << 16).decode("utf-8", "replace")
 
 
 def _is_training(work: Path) -> bool:
@@ -96,8 +81,5 @@ def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, 
     os.umask(mask)
     for file in made.rglob("*"):
         file.chmod((0o777 if file.is_dir() else 0o666) & ~mask)
-    if output.exists():
-        old = work / "replaced"
-        output.replace(old)
     made.replace(output)
     shutil.rmtree(work)

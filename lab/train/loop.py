@@ -276,7 +276,7 @@ def load_weights(model: Any, file: Path) -> None:
 
     saved, own = load_file(file), _trainable(model)
     if saved.keys() != own.keys():
-        raise UsageError(f"{file} was saved with other settings. Start again with --overwrite")
+        raise UsageError(f"{file} was saved with other settings. Remove its folder to start again")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(saved[name])

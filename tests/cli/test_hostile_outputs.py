@@ -117,21 +117,17 @@ def test_folders_of_models_replace_no_file_link_or_store(store, tmp_path):
     assert check_folder(tmp_path / "new", "the model") == tmp_path / "new"
 
 
-def test_overwriting_a_model_takes_no_folder_of_something_else(tmp_path):
-    from ccheck.lab.train.card import TRAINED_BY
+def test_a_model_takes_no_folder_of_something_else(tmp_path):
     from ccheck.lab.train.folders import Output, work_folder
 
     photos, work = tmp_path / "photos", tmp_path / "new.training"
     for folder in (photos, work):
         folder.mkdir()
         (folder / "one.jpg").write_text("x")
-    with pytest.raises(UsageError, match="not a model that ccheck trained"):
-        work_folder(Output(photos, overwrite=True), "{}")
-    with pytest.raises(UsageError, match="not a training folder"):
-        work_folder(Output(tmp_path / "new", overwrite=True), "{}")
+    for folder, why in ((photos, "already exists"), (tmp_path / "new", "not a training folder")):
+        with pytest.raises(UsageError, match=why):
+            work_folder(Output(folder), "{}")
     assert (photos / "one.jpg").is_file() and (work / "one.jpg").is_file()
-    (photos / "README.md").write_text(f"# Embedder {TRAINED_BY} 0.1")
-    assert work_folder(Output(photos, overwrite=True), "{}").is_dir()
 
 
 def test_a_link_of_another_user_on_the_way_is_refused(tmp_path, monkeypatch):

@@ -187,7 +187,7 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert isinstance(method, StanceClassifier) and method.max_tokens == 64
     said = [stance.label for stance in judge_rows(method, rows[:30])[0]]
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
-    with pytest.raises(UsageError, match="--overwrite"):
+    with pytest.raises(UsageError, match="already exists"):
         train_stance(stance_data(rows, options), options, output)
 
 
