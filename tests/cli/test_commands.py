@@ -21,14 +21,9 @@ from http_stub import Reply, http_stub
 
 from ccheck.cli import COMMANDS, SYNONYMS, cli
 from ccheck.core import models
-from ccheck.core.errors import NotFound
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
-from ccheck.core.settings import resolve
-from ccheck.core.stages import ModelStage
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.search import open_local_store, open_store
 from ccheck.search.local.database import mark
-from ccheck.search.open import local_stores
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -166,8 +161,11 @@ def test_index_delete_asks(papers, tmp_path):
         assert ran.code == code and "with its 71 documents?" in " ".join(ran.err.split())
         assert ("Use --yes" in ran.err) == (answer == "")
         assert ccheck("index", "info", "--store", tmp_path / "copy").code == 0
-    assert ccheck("index", "delete", "--store", tmp_path / "copy", stdin="y\n").code == 0
-    assert not (tmp_path / "copy").exists()
+    (tmp_path / "copy" / "notes.txt").write_text("mine")
+    ran = ccheck("index", "delete", "--store", tmp_path / "copy", stdin="y\n")
+    assert ran.code == 0 and str(tmp_path / "copy" / "notes.txt") in ran.err
+    assert [file.name for file in (tmp_path / "copy").iterdir()] == ["notes.txt"]
+    shutil.rmtree(tmp_path / "copy")
     shutil.copytree(papers, tmp_path / "copy")
     ran = ccheck("index", "delete", "--store", tmp_path / "copy", "--yes")
     assert ran.code == 0 and "was deleted" in ran.err and not (tmp_path / "copy").exists()
@@ -407,44 +405,6 @@ def test_the_exit_codes_are_those_of_the_errors():
 def test_shells_complete_the_names_of_files(words):
     shell = BashComplete(cli, {}, "ccheck", "_CCHECK_COMPLETE")
     assert [(one.type, one.value) for one in shell.get_completions(words.split(), "my")] == [("file", "my")]
-
-
-# -- a script that calls the functions behind the commands gets what the commands print
-
-
-def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):
-    monkeypatch.setenv("CCHECK_DATA_DIR", str(tmp_path))
-    for name in ("one", "two"):
-        shutil.copytree(papers, tmp_path / name)
-    (tmp_path / "two" / "notes.txt").write_text("mine")
-    listed = [
-        {"store": one.name, "documents": one.documents, "folder": str(one.folder)} for one in local_stores(tmp_path)
-    ]
-    assert ccheck("index", "list", "--json").objects == listed and len(listed) == 2
-    checked = ccheck("index", "check", "--store", "local:one", "--json").objects
-    with open_local_store(resolve({"store": "local:one"}).settings, "") as store:
-        assert checked == [{"store": store.name, "damaged": False, "problems": store.check()}]
-        assert store.removal() in ccheck("index", "delete", "--store", "local:one", stdin="n").err
-        assert store.drop() == []
-    ran = ccheck("index", "delete", "--store", "local:two", "--yes")
-    assert ran.code == 0 and str(tmp_path / "two" / "notes.txt") in ran.err
-    gone = ccheck("index", "delete", "--store", "local:one", "--yes")
-    with pytest.raises(NotFound) as caught, open_store(resolve({"store": "local:one"}).settings) as store:
-        store.removal()
-    assert gone.code == 4 and str(caught.value) in gone.err
-
-
-def test_serve_has_the_defaults_of_the_function(monkeypatch):
-    app = pytest.importorskip("ccheck.rerank.server.app")
-    given = []
-
-    def load_app(name, runtime, *options):
-        given.extend(options)
-        raise NotFound("not loaded here")
-
-    monkeypatch.setattr(app, "load_app", load_app)
-    assert ccheck("serve", "rerank", "--model", "some-model", "--port", "0", "--device", "cpu").code == 4
-    assert given == [ModelStage(model="some-model"), app.Limits(), app.Access(None, ("127.0.0.1",)), "order"]
 
 
 # -- exit codes
