@@ -13,7 +13,10 @@ import pytest
 from scripted_llm import KEY, Said, say, scripted
 
 import ccheck
+from ccheck import Checker
+from ccheck.core.adjust import Changes, resolved
 from ccheck.core.runtime import Runtime
+from ccheck.core.settings import resolve
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.service import Service, open_service
 from ccheck.service.record import Wanted
@@ -91,29 +94,53 @@ def test_what_is_loaded_is_loaded_once() -> None:
         assert set(threads.map(load, range(AT_ONCE))) == {made[0]} and len(made) == 1
 
 
-def test_checks_go_on_while_papers_are_read_in(folder: Path, tmp_path: Path) -> None:
-    """Every answer is that of a moment: the new papers are there or not, and none that was there is missing."""
+@pytest.mark.parametrize("where", ["local", "elasticsearch"])
+def test_checks_go_on_while_papers_are_read_in(request: pytest.FixtureRequest, tmp_path: Path, where: str) -> None:
+    """200 checks while the store is updated ten times: each answer is that of a moment, and none is older than the
+    one before. The paper that changes is there once, ranks and scores fit together, and none that was there is missing.
+    """
     store, stop = str(tmp_path / "store"), threading.Event()
+    if where == "elasticsearch":
+        store = f"{request.getfixturevalue('elasticsearch_url')}/{request.getfixturevalue('elasticsearch_index')}"
 
     def check(place: int) -> int:
-        done = 0
-        while not stop.is_set() or not done:
+        done, newest, ended = 0, 0, False
+        while not ended or done < 50:
+            ended = stop.is_set()
             check = service.check("Tea lowers blood pressure.", k=5, fresh=True)
-            assert check.status == "done", check.error
-            assert "tea" in {one["doc_id"] for one in (check.result or {})["evidence"]}
-            done += 1
-        return done
+            assert check.status == "done" and check.kept, check.error
+            evidence = (check.result or {})["evidence"]
+            found = {one["doc_id"]: one for one in evidence}
+            assert len(found) == len(evidence) and found.keys() >= {"tea", "changes"}
+            assert (version := int(found["changes"]["metadata"]["version"])) >= newest
+            for one in evidence:
+                ranks = (one["ranks"][name] for name in ("bm25", "dense") if name in one["ranks"])
+                constant = service.checker.recipe.fusion.k
+                assert one["score"] == pytest.approx(sum(1 / (constant + rank) for rank in ranks))
+            newest, done = version, done + 1
+        return newest
 
-    with open_service(store, recipe="bm25", rerank="none") as service, ThreadPoolExecutor(4) as threads:
-        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+    def update(number: int) -> None:
+        changed = {"_id": "changes", "text": f"Green tea {number} lowers pressure.", "version": number}
+        service.checker.ingest(changed, {"_id": f"new {number}", "text": f"Coffee {number} wakes."})
+
+    settings = resolve({"store": store, "device": "cpu"}).settings
+    recipe = resolved(settings, Changes(rerank="none", verdict="none"))
+    with (
+        Checker(settings, recipe=recipe) as checker,
+        Service(checker) as service,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."})
+        update(0)
         running = [threads.submit(check, place) for place in range(4)]
         try:
-            for number in range(10):
-                service.checker.ingest({"_id": f"new {number}", "text": f"Coffee {number} wakes."}, dense=False)
+            for number in range(1, 11):
+                update(number)
         finally:
             stop.set()
-        assert all(one.result(60) for one in running)
-        assert service.describe().documents == 11
+        assert {one.result(120) for one in running} == {10}
+        assert service.describe().documents == 13
 
 
 def test_a_slow_language_model_holds_nobody_up(folder: Path) -> None:
