@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ import httpx
 import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry, vector_of
-from elasticsearch_nodes import start_node
+from elasticsearch_nodes import VERSION_8, start_node
 from rerank_servers import starting
 from searching import fill
 
@@ -253,16 +254,25 @@ def test_the_endpoint_sends_and_reads_coheres_format():
     assert sorted(read["reranked_index"]) == [0, 1] and all(0 <= score <= 1 for score in read["relevance_score"])
 
 
-def test_the_command_says_what_it_does_and_takes_it_out_again(store, own_url):
-    before = everything(own_url)
-    shown = ccheck("index", "install", "--store", store.name, "--reranker", "http://rerank:8080", "--dry-run")
-    assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(own_url) == before
-    asked = ccheck("index", "install", "--store", store.name)
-    assert asked.code == 2 and "nothing was changed" in asked.err and everything(own_url) == before
-    done = ccheck("index", "install", "--store", store.name, "--yes", "--search-application")
-    assert done.code == 0 and f"GET {store.index}/_search/template" in done.out
-    assert f"POST _application/search_application/ccheck-{store.index}/_search" in done.out
-    again = ccheck("index", "install", "--store", store.name)
-    assert again.code == 0 and "everything is there" in again.err and not again.out
-    gone = ccheck("index", "install", "--store", store.name, "--undo", "--yes")
-    assert gone.code == 0 and gone.out.count("remove") == 7 and everything(own_url) == before
+@pytest.mark.parametrize("licence", ["trial", "basic"])
+def test_the_command_says_what_it_does_and_takes_it_out_again(request, licence, elasticsearch_index):
+    """On the newest server with a trial, and on the oldest one without."""
+    with contextlib.ExitStack() as stack:
+        trial = licence == "trial"
+        old = None if trial else stack.enter_context(start_node("basic", version=VERSION_8))
+        url = request.getfixturevalue("own_url") if old is None else old.url
+        store = stack.enter_context(ElasticStore(Connection(url), elasticsearch_index))
+        fill(store, LAYOUT, [entry("a")])
+        before, command = everything(url), ("index", "install", "--store", store.name)
+        shown = ccheck(*command, "--reranker", "http://rerank:8080", "--dry-run")
+        assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(url) == before
+        asked = ccheck(*command)
+        assert asked.code == 2 and "nothing was changed" in asked.err and everything(url) == before
+        done = ccheck(*command, "--yes", *(["--search-application"] if trial else []))
+        assert done.code == 0 and (f"GET {store.index}/_search/template" in done.out) == trial
+        assert (f"POST _application/search_application/ccheck-{store.index}/_search" in done.out) == trial
+        there = everything(url)
+        again = ccheck(*command)
+        assert again.code == 0 and "everything is there" in again.err and not again.out and everything(url) == there
+        gone = ccheck(*command, "--undo", "--yes")
+        assert gone.code == 0 and gone.out.count("remove") == (7 if trial else 5) and everything(url) == before
