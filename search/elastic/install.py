@@ -112,12 +112,13 @@ def state(client: Client, piece: Piece) -> State:
         if piece.body and "/_application/" in piece.path:
             _refuse_taken(client, piece.path.rpartition("/")[2])
         return "absent" if not piece.body else "new"
-    if not _is_ours(piece, there):
+    ours, kept = _identity(there)
+    if not ours:
         raise InvalidData(
             f"the {piece.what} on {client.connection.name} was not made by ccheck, and stays as it is. Rename or "
             "remove it first"
         )
-    return "same" if _same(piece, there) else "changed"
+    return "same" if not piece.body or kept == _identity(piece.body)[1] else "changed"
 
 
 def put(client: Client, piece: Piece) -> None:
@@ -267,7 +268,7 @@ def _meta(body: Mapping[str, Any], description: str) -> dict[str, str]:
 
 
 def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
-    """What the cluster has under a piece's path; None if nothing."""
+    """What the cluster has under a piece's path, as it was sent; None if nothing."""
     try:
         answer = client.again(piece.path, lambda: client.send("GET", piece.path))
     except (ApiError, TransportError) as error:
@@ -279,48 +280,28 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
         ):
             return None
         raise translate(error, client.connection, None) from error
+    found: Mapping[str, Any] = answer
     with client.understanding():
-        if "/_scripts/" in piece.path:
-            script: Mapping[str, Any] = answer["script"]
-            return script
         if "/_security/" in piece.path:
-            role: Mapping[str, Any] = answer[piece.path.rpartition("/")[2]]
-            return {**role, "_meta": role.get("metadata", {})}
-        if "/_application/" in piece.path:
-            return {**answer["template"]["script"], "indices": sorted(answer["indices"])}
-        for plural, single in (
-            ("component_templates", "component_template"),
-            ("index_templates", "index_template"),
-            ("endpoints", None),
-        ):
-            if plural in answer:
-                one: Mapping[str, Any] = answer[plural][0]
-                return one if single is None else one[single]
-    return None
+            found = answer[piece.path.rpartition("/")[2]]
+        for several in {"component_templates", "index_templates", "endpoints"} & answer.keys():
+            found = answer[several][0]
+            found = found.get(several[:-1], found)
+    return found
 
 
-def _is_ours(piece: Piece, there: Mapping[str, Any]) -> bool:
-    if "/_scripts/" in piece.path or "/_application/" in piece.path:
-        return str(there.get("source", "")).startswith(MARK)
-    if "/_inference/" in piece.path:
-        settings = there.get("service_settings", {})
-        return there.get("service") == "custom" and "$.results[*].relevance_score" in json.dumps(settings)
-    return there.get("_meta", {}).get("made_by") == OURS  # type: ignore[no-any-return]
-
-
-def _same(piece: Piece, there: Mapping[str, Any]) -> bool:
-    """What is kept of a piece is compared: the server writes settings in other words, and shows no key."""
-    if not piece.body:
-        return True
-    if "/_scripts/" in piece.path:
-        return bool(there["source"] == piece.body["script"]["source"])
-    if "/_application/" in piece.path:
-        sent = {**piece.body["template"]["script"], "indices": piece.body["indices"]}
-        return all(there.get(name) == one for name, one in sent.items())
-    if "/_inference/" in piece.path:
-        return bool(there["service_settings"].get("url") == piece.body["service_settings"]["url"])
-    sent = piece.body.get("_meta") or piece.body["metadata"]
-    return bool(there["_meta"].get("digest") == sent["digest"])
+def _identity(body: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Whether ccheck made a piece, and what is compared of it: the server writes settings in other words, and shows no
+    key."""
+    if script := body.get("script", body.get("template", {}).get("script")):
+        kept = [script.get("source"), script.get("params", {}), sorted(body.get("indices", ()))]
+        return str(kept[0]).startswith(MARK), kept
+    if "service" in body:
+        settings = body.get("service_settings", {})
+        ours = body["service"] == "custom" and "$.results[*].relevance_score" in json.dumps(settings)
+        return ours, settings.get("url")
+    meta = body.get("_meta", body.get("metadata", {}))
+    return meta.get("made_by") == OURS, meta.get("digest")
 
 
 def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
