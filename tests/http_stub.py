@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -112,6 +114,26 @@ def http_stub(
         yield stub
     finally:
         stop()
+
+
+PASSED_ON = ("accept", "authorization", "content-type")
+
+
+@contextmanager
+def proxy(url: str, own: Callable[[Asked], Reply | None] = lambda asked: None) -> Iterator[HttpStub]:
+    """A server that hands on to another one each request that it has no answer of its `own` to."""
+
+    def answer(asked: Asked) -> Reply:
+        if (reply := own(asked)) is not None:
+            return reply
+        path = f"{url}{asked.path}" + (f"?{asked.query}" if asked.query else "")
+        headers = {name: value for name, value in asked.headers.items() if name in PASSED_ON}
+        found = httpx.request(asked.method, path, content=asked.body, headers=headers, timeout=60)
+        kept = {name: found.headers.get(name) for name in ("Content-Type", "X-Elastic-Product")}
+        return Reply(found.content, found.status_code, kept)
+
+    with http_stub(answer) as stub:
+        yield stub
 
 
 Scripted = dict[tuple[str, str], list[Any]]

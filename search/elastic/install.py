@@ -122,6 +122,8 @@ def state(client: Client, piece: Piece) -> State:
 
 
 def put(client: Client, piece: Piece) -> None:
+    if "/_inference/" in piece.path and _there(client, piece) is not None:  # a PUT replaces all but these
+        client.request("DELETE", piece.path)
     client.request("PUT", piece.path, piece.body)
 
 

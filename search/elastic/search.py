@@ -232,8 +232,7 @@ class Searcher:
         except WithoutId:
             if self.stored_ids:
                 raise ServerError(f"{self.client.connection.name} returned documents without ids") from None
-            stored = replace(self, stored_ids=True)
-            return stored._answer([stored._plan(plan.query) for plan in plans])
+            return self._again(plans, stored_ids=True)
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
@@ -243,13 +242,16 @@ class Searcher:
         """The answer, or if its fuzzy words became too many, that to a search in which they become fewer; or if the
         server did not scale scores, that of ccheck's fusion."""
         if isinstance(answer, Unscaled):
-            own = replace(self, native=False)
-            return own._answer([own._plan(plan.query)])[0]
+            return self._again([plan], native=False)[0]
         fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in self.search.retrievers.values())
         if not isinstance(answer, TooManyClauses) or not fuzzy or self.clauses == CLAUSES:
             return answer
-        fewer = replace(self, clauses=CLAUSES)
-        return fewer._answer([fewer._plan(plan.query)])[0]
+        return self._again([plan], clauses=CLAUSES)[0]
+
+    def _again(self, plans: Sequence[Searches], **otherwise: Any) -> list[Found | CcheckError]:
+        """The answers to the same queries, asked otherwise."""
+        other = replace(self, **otherwise)
+        return other._answer([other._plan(plan.query) for plan in plans])
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""

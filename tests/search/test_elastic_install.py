@@ -13,6 +13,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import LAYOUT, entry, vector_of
 from elasticsearch_nodes import VERSION_8, start_node
+from http_stub import Asked, Reply, proxy
 from rerank_servers import starting
 from searching import fill
 
@@ -25,8 +26,6 @@ from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.install import (
     MARK,
     Piece,
-    Reranker,
-    endpoint,
     leftovers,
     pieces,
     put,
@@ -236,22 +235,61 @@ def test_the_reranked_template_wraps_the_same_retrievers(store):
     assert (outer["inference_id"], outer["inference_text"], outer["field"]) == ("ccheck-papers", CLAIM, "text")
 
 
-def asked_as_elasticsearch_does(settings: dict[str, Any], query: str, texts: list[str]) -> Any:
-    """The service `custom` puts JSON for the query and the texts, and the secret as it is."""
+def asked_as_elasticsearch_does(kept: dict[str, Any], query: str, texts: list[str]) -> dict[str, list[Any]]:
+    """The answer that Elasticsearch reads (`CustomRequest`, `RerankParameters`, `RerankResponseParser` in its source):
+    JSON in place of what a request's placeholders name, the secret as it is in headers, lists by JSON paths."""
+    settings = kept["service_settings"]
     request = settings["request"].replace("${query}", json.dumps(query)).replace("${input}", json.dumps(texts))
     secret = settings["secret_parameters"]["api_key"]
     headers = {name: one.replace("${api_key}", secret) for name, one in settings["headers"].items()}
-    return httpx.post(settings["url"], content=request, headers=headers, timeout=60).raise_for_status().json()
+    assert "${" not in f"{request} {headers}"
+    answer = httpx.post(settings["url"], content=request, headers=headers, timeout=60).raise_for_status().json()
+    paths = settings["response"]["json_parser"].items()
+    return {name: [one[path.removeprefix("$.results[*].")] for one in answer["results"]] for name, path in paths}
 
 
-def test_the_endpoint_sends_and_reads_coheres_format():
-    with starting() as start:
-        url = f"{start(key='secret').url}/v2/rerank"
-        settings = endpoint(Reranker(url, "secret"))["service_settings"]
-        answer = asked_as_elasticsearch_does(settings, 'The "sea" rises', ["Tea grows.", "The sea rises."])
-    paths = settings["response"]["json_parser"]
-    read = {name: [one[path.rpartition(".")[2]] for one in answer["results"]] for name, path in paths.items()}
-    assert sorted(read["reranked_index"]) == [0, 1] and all(0 <= score <= 1 for score in read["relevance_score"])
+def test_the_inference_endpoint_is_put_once_called_and_taken_out(store, own_url, monkeypatch):
+    """The node has no module for inference: what stands for it here keeps an endpoint, and shows it without secrets."""
+    kept: dict[str, dict[str, Any]] = {}
+
+    def inference(asked: Asked) -> Reply | None:
+        if "/_inference/" not in asked.path:
+            return None
+        product = {"X-Elastic-Product": "Elasticsearch"}
+        if asked.method == "PUT" and asked.path in kept:  # `ModelRegistry` replaces none
+            return Reply({"error": {"type": "resource_already_exists_exception"}, "status": 400}, 400, product)
+        if asked.method == "PUT":
+            kept[asked.path] = asked.json
+        elif asked.path not in kept:
+            return Reply({"error": {"type": "resource_not_found_exception"}, "status": 404}, 404, product)
+        if asked.method == "DELETE":
+            del kept[asked.path]
+            return Reply({"acknowledged": True}, headers=product)
+        shown = {name: one for name, one in kept[asked.path]["service_settings"].items() if name != "secret_parameters"}
+        endpoint = {"inference_id": asked.path.rpartition("/")[2], "service": "custom", "service_settings": shown}
+        return Reply(endpoint if asked.method == "PUT" else {"endpoints": [endpoint]}, headers=product)
+
+    before = everything(own_url)
+    with proxy(own_url, inference) as cluster, starting() as start:
+        served = start(key="secret").url
+        monkeypatch.setenv("CCHECK_RERANK_URL", served)
+        monkeypatch.setenv("CCHECK_RERANK_API_KEY", "secret")
+        command = ("index", "install", "--store", f"{cluster.url}/{store.index}", "--reranker", served)
+        done = ccheck(*command, "--yes")
+        assert done.code == 0 and f"ccheck-{store.index}-reranked" in done.out and "secret" not in done.out
+        assert "everything is there" in ccheck(*command).err
+        assert list(kept) == [f"/_inference/rerank/ccheck-{store.index}"]
+        read = asked_as_elasticsearch_does(
+            next(iter(kept.values())), 'The "sea" \\ rises', ["Tea grows.", "The sea rises."]
+        )
+        assert sorted(read["reranked_index"]) == [0, 1] and all(0 <= score <= 1 for score in read["relevance_score"])
+        assert [type(one) for one in read["reranked_index"]] == [int, int]
+        moved = ccheck(*command[:-1], "http://other:8080", "--yes")
+        assert moved.code == 0 and f"changed  inference endpoint ccheck-{store.index}" in moved.out
+        (settings,) = (one["service_settings"] for one in kept.values())
+        assert settings["url"] == "http://other:8080/v2/rerank"
+        assert ccheck(*command[:4], "--undo", "--yes").code == 0
+    assert not kept and everything(own_url) == before
 
 
 @pytest.mark.parametrize("licence", ["trial", "basic"])

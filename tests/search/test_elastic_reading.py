@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import WRITES, Answer, Stub, searched
-from http_stub import Asked, HttpStub, Reply, http_stub
+from http_stub import HttpStub, proxy
 from searching import answer_all, fill, info_of, rank_all, rank_one, write
 
 from ccheck.core.errors import InvalidData, ServerError, UsageError
@@ -260,22 +259,6 @@ def test_an_error_of_one_document_is_an_error(stub, asked, error, kind, said):
 
 
 HOW = ("--json", "--no-record", "--verdict", "none", "-k", "5")
-PASSED_ON = ("accept", "content-type")
-
-
-@contextmanager
-def proxy(url: str) -> Iterator[HttpStub]:
-    """A server that hands every request on to another one."""
-
-    def hand_on(asked: Asked) -> Reply:
-        path = f"{url}{asked.path}" + (f"?{asked.query}" if asked.query else "")
-        headers = {name: value for name, value in asked.headers.items() if name in PASSED_ON}
-        found = httpx.request(asked.method, path, content=asked.body, headers=headers, timeout=60)
-        kept = {name: found.headers.get(name) for name in ("Content-Type", "X-Elastic-Product")}
-        return Reply(found.content, found.status_code, kept)
-
-    with http_stub(hand_on) as stub:
-        yield stub
 
 
 def said(stub: HttpStub) -> list[str]:

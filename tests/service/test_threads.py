@@ -112,7 +112,8 @@ def test_checks_go_on_while_papers_are_read_in(request: pytest.FixtureRequest, t
             evidence = (check.result or {})["evidence"]
             found = {one["doc_id"]: one for one in evidence}
             assert len(found) == len(evidence) and found.keys() >= {"tea", "changes"}
-            assert (version := int(found["changes"]["metadata"]["version"])) >= newest
+            version = int(found["changes"]["metadata"]["version"])
+            assert version >= newest
             for one in evidence:
                 ranks = (one["ranks"][name] for name in ("bm25", "dense") if name in one["ranks"])
                 constant = service.checker.recipe.fusion.k
