@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -24,8 +25,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
 import psutil
 
 import ccheck
@@ -104,24 +106,31 @@ def main() -> None:
         command += ["--recorded"] * given.recorded
         python = stack.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
         assert python.stdin is not None and python.stdout is not None and python.stdout.readline() == "ready\n"
-        clients = [stack.enter_context(httpx.Client(base_url=url, timeout=120)) for _ in range(given.callers)]
-        for client in clients:  # so that no call waits for its connection
-            client.get("/health")
+        # Of the standard library, so that the callers take little time from the server.
+        clients = [http.client.HTTPConnection(urlsplit(url).netloc, timeout=120) for _ in range(given.callers)]
         failed = 0
+
+        def asked(caller: int, method: str, path: str, body: Any = None) -> Any:
+            sent = None if body is None else json.dumps(body)
+            clients[caller].request(method, path, sent, {"Content-Type": "application/json"})
+            return json.loads(clients[caller].getresponse().read())
 
         def check(claim: str, caller: int) -> None:
             nonlocal failed
-            answer = clients[caller].post("/v1/checks", json={"claim": claim, "fresh": not given.recorded, "wait": 60})
-            while answer.status_code == 202 or (answer.status_code == 200 and answer.json()["status"] == "running"):
+            answer = asked(caller, "POST", "/v1/checks", {"claim": claim, "fresh": not given.recorded, "wait": 60})
+            while answer["status"] == "running":
                 time.sleep(0.2)
-                answer = clients[caller].get(f"/v1/checks/{answer.json()['id']}")
-            failed += answer.status_code != 200 or answer.json()["status"] != "done"
+                answer = asked(caller, "GET", f"/v1/checks/{answer['id']}")
+            failed += answer["status"] != "done"
 
         for claim in TEXTS:
             check(claim, 0)
         ratios: dict[str, list[float]] = {"p50": [], "p99": []}
         held = []
         for number in range(given.rounds):
+            for caller, client in enumerate(clients):  # which the server has closed meanwhile; no call waits for it
+                client.close()
+                asked(caller, "GET", "/health")
             over_http = waited(check, given.callers, seconds, new=not given.recorded)
             held.append(process.memory_info().rss / 2**20)
             print(seconds, file=python.stdin, flush=True)

@@ -355,12 +355,12 @@ class Tally:
         from ..core.types import add_usage
         from ..pipeline.batch import unjudged
 
-        result, _, kept = one
+        result, answer, kept = one
         self.done += 1
         self.kept += kept
         if result.error is not None:
             self.errors.append(result.error)
-        if unjudged(result):
+        if unjudged(answer):
             self.failed += 1
             self.unanswered += nothing_judged(result) is not None
             self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")

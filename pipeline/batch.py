@@ -101,12 +101,11 @@ def _key(claim: Claim) -> Key:
     return claim.id, claim.text
 
 
-def unjudged(result: Result) -> bool:
-    """Whether a judge failed on the claim or on one of its documents."""
-    verdict = result.verdict
-    no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
-    if result.questions is not None:
-        return no_verdict or any(one.error is not None for one in result.questions)
-    return bool(result.evidence) and (
-        no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
-    )
+def unjudged(answer: Answer) -> bool:
+    """Whether a judge failed on the claim or on one of its documents. Raises AttributeError for what is no answer."""
+    verdict, questions = answer.get("verdict") or {}, answer.get("questions")
+    no_verdict = verdict.get("error") is not None and verdict.get("method") != "none"
+    if questions is not None:
+        return no_verdict or any(one.get("error") is not None for one in questions)
+    stances = [one.get("stance") or {} for one in answer.get("evidence", ())]
+    return bool(stances) and (no_verdict or any(one.get("error") is not None for one in stances))

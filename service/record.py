@@ -124,7 +124,10 @@ def stored(check: Check) -> dict[str, Any]:
 def kept_check(text: str, corrections: Sequence[str]) -> Check:
     """The check that a record has. Raises InvalidData if somebody changed it."""
     try:
-        return check_from({**json.loads(text), "corrections": [json.loads(one) for one in corrections], "kept": True})
+        beside = {"corrections": [json.loads(one) for one in corrections], "kept": True}
+        check = check_from({**json.loads(text), **beside})
+        object.__setattr__(check, "text", text)
+        return check
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidData(f"it is not as ccheck wrote it ({type(error).__name__})") from error
 

@@ -18,7 +18,7 @@ from ..core.adjust import resolved
 from ..core.analysis import clean
 from ..core.answers import Saved, result_of
 from ..core.closing import Closing
-from ..core.errors import CcheckError, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ..core.events import event
 from ..core.recipe import Recipe, load_recipe, recipe_names
 from ..core.settings import Settings
@@ -82,15 +82,23 @@ class _Way:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _async(method: Callable[Concatenate[Service, P], R]) -> Callable[Concatenate[Service, P], Awaitable[R]]:
-    """The same method for `await`. It runs in a thread of the service, so that no event loop waits for it."""
+def _async(
+    method: Callable[Concatenate[Service, P], R], *, quick: bool = False
+) -> Callable[Concatenate[Service, P], Awaitable[R]]:
+    """The same method for `await`. It runs in a thread of the service, so that no event loop waits for it.
+
+    What is `quick` if the record is a file and the models are loaded has one thread then: several take more time from
+    one another, and from the event loop, than they save.
+    """
 
     @functools.wraps(method)
     async def call(self: Service, /, *args: P.args, **how: P.kwargs) -> R:
         import asyncio  # here and below: the command line needs no threads
 
         work = functools.partial(method, self, *args, **how)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        ready = self._ready.get(id(self.checker)) if quick and how.get("recipe") is None else None
+        one = isinstance(self.record, FileRecord) and ready is not None and not ready.lock.locked()
+        return await asyncio.get_running_loop().run_in_executor(self._one_thread if one else self._threads, work)
 
     return call
 
@@ -120,6 +128,12 @@ class Service(Closing):
         from concurrent.futures import ThreadPoolExecutor
 
         return ThreadPoolExecutor(THREADS, "ccheck-service")
+
+    @functools.cached_property
+    def _one_thread(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(1, "ccheck-record")
 
     # -- checking
 
@@ -235,11 +249,11 @@ class Service(Closing):
         """The checks that can be returned as they are: those in which nothing failed."""
         assert self.record is not None
         found = self._trying(functools.partial(self.record.get, list(ids))) or {}
-        return {
-            id_: check
-            for id_, check in found.items()
-            if check.status == "done" and check.result is not None and not unjudged(result_of(check.result))
-        }
+        try:
+            done = {id_: check for id_, check in found.items() if check.status == "done"}
+            return {id_: check for id_, check in done.items() if check.result and not unjudged(check.result)}
+        except (AttributeError, TypeError) as error:
+            raise InvalidData("a check of the record is not as ccheck wrote it") from error
 
     def _keep(self, check: Check) -> Check:
         result = check.result or {}
@@ -371,18 +385,18 @@ class Service(Closing):
     # -- the same for `await`
 
     check_async = _async(check)
-    recorded_async = _async(recorded)
+    recorded_async = _async(recorded, quick=True)
     search_async = _async(search)
     document_async = _async(document)
     describe_async = _async(describe)
     checks_async = _async(checks)
-    find_async = _async(find)
+    find_async = _async(find, quick=True)
     correct_async = _async(correct)
 
     def close(self) -> None:
         """Wait for the calls that run, and close what the service opened."""
-        if "_threads" in vars(self):
-            self._threads.shutdown()
+        for name in vars(self).keys() & {"_threads", "_one_thread"}:
+            getattr(self, name).shutdown()
         for checker in self._checkers.values():
             checker.close()
         if self.record is not None:

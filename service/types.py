@@ -73,6 +73,11 @@ class Check:
     run: str | None = None
     corrections: tuple[Correction, ...] = ()
     kept: bool = False
+    text: str | None = field(init=False, compare=False, repr=False)
+    """The JSON that the record has of it, which is without corrections."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", None)  # `kept_check` sets it: what is made otherwise differs from the record
 
     @property
     def label(self) -> str | None:
@@ -89,7 +94,7 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; `check_from` reads them."""
-        data = {name: getattr(self, name) for name in self.__slots__}
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "text"}
         return data | {"corrections": [one.to_dict() for one in self.corrections]}
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ERRORS = frozenset({"detail", "error", "missing", "reason", "warnings"})
 """The names of JSON values that are, or list, what went wrong."""
+TOLD = re.compile(rf'"(?:{"|".join(ERRORS)})": (?!null|\[\]|"\w*")')
+"""Finds JSON that `told` could change."""
 _PLAIN = (str, int, float, NoneType)
 _hidden: list[str] = []
 for_owner: ContextVar[bool] = ContextVar("for_owner", default=False)

@@ -160,7 +160,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
-        return page.show("progress.html", check.to_dict(), check=check)
+        return page.show("progress.html", check, check=check)
     return await run_in_threadpool(_result_page, page, check)
 
 
@@ -350,7 +350,7 @@ def sign_in_page(request: Request, web: Web) -> Response:
 def _result_page(page: Page, check: Check) -> Response:
     """A check that is done."""
     if page.as_json:
-        return json_answer(check.to_dict())
+        return json_answer(check)
     query = page.query("stance", "from", "to", "field")
     view = claim_view(with_texts(readable(check), page.web.service), 1, {}, check.corrections)
     documents = view["documents"]

@@ -16,8 +16,9 @@ from starlette.types import Scope
 from ..core import errors
 from ..core.errors import CcheckError, InvalidData
 from ..core.text import json_line
+from ..service import Check
 from .client import TYPE
-from .page import environment, placeless, plainly, told
+from .page import TOLD, environment, for_owner, placeless, plainly, told
 
 STATUS: Mapping[type[CcheckError], int] = {
     errors.UsageError: 400,
@@ -66,7 +67,12 @@ class Problem(HTTPException):
 
 
 def json_text(content: Any) -> str:
-    """A line of JSON for whoever asks, which does not say where the store lies."""
+    """A line of JSON for whoever asks, which does not say where the store lies. A recorded check is as it was kept."""
+    if isinstance(content, Check):
+        if content.text is None or (not for_owner.get() and TOLD.search(content.text)):
+            return json_text(content.to_dict())
+        corrections = json_line([one.to_dict() for one in content.corrections]).rstrip()
+        return placeless(f'{content.text.rstrip()[:-1]}, "corrections": {corrections}, "kept": true}}\n')
     return placeless(json_line(told(content)))
 
 

@@ -144,8 +144,8 @@ async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker)
         raise job.error
     where = {"Location": f"/v1/checks/{job.id}"}
     if job.running:
-        return json_answer(job.check.to_dict(), 202, where | {"Retry-After": "2"})
-    return json_answer(job.check.to_dict(), 200, where)
+        return json_answer(job.check, 202, where | {"Retry-After": "2"})
+    return json_answer(job.check, 200, where)
 
 
 @rest.post("/checks/many", tags=["checks"], responses=_answers(NDJSON, 413), openapi_extra=_FILE)
@@ -177,7 +177,7 @@ async def checks(
 @rest.get("/checks/{id}", tags=["checks"], responses=_answers(Check, 404))
 async def find(id: Id, web: Shared, _: Reader) -> Response:  # noqa: A002
     """A check: of the record, or one that runs (`status` is `running`)."""
-    return json_answer((await web.find(id)).to_dict())
+    return json_answer(await web.find(id))
 
 
 @rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
@@ -187,7 +187,7 @@ async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
     if job is None:
         raise Problem(404, f"no check {id} runs", type_="NotFound")
     job.stop()
-    return json_answer(job.check.to_dict(), 202)
+    return json_answer(job.check, 202)
 
 
 @rest.get("/checks/{id}/events", tags=["checks"], responses=_answers("text/event-stream", 404))
@@ -207,7 +207,7 @@ async def events(
 @rest.post("/checks/{id}/corrections", tags=["checks"], responses=_answers(Check, 404))
 async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], web: Shared, asked: Checker) -> Response:  # noqa: A002
     """Say what is wrong with a check. It is kept beside the answer, and shown with it."""
-    return json_answer((await web.service.correct_async(sent.value(id, asked))).to_dict())
+    return json_answer(await web.service.correct_async(sent.value(id, asked)))
 
 
 @rest.get("/corrections", tags=["checks"], responses=_answers(NDJSON))
@@ -284,7 +284,7 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
         answers = web.service.answers(records, **how.how(asked))
         while (answer := await run_in_threadpool(next, answers, None)) is not None:
             tokens += answer[0].tokens
-            yield json_text(answer[0].to_dict())
+            yield json_text(answer[0])
     except CcheckError as error:
         yield json_text(problem_of(error).to_dict())
     finally:

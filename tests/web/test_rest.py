@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from web_servers import CLAIM, KEYS, PAPERS, web_server
 
 from ccheck.core import errors
 from ccheck.core.errors import UsageError
+from ccheck.service import Check, Correction
+from ccheck.service.record import FileRecord
 from ccheck.web.access import keys_from
 from ccheck.web.client import error_of
+from ccheck.web.page import hide
+from ccheck.web.problems import json_text
 from ccheck.web.shared import Limits
 
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -47,6 +52,26 @@ def test_a_quick_check_is_answered_at_once_and_found_again(web):
     assert web.check()["created"] == check["created"] != web.check(fresh=True)["created"]
     assert web.client.get(f"/v1/checks/{check['id']}").json()["claim"] == CLAIM
     assert check["id"] in {one["id"] for one in web.client.get("/v1/checks", params={"search": "risen"}).json()}
+
+
+def test_a_recorded_check_is_sent_as_it_was_kept_but_for_what_an_error_advises(tmp_path):
+    verdict = {"label": "SUPPORTS", "error": None, "reason": "one_side"}
+    answer = {"claim": {"id": None, "text": "é ☃"}, "verdict": verdict, "warnings": [], "evidence": []}
+    advice = "no vectors: run ccheck ingest again."
+    hide(tmp_path)
+    with FileRecord(tmp_path / "record") as record:
+        for warnings in ([], [advice]):
+            made = Check(
+                id="1" * 16, claim="é ☃", status="done", result=answer | {"warnings": warnings}, user=f"{tmp_path}/"
+            )
+            record.put(made)
+            for _ in range(2):
+                kept = record.get([made.id])[made.id]
+                assert kept.text is not None and (again := replace(kept)).text is None
+                assert json_text(kept) == json_text(again) == json_text(kept.to_dict())
+                assert str(tmp_path) not in json_text(kept) and "ccheck ingest" not in json_text(kept)
+                record.correct(Correction(made.id, "wrong verdict", label="REFUTES", note='"no"'))
+            assert len(json.loads(json_text(kept))["corrections"]) == 1 + 2 * bool(warnings)
 
 
 def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
