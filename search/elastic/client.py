@@ -26,6 +26,7 @@ from elastic_transport import (
     TransportError,
     Urllib3HttpNode,
 )
+from elasticsearch.serializer import JsonSerializer
 from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Timeout
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 
@@ -39,7 +40,6 @@ from .errors import (
     WHOLE,
     Busy,
     busy_part,
-    is_type,
     may_pass,
     part_error,
     reason_of,
@@ -55,7 +55,8 @@ _OF_ONE = re.compile(r"(/_(?:update|doc))/.*")
 """The part of a path that names one document: it is the same kind of request for all."""
 SAID_AFTER = 1.0
 """Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
-_COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
+_JSON, _NDJSON = "application/JSON", "application/X-NDJSON"
+"""What every server takes. The client makes small letters version 9's own types, which version 8 refuses."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +78,6 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         """Connects to nothing yet. Raises UsageError or NotFound if the connection makes no sense."""
         self.connection = connection
-        self._speaks_8 = False
         self.unfused: set[str] = set()
         """In which ways the server does not fuse, as it said once."""
         self._answered = False
@@ -109,6 +109,7 @@ class Client:
                 node_class=LimitedNode,
                 connections_per_node=connection.concurrency + 2,
                 http_compress=connection.compress,
+                serializers=dict.fromkeys((_JSON, _NDJSON), JsonSerializer()),
                 **options,
             )
         except (ValueError, OSError) as error:
@@ -304,29 +305,14 @@ class Client:
         params: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """One attempt; raises what the client raises."""
-        kind = "x-ndjson" if isinstance(body, bytes) else "json"
-        speaks_8 = self._speaks_8
-        headers = {"accept": "application/json", "content-type": f"application/{kind}"}
-        if speaks_8:
-            headers = {
-                "accept": _COMPATIBLE_WITH_8.format("json"),
-                "content-type": _COMPATIBLE_WITH_8.format(kind),
-            }
-        headers["x-opaque-id"] = "ccheck"  # the server's slow logs and task lists show it
-        headers |= trace_headers()
-        if body is None:
-            del headers["content-type"]
-        try:
-            answer = self._client.perform_request(method, path, params=params, headers=headers, body=body).body
-            if not isinstance(answer, dict):
-                raise SerializationError(f"{str(answer)[:100]!r} instead of a JSON object")
-            return answer
-        except ApiError as error:
-            # A client of version 9 asks in the media type of version 9, which a server of version 8 refuses.
-            if speaks_8 or not is_type(error.body, "media_type_header_exception"):
-                raise
-            self._speaks_8 = True
-            return self.send(method, path, body, params)
+        # The server's slow logs and task lists show the id.
+        headers = {"accept": _JSON, "x-opaque-id": "ccheck", **trace_headers()}
+        if body is not None:
+            headers["content-type"] = _NDJSON if isinstance(body, bytes) else _JSON
+        answer = self._client.perform_request(method, path, params=params, headers=headers, body=body).body
+        if not isinstance(answer, dict):
+            raise SerializationError(f"{str(answer)[:100]!r} instead of a JSON object")
+        return answer
 
 
 def _tls(connection: Connection) -> dict[str, Any]:
