@@ -39,6 +39,7 @@ DIGEST_IN_PLACE = "ccheck.digest"
 """What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
+_LANGUAGE = re.compile(r"\.[a-z]{2}$")
 
 _TAG = re.compile(
     r"</?(?:a|b|br|blockquote|div|em|h[1-6]|hr|i|img|li|ol|p|span|strong|su[bp]|t[dhr]|table|ul)"
@@ -156,11 +157,11 @@ def _in_source(path: str, source: Mapping[str, Any]) -> bool:
 
 
 def by_last_part(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
-    """Those of `names` whose last part is wanted, in the order of `wanted`, the least deep first."""
+    """Those of `names` whose last part but for a language is wanted, in the order of `wanted`, the least deep first."""
     by_depth = sorted(names, key=lambda name: name.count("."))
     for want in wanted:
         for name in by_depth:
-            above, _, last = name.rpartition(".")
+            above, _, last = _LANGUAGE.sub("", name).rpartition(".")
             if last.lower() == want and not (above and want in _VAGUE):
                 yield name
 

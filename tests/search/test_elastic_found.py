@@ -67,6 +67,10 @@ def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = W
         ({"name": TEXT, "text": TEXT}, {"name": ["Ice"], "text": [PROSE]}, "name", ("text",)),
         ({"data.title": TEXT, "title": TEXT, "text": TEXT},
          {"data.title": ["No"], "title": ["Ice"], "text": [PROSE]}, "title", ("text",)),
+        # In several languages.
+        ({"abstract.de": TEXT, "abstract.en": TEXT, "title.de": TEXT},
+         {"abstract.de": ["Eis."], "abstract.en": [PROSE], "title.de": ["Eis"]},
+         "title.de", ("abstract.de", "abstract.en")),
         # Nothing but a title.
         ({"title": TEXT, "doi": TEXT}, {"title": ["Ice sheets"], "doi": ["10.1/x"]}, "title", ()),
         # What no document has, or has in its _source, is none.
