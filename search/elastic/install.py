@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -37,6 +38,7 @@ MARK = "{{! made by ccheck index install }}"
 OURS = "ccheck index install"
 RERANKED, RERANK_WINDOW = 10, 50
 """How many hits the reranked template shows unless asked, and how many are reranked."""
+_QUERY_VECTOR = re.compile(r'"query_vector": \[[^\]]*\]')
 _CLAIM, _SIZE, _FILTERS = "ccheckclaim", "ccheck-size", [{"term": {"ccheck-filters": ""}}]
 
 
@@ -202,12 +204,7 @@ def _source(body: Mapping[str, Any]) -> str:
         (_CLAIM, "{{claim}}"),
     ):
         source = source.replace(mark, parameter)
-    start = source.find('"query_vector": [')
-    while start >= 0:
-        end = source.index("]", start)
-        source = f'{source[:start]}"query_vector": {{{{#toJson}}}}vector{{{{/toJson}}}}{source[end + 1 :]}'
-        start = source.find('"query_vector": [')
-    return source
+    return _QUERY_VECTOR.sub('"query_vector": {{#toJson}}vector{{/toJson}}', source)
 
 
 # -- the reranker
