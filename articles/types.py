@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from ..core.errors import InvalidData
 from ..core.text import first_line
-from ..core.types import Document, Value
+from ..core.types import Document, Filter, Value
 
 Kind: TypeAlias = Literal["figure", "table"]
 _SERIES = re.compile(r"extended data|suppl|additional|appendix", re.IGNORECASE)
@@ -99,6 +99,8 @@ class Article:
 
 # -- as documents of a store, and back: nothing that ranking needs is lost on the way
 
+FULL_TEXT = Filter("article", "=", "full text")
+"""Passes only documents that are articles."""
 SECTIONS, ELEMENTS = "article.sections", "article.elements"
 
 

@@ -42,6 +42,7 @@ SECTIONS = {
         "evaluate": "Measure recipes on claims with judgements.",
         "compare": "Compare runs claim by claim, with significance tests.",
         "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
+        "mine": "Find hard negatives: documents that rank high but are not relevant.",
         "train": "Train models on labelled data.",
     },
     "Servers": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from .common import (
     settings_from,
     stdout,
 )
+from .index_documents import opened_store
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
 
+FOUND = 20
+"""How many articles of a store are searched for a claim that names none."""
 MOST_UNREAD = 10
 """How many files that can't be read are named."""
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
@@ -46,7 +49,10 @@ class Given:
     claims: str | None = opt.option(
         "Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.", "FILE"
     )
-    article: tuple[str, ...] = opt.option("Look only in this article of the folder or archive. Repeatable.", "ID")
+    article: tuple[str, ...] = opt.option(
+        "Look only in this article of the folder, archive or store. Repeatable.", "ID"
+    )
+    store: str | None = opt.store
     as_json: bool = opt.as_json
     recipe: str
     llm: str | None = opt.under(opt.ADVANCED, opt.llm)
@@ -80,11 +86,11 @@ def figures(asked_for: Figures) -> None:
     \b
     ccheck figures paper.xml "the slope of the regression line was the worst"
     ccheck figures papers.zip --claims claims.jsonl --json > figures.jsonl
+    ccheck figures --store local:papers --article pone.0058242 "the slope fell"
 
     ARTICLE is JATS XML (PubMed Central, PLOS) or GROBID's TEI XML. With a folder or a ZIP archive,
     all its articles are searched. With --claims, each row names its article by file name without
-    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7. For papers in a
-    store, ccheck query --deep shows their figures and passages.
+    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
     """
     from ..pipeline.grounding import figures_stage, open_figures
 
@@ -122,7 +128,7 @@ def _resolved(asked_for: Given) -> tuple[Recipe, Settings]:
     from ..core.adjust import Changes, resolved
     from ..core.recipe import load_recipe
 
-    settings = settings_from(embedding_model=asked_for.model, llm_model=asked_for.llm)
+    settings = settings_from(store=asked_for.store, embedding_model=asked_for.model, llm_model=asked_for.llm)
     recipe = load_recipe(asked_for.recipe, replacements(asked_for.replace))
     return resolved(settings, Changes(llm=asked_for.llm), recipe), settings
 
@@ -131,6 +137,8 @@ def _folders(asked_for: Figures) -> list[str]:
     """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
     if asked_for.images is not None:
         return [asked_for.images]
+    if asked_for.store is not None or not asked_for.arguments:
+        return []
     path = Path(asked_for.arguments[0]).expanduser()
     return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
 
@@ -154,11 +162,13 @@ class Asked:
     articles: list[Article]
     unread: list[str]
     claims: Sequence[AskedClaim]
+    found: Mapping[str, list[str]] | None = None
+    """For claims that name no article: the articles of the store to search. None: all that were read."""
 
     def scope(self, claim: AskedClaim) -> list[str]:
         """The articles to search for a claim. Raises NotFound if the one that it names is not here."""
         if claim.article is None:
-            return [one.id for one in self.articles]
+            return [one.id for one in self.articles] if self.found is None else self.found[claim.text]
         found = next((one.id for one in self.articles if claim.article in (one.id, one.metadata.get("doi"))), None)
         if found is None:
             reason = next((said for said in self.unread if claim.article in said), None)
@@ -167,16 +177,17 @@ class Asked:
 
 
 def read_asked(given: Given) -> Asked:
-    """The articles and claims that the arguments name: ARTICLE and CLAIM.
+    """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
 
     Raises UsageError if there are too few or too many, NotFound or InvalidData for what can't be read.
     """
-    file = given.claims
-    parts = ["an article, folder or ZIP archive", *(["a claim"] if file is None else [])]
+    from_store, file = given.store is not None, given.claims
+    parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (file is None)
     if len(given.arguments) != len(parts):
-        raise click.UsageError(f"give {' and '.join(parts)} (got {counted(len(given.arguments), 'argument')})")
-    first = given.arguments[0]
-    if not _is_there(first) and (not first or _is_there(given.arguments[-1])):
+        expected = " and ".join(parts) or "no further arguments"
+        raise click.UsageError(f"give {expected} (got {counted(len(given.arguments), 'argument')})")
+    first = "" if from_store else given.arguments[0]
+    if not from_store and not _is_there(first) and (not first or _is_there(given.arguments[-1])):
         raise UsageError("the article, folder or ZIP archive comes first, and then the claim")
     if file is not None:
         claims = _rows(file)
@@ -184,7 +195,7 @@ def read_asked(given: Given) -> Asked:
         claims = [AskedClaim("", text, None)]
     else:
         raise UsageError("the claim is empty")
-    asked = _of_files(given, claims)
+    asked = _of_store(given, claims) if from_store else _of_files(given, claims)
     missing = sorted(set(given.article) - {one.id for one in asked.articles})
     if missing:
         raise NotFound(f"there is no article {missing[0]!r}" + (f": {asked.unread[0]}" if asked.unread else ""))
@@ -216,6 +227,37 @@ def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:
         else:
             articles[one.id] = one
     return Asked(list(articles.values()), unread, claims)
+
+
+def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
+    """Claims that name no article are asked of the `FOUND` that share most words with them, or of --article's."""
+    from ..articles.types import FULL_TEXT, articles_of
+    from ..core.stages import Bm25
+    from ..core.types import Query
+    from ..search import Search, answer
+
+    found = {one.text: sorted(given.article) for one in claims if one.article is None}
+    with opened_store(given.store) as store:
+        if found and not given.article:
+            queries, retrievers = [Query(one) for one in found], {"bm25": Bm25(depth=FOUND)}
+            search = Search(queries, retrievers, k=FOUND, filters=[FULL_TEXT], details=False)
+            for one, ranking in zip(list(found), answer(store, search), strict=True):
+                if isinstance(ranking, CcheckError):
+                    raise ranking
+                found[one] = [hit.document.id for hit in ranking.hits]
+        named = [one.article for one in claims if one.article is not None]
+        wanted = sorted({*named, *given.article, *(one for some in found.values() for one in some)})
+        documents = store.get(wanted)
+    articles, unread = articles_of(documents[one] for one in wanted if one in documents)
+    if not articles and not unread:
+        other = next((one for one in wanted if one in documents), None)
+        raise NotFound(
+            f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
+            if other is not None
+            else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
+        )
+    read = {one.id for one in articles}
+    return Asked(articles, unread, claims, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()})
 
 
 def _rows(file: str) -> list[AskedClaim]:

@@ -249,6 +249,7 @@ metrics = option(
     "M",
     names=("--metric",),
 )
+seed = option("Random seed.", least=0, default=0)
 
 SETTINGS = {
     "device": "device",

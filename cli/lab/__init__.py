@@ -1,1 +1,1 @@
-"""The laboratory's commands: evaluate, compare, train, calibrate. Only these import `ccheck.lab`."""
+"""The laboratory's commands: evaluate, compare, mine, train, calibrate. Only these import `ccheck.lab`."""

@@ -77,6 +77,7 @@ class Evaluate:
         "a prediction file (.json).",
         "FILE",
     )
+    ev2r: str | None = opt.option("With --averitec: also let this language model judge the recall (Ev2R).", "MODEL")
     articles: str | None = opt.option(
         "Measure recipes with a table [figures] or [passages] on these articles, with Context24's measures. --claims "
         "has the claims and what grounds them.",
@@ -123,7 +124,7 @@ def evaluate(asked: Evaluate) -> None:
         evaluate_averitec(asked, with_ablations(named, asked.ablation) if named else [], files, chosen)
         return
     if asked.articles is not None:
-        _refuse(asked, "--articles, which measures inside articles", "out", "store", "stance")
+        _refuse(asked, "--articles, which measures inside articles", "out", "ev2r", "store", "stance")
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
         return
     from ...lab.measure.grid import parse_grid
@@ -131,8 +132,8 @@ def evaluate(asked: Evaluate) -> None:
     from ...lab.measure.runs import write_run
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
-    if asked.out is not None or asked.bertscore is not None:
-        raise UsageError("--out needs --pairs or --averitec, and --bertscore needs --articles")
+    if any(one is not None for one in (asked.out, asked.ev2r, asked.bertscore)):
+        raise UsageError("--out needs --pairs or --averitec, --ev2r needs --averitec, and --bertscore --articles")
     if asked.claims is None or asked.qrels is None:
         missing = "--claims" if asked.claims is None else "--qrels"
         raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")

@@ -118,11 +118,21 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     meteor = open_meteor()  # what is missing says so at once
 
     def scored(predictions: Sequence[Prediction]) -> dict[str, Any]:
-        return score(gold, predictions, meteor).to_dict()
+        row = score(gold, predictions, meteor).to_dict()
+        if asked.ev2r is not None:
+            from ...lab.measure.ev2r import ev2r
+            from ...llm import open_llm
+
+            with runtime(settings) as opened:
+                recall = ev2r(gold, predictions, open_llm(opened, asked.ev2r))
+            row["metrics"] |= recall.to_dict()
+            row["ev2r"] = {"model": asked.ev2r, "failed": recall.failed, "error": recall.error}
+        return row
 
     def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
         for file in files:
-            yield file, scored(read_predictions(file)), []
+            row = scored(read_predictions(file))
+            yield file, row, _unjudged(row)
         for name, recipe in recipes.items():
             claims = read_claims(asked.averitec or "")
             with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
@@ -143,9 +153,22 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
                 f"{counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}"
                 for claim, error in list(made.errors.items())[:1]
             ]
-            yield name, row, failed
+            yield name, row, failed + _unjudged(row)
 
-    print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, _SHOWN))
+    shown = (*_SHOWN, *(("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5") if asked.ev2r is not None else ()))
+    print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, shown))
+
+
+def _unjudged(row: Mapping[str, Any]) -> list[str]:
+    """The message about claims that Ev2R's judge could not judge; empty if there are none."""
+    judged = row.get("ev2r")
+    if judged is None or not judged["failed"]:
+        return []
+    claims = counted(row["claims"], "claim")
+    return [
+        f"{judged['model']} could not judge {judged['failed']:,} of {claims}, which Ev2R leaves out. "
+        f"The first: {judged['error']}"
+    ]
 
 
 def evaluate_articles(asked: Evaluate, names: Sequence[str], settings: Settings) -> None:

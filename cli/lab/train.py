@@ -72,7 +72,7 @@ class Embedder(Training):
     qrels: str | None = opt.option("Relevance judgements: TSV with claim, document and grade.", "FILE")
     dev_claims: str | None = opt.option("Claims to measure on.  [default: a part of --claims]", "FILE")
     dev_qrels: str | None = opt.option("Judgements of --dev-claims.  [default: --qrels]", "FILE")
-    negatives: str | None = opt.option("Hard negatives: JSON Lines, as docs/training.md describes them.", "FILE")
+    negatives: str | None = opt.option("Hard negatives, from ccheck mine.", "FILE")
 
 
 @dataclass(frozen=True, kw_only=True)

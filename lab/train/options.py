@@ -75,7 +75,7 @@ class TrainingOptions(BaseModel):
 class RetrievalOptions(TrainingOptions):
     """The options of trainings on a corpus: of embedders and rerankers."""
 
-    negatives: Path | None = Field(default=None, description="a file of hard negatives")
+    negatives: Path | None = Field(default=None, description="a file from ccheck mine")
     titles: bool = Field(
         default=True,
         description="false: learn from texts without their titles, as recipes with ingest.titles = false read them",

@@ -189,7 +189,7 @@ class _MinedRow(BaseModel):
 
 
 def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, dict[str, MinedNegatives]]:
-    """Reads JSON Lines of `claim_id`, `positive_id` and `negatives` (`id`, `score`, `kind`). Returns the negatives by
+    """Reads what `ccheck mine` wrote: JSON Lines of `claim_id`, `positive_id` and `negatives`. Returns the negatives by
     claim, then by relevant document.
 
     A negative without a `kind` is a hard one; a row without `positive_id` is for all relevant documents of its claim,
@@ -204,7 +204,7 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, d
         except ValidationError as error:
             problem = error.errors()[0]
             where = ".".join(map(str, problem["loc"]))
-            raise InvalidData(f"not a row of hard negatives ({where}: {problem['msg']})") from error
+            raise InvalidData(f"not a row of ccheck mine ({where}: {problem['msg']})") from error
         if unknown := [one.id for one in row.negatives if one.id not in documents]:
             raise InvalidData(f"the corpus has no document {unknown[0]!r}. Mine negatives from this corpus")
         ordered = sorted(row.negatives, key=lambda one: -(one.score or 0.0))

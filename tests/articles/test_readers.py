@@ -17,7 +17,7 @@ from scripted_llm import ScriptedLlm, say, scripted, user_text
 
 from ccheck.articles import Article
 from ccheck.articles.builder import find_citations, resolve
-from ccheck.articles.types import Element, Mention, article_of, is_article, record_of
+from ccheck.articles.types import FULL_TEXT, Element, Mention, article_of, is_article, record_of
 from ccheck.articles.xml import parse_article
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.layout import Layout
@@ -245,6 +245,7 @@ def test_nothing_is_lost_in_a_store(make_store):
     stored = store.get(["snails", "plain"])
     assert article_of(stored["snails"]) == article
     assert is_article(stored["snails"]) and not is_article(stored["plain"])
+    assert store.count([FULL_TEXT]) == 1
     with pytest.raises(InvalidData, match="is not a full text"):
         article_of(stored["plain"])
 
@@ -311,6 +312,17 @@ def stored(papers: Path) -> Path:
     return papers / "store"
 
 
+def test_a_store_answers_as_the_files_do(papers, stored):
+    claim = "The moss was eaten at night."
+    [of_files] = ccheck("figures", papers / "snails.xml", claim, "--json").objects
+    [of_store] = ccheck("figures", "--store", stored, "--article", "snails", claim, "--json").objects
+    assert of_store == of_files
+    [of_all] = ccheck("figures", "--store", stored, claim, "--json").objects
+    assert {one["article"] for one in of_all} == {"snails", "limpets"}
+    assert "not a full text" in ccheck("figures", "--store", stored, "--article", "plain", claim).err
+    assert ccheck("figures", "--store", papers / "none", claim).code == 4
+
+
 def test_a_query_goes_deep(stored, tmp_path):
     asked = ("query", "Moss was eaten at night.", "--store", stored, "--recipe", "bm25", "--verdict", "none", "--deep")
     ran = ccheck(*asked, "--json", "--report", tmp_path / "report.html")
@@ -338,13 +350,9 @@ def test_full_texts_are_ingested_as_they_are(papers, tmp_path):
     files, given = (papers / "snails.xml", papers / "broken.xml"), ("--store", tmp_path / "s", "--no-dense")
     ran = ccheck("ingest", *files, *given, "--rejects", tmp_path / "r.jsonl")
     assert ran.code == 7 and "not well-formed XML" in (tmp_path / "r.jsonl").read_text()
-    claim, asked = "The moss was eaten at night.", ("--recipe", "bm25", "--verdict", "none", "--deep", "--json")
-    [result] = ccheck("query", claim, "--store", tmp_path / "s", *asked).objects
-    of_store = result["evidence"][0]["grounding"]["figures"]
-    [of_file] = ccheck("figures", papers / "snails.xml", claim, "--json").objects
-    assert [(one["id"], one["score"], one["why"]) for one in of_store] == [
-        (one["id"], one["score"], one["why"]) for one in of_file
-    ]
+    claim = "The moss was eaten at night."
+    [of_store] = ccheck("figures", "--store", tmp_path / "s", "--article", "snails", claim, "--json").objects
+    assert of_store == ccheck("figures", papers / "snails.xml", claim, "--json").objects[0]
 
 
 def test_recipes_are_measured_on_articles(papers):

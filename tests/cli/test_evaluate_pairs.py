@@ -133,8 +133,8 @@ def test_options_of_the_other_measurement_are_refused(tmp_path):
     assert ran.code == 2 and "--qrels can't be used with --pairs" in ran.err
     assert ccheck("evaluate", "default", "--claims", "c").code == 2
     assert ccheck("evaluate").code == 2
-    ran = ccheck("evaluate", "default", "--claims", "c", "--qrels", "q", "--bertscore", "m")
-    assert ran.code == 2 and "--articles" in ran.err
+    ran = ccheck("evaluate", "default", "--claims", "c", "--qrels", "q", "--ev2r", "m")
+    assert ran.code == 2 and "--averitec" in ran.err
 
 
 # -- table 3 of climatecheck-hybrid's paper: the ways of asking a language model, each on the same labelled pairs

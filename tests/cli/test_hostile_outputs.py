@@ -88,7 +88,7 @@ def test_no_output_is_an_input_or_another_output(store, tmp_path):
         check_outputs([(tmp_path / "a", "the run"), (None, "x"), (tmp_path / "way" / "a", "the report")])
 
 
-@pytest.mark.parametrize("command", ["evaluate", "averitec", "calibrate"])
+@pytest.mark.parametrize("command", ["evaluate", "averitec", "mine", "calibrate"])
 def test_other_commands_write_onto_no_store_and_no_input(store, tmp_path, command):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "c1", "text": "sea level"})
     qrels = tmp_path / "qrels.tsv"
@@ -98,6 +98,7 @@ def test_other_commands_write_onto_no_store_and_no_input(store, tmp_path, comman
     ways: dict[str, list[object]] = {
         "evaluate": ["evaluate", "bm25", *given, "--run"],
         "averitec": ["evaluate", "averitec-questions", "--averitec", qrels, "--out"],
+        "mine": ["mine", *given, "-o"],
         "calibrate": ["calibrate", pairs, "--stance", tmp_path / "none", "-o"],
     }
     for place in (store / STORE_FILE, pairs if command == "calibrate" else qrels):

@@ -279,6 +279,26 @@ def test_climatecheck_ensemble_s_rerankers(task_files, tmp_path, number):
     assert report["figures"] == []
 
 
+def test_the_ensemble_s_negatives_mined_once(task_files, tmp_path):
+    mined = tmp_path / "negatives.jsonl"
+    store = tmp_path / "store"
+    assert (
+        ccheck("ingest", task_files / "climate-corpus.csv", "--store", store, "--recipe", "climatecheck-ensemble").code
+        == 0
+    )
+    pairs = ("--claims", task_files / "climate-train.csv", "--qrels", task_files / "climate-train.csv")
+    ran = ccheck(
+        *("mine", *pairs, "--store", store, "--recipe", "climatecheck-ensemble", "--rerank", task_files / "encoder"),
+        *("--margin", 0, "--corpus", task_files / "climate-corpus.csv", "-o", mined, "--quiet"),
+    )
+    assert ran.code == 0, ran.err
+    command = command_of("climatecheck-ensemble", "bge-reranker-large-climatecheck-3")
+    how = ("--base", task_files / "encoder", "--negatives", mined, "--set", "epochs=1")
+    report, _ = trained(command, task_files, "climate", tmp_path / "out", *how)
+    (note,) = [note for note in report["notes"] if note.startswith("first: ")]
+    assert note.startswith("first: 120 hard and 240 random negatives"), "as many of each kind as were mined"
+
+
 def test_checkthat_4b_s_embedder(task_files, tmp_path):
     command = command_of("checkthat-4b", "inf-retriever-v1-checkthat4b")
     report, _ = trained(

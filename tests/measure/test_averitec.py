@@ -10,6 +10,7 @@ import pytest
 from averitec_rows import PREDICTIONS, ROWS
 from cli_runs import ccheck
 from needs import absent
+from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck import Checker
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -145,11 +146,29 @@ def test_claims_of_averitec_have_their_date_and_are_numbered_from_0(tmp_path: Pa
     assert read_claims(tmp_path / "dev.json") == [Claim("a", "0", "2020-08-05"), Claim("b", "1", "2020-08-06")]
 
 
-def test_a_file_of_predictions_is_measured(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failing", [0, 1, 10])
+def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(files, monkeypatch, tmp_path, failing):
+    """One prediction has no evidence: nobody is asked about it, and its recall is 0."""
+    counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
+
+    def answer(request: dict[str, Any]) -> Said:
+        fails = any(json.dumps(row["claim"]) in user_text(request) for row in ROWS[:failing])
+        return say("It looks fine.") if fails else say({"reasoning": "Half of it."} | counts)
+
     monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
-    ran = ccheck("evaluate", files[1], "--averitec", files[0], "--json")
+    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(answer) as judge:
+        monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
+        ran = ccheck("evaluate", files[1], "--averitec", files[0], "--ev2r", "m", "--json", "--quiet")
     (line,) = ran.objects
-    assert ran.code == 0 and (line["claims"], line["metrics"]["accuracy"]) == (10, 0.7), ran.err
+    said = [line["metrics"][name] for name in ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")]
+    assert line["metrics"]["accuracy"] == 0.7
+    if not failing:
+        assert ran.code == 0 and said == pytest.approx([0.45, 0.45, 0.7])
+        return
+    assert ran.code == 7 and f"m could not judge {min(failing, 9)} of 10 claims" in ran.err
+    assert said == ([None] * 3 if failing == 10 else pytest.approx([4 / 9, 4 / 9, 6 / 9]))
 
 
 def test_a_recipe_without_questions_is_refused(tmp_path: Path) -> None:

@@ -258,11 +258,15 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
     package.open(str(papers)).recipe  # noqa: B018 - what it has is compared below
     with pytest.raises(Stopped):
         package.open(str(papers)).check(CLAIM)
-    for command in (("query", CLAIM, "--store", papers), ("evaluate", recipe, *measured)):
+    for command in (
+        ("query", CLAIM, "--store", papers),
+        ("evaluate", recipe, *measured),
+        ("mine", *measured, "-o", "mined.jsonl"),
+    ):
         before = len(seen)
         ccheck(*command)
         assert len(seen) == before + 1, command
-    python, query, evaluate = seen
+    python, query, evaluate, mine = seen
     named = [LateStage().model, rerank] if rerank == "auto" else [rerank]
     if wanted is not None:
         assert [stage.model_dump() for stage in python.rerankers.values()] == wanted
@@ -270,6 +274,9 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
         assert [stage.model for stage in python.rerankers.values()] == named  # type: ignore[union-attr]
     assert query == python
     assert evaluate.rerankers == python.rerankers
+    assert [stage.model_dump(exclude={"depth"}) for stage in mine.rerankers.values()] == [
+        stage.model_dump(exclude={"depth"}) for stage in python.rerankers.values()
+    ]
 
 
 def test_evaluations_say_which_setting_takes_the_rerankers_place(seen, measured, monkeypatch):

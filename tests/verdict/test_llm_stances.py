@@ -19,6 +19,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import ListwiseStage, RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.ingest import additional
+from ccheck.lab.measure import ev2r
 from ccheck.llm import LanguageModel, load_prompt, open_llm
 from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS
@@ -463,6 +464,7 @@ def test_the_prompts_are_documented_with_their_placeholders():
     every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | questions.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
     every |= {
+        "ev2r": ev2r.PLACEHOLDERS,
         "figures": ELEMENTS,
         "grounding-passages": PASSAGES,
         "figure-description": ELEMENT,
