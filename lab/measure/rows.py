@@ -50,9 +50,14 @@ class StanceRows:
     skipped: int = 0
 
     def describe(self) -> str:
-        counts = Counter(row.label for row in self.rows)
-        said = f"{len(self.rows):,} pairs (" + ", ".join(f"{counts[label]:,} {label}" for label in STANCES) + ")"
-        return said + (f"; {self.skipped:,} left out, because their evidence conflicts" if self.skipped else "")
+        left_out = f"; {self.skipped:,} left out, because their evidence conflicts" if self.skipped else ""
+        return counted(self.rows) + left_out
+
+
+def counted(rows: Sequence[StanceRow]) -> str:
+    """How many pairs there are, of each label."""
+    counts = Counter(row.label for row in rows)
+    return f"{len(rows):,} pairs ({', '.join(f'{counts[label]:,} {label}' for label in STANCES)})"
 
 
 def read_rows(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import __version__
-from ...verdict.labels import STANCES
-from ..measure.rows import StanceRow
 from .figures import Report, shown
 from .loop import Trained
 from .options import TrainingOptions
@@ -54,12 +51,6 @@ def model_card(
     for name, section in sections.items():
         lines += [f"## {name}", "", *section, ""]
     return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
-
-
-def counted(rows: Sequence[StanceRow]) -> str:
-    """How many pairs there are, of each label."""
-    counts = Counter(row.label for row in rows)
-    return f"{len(rows):,} pairs ({', '.join(f'{counts[label]:,} {label}' for label in STANCES)})"
 
 
 def _list(*items: str) -> list[str]:

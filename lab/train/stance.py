@@ -23,8 +23,8 @@ from ...core.runtime import Runtime
 from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
-from ..measure.rows import StanceRow, judge_rows
-from .card import counted, model_card
+from ..measure.rows import StanceRow, counted, judge_rows
+from .card import model_card
 from .figures import Report, measure_rows, stance_figures, stance_value
 from .folders import Output, finish, work_folder
 from .loop import Phase, Training, checkpointing, classifier_to_train, require_training

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import ir_measures
 import pytest
-from cli_runs import ccheck, command, environment
+from cli_runs import ccheck
 from scripted_llm import KEY, Said, say, scripted
 
 from ccheck.lab.measure.runs import read_run
@@ -206,35 +205,21 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
 
 
-def test_an_interrupt_shows_what_is_done(papers, files):
-    """The second recipe never ends; the first one's row is there when somebody has had enough."""
-    code = (
-        "import os, signal, threading, time\n"
-        "from ccheck.search.local.store import LocalStore\n"
-        "rank, calls = LocalStore.rank, []\n"
-        "def slow(self, search):\n"
-        "    calls.append(1)\n"
-        "    if len(calls) == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        time.sleep(60)\n"
-        "    return rank(self, search)\n"
-        "LocalStore.rank = slow\n"
-        "from ccheck.cli import main\n"
-        "main()\n"
-    )
+def test_an_interrupt_shows_what_is_done(papers, files, monkeypatch):
+    """At the second recipe somebody has had enough; the first one's row is there."""
+    rank, calls = LocalStore.rank, iter(range(9))
+
+    def interrupted(self, search):
+        if next(calls):
+            raise KeyboardInterrupt
+        return rank(self, search)
+
+    monkeypatch.setattr(LocalStore, "rank", interrupted)
     other = files.claims.parent / "other.toml"
     other.write_text('extends = "bm25"\n[retrievers.bm25]\ndepth = 7\n', encoding="utf-8")
-    arguments = ["evaluate", "bm25", str(other), *map(str, files.options), "--store", str(papers)]
-    done = subprocess.run(
-        [command()[0], "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode == 130 and "interrupted" in done.stderr
-    assert "\n bm25 " in done.stdout and "other" not in done.stdout
+    ran = ccheck("evaluate", "bm25", other, *files.options, "--store", papers)
+    assert ran.code == 130 and "interrupted" in ran.err
+    assert "\n bm25 " in ran.out and "other" not in ran.out
 
 
 # -- `ccheck evaluate --ablation`, as a user runs it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 NEEDY = f"{TESTS}/measure/test_datasets.py::test_climate_fever_and_averitec"
-ELASTIC = f"{TESTS}/search/test_elastic_mapping_kinds.py::test_text_in_nested_passages"
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -53,18 +51,6 @@ def test_a_name_that_is_none_is_refused(tmp_path):
     done = run(NEEDY, CCHECK_SHARED_DATA=str(tmp_path), CCHECK_CI_WITHOUT="elastic")
     assert done.returncode != 0
     assert "CCHECK_CI_WITHOUT names elastic; it can name elasticsearch, browser, scifact" in done.stdout + done.stderr
-
-
-def test_a_machine_without_java_fails_for_elasticsearch(tmp_path):
-    """As in .ci/run, which sets CI: neither a server's address, nor Docker, nor mvn and Java."""
-    (tmp_path / "bin").mkdir()
-    for program in ("bash", "dirname", "env", "sed", "ls", "sort"):
-        (tmp_path / "bin" / program).symlink_to(shutil.which(program))
-    nothing = {"ELASTICSEARCH_URL": "", "JAVA_HOME": "", "ELASTICSEARCH_HOST_CACHE": str(tmp_path / "cache")}
-    done = run(ELASTIC, CI="true", PATH=str(tmp_path / "bin"), HOME=str(tmp_path), **nothing)
-    assert done.returncode == 1 and "elasticsearch is missing on this CI machine" in done.stdout, done.stdout
-    assert "skipped" not in done.stdout
-    assert re.search(r"^export CI=", (TESTS.parent / ".ci" / "run").read_text(), re.MULTILINE)
 
 
 PROJECT = """
