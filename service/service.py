@@ -226,15 +226,13 @@ class Service(Closing):
             found = self._checkers.get(name := recipe.model_dump_json())
             if found is None:
                 pipeline = resolved(own.settings, recipe=recipe)
-                found = Checker(own.runtime, recipe=pipeline, store=own.store, judge=own.judge)
-                self._checkers[name] = found
+                found = self._checkers[name] = Checker(own.runtime, recipe=pipeline, store=own.store, judge=own.judge)
             return found
 
     def _planned(self, checker: Checker) -> Plan:
         """The plan for the store as it is now: one thread makes it, and loads the models, for all."""
-        # One check that nobody keeps has nothing to compare, and need not ask.
-        asks = self.record is not None or id(checker) in self._ready
-        state = checker.store.state() if asks else None
+        # One check that nobody keeps has nothing to compare.
+        state = checker.store.state() if self.record is not None or id(checker) in self._ready else None
         with self._lock:
             ready = self._ready.setdefault(id(checker), _Ready(state))
         with ready.lock:
