@@ -68,10 +68,14 @@ def pieces(
     Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold, or for an
     application if the licence has no `rrf`.
     """
-    found = [Piece(f"component template {name}", f"/_component_template/{name}", _owned(name)) for name in COMPONENTS]
-    template = _owned("ccheck-template") | {"index_patterns": [f"{store.index}-0*"]}
-    template["_meta"] = _meta(template, f"the indices of the store {store.index}")
-    found.append(Piece(f"index template {_name(store)}", f"/_index_template/{_name(store)}", template))
+    found: list[Piece] = []
+    if store.searched({}).made_here:  # the further indices of another owner are made by that owner's templates
+        found += [
+            Piece(f"component template {name}", f"/_component_template/{name}", _owned(name)) for name in COMPONENTS
+        ]
+        template = _owned("ccheck-template") | {"index_patterns": [f"{store.index}-0*"]}
+        template["_meta"] = _meta(template, f"the indices of the store {store.index}")
+        found.append(Piece(f"index template {_name(store)}", f"/_index_template/{_name(store)}", template))
     if reranker is not None:
         found.append(
             Piece(f"inference endpoint {_name(store)}", f"/_inference/rerank/{_name(store)}", endpoint(reranker))

@@ -126,6 +126,15 @@ def test_the_stored_template_finds_what_ccheck_finds(store, search):
     assert {id_ for id_, _ in found} == {"a", "b", "c"}
 
 
+def test_the_further_indices_of_another_owner_get_no_templates(own_url, elasticsearch_index):
+    """`papers-000002` would be made by them after a rollover, and refuse the owner's documents."""
+    vector = {"type": "dense_vector", "dims": 16}
+    put_index = {"mappings": {"properties": {"text": {"type": "text"}, "vector": vector}}}
+    httpx.put(f"{own_url}/{elasticsearch_index}-000001", json=put_index, timeout=60).raise_for_status()
+    with ElasticStore(Connection(own_url), f"{elasticsearch_index}-000001") as store:
+        assert [piece.path for piece in pieces(store, SEARCH, None)] == [f"/_scripts/ccheck-{store.index}-search"]
+
+
 def application(store: ElasticStore) -> Piece:
     return pieces(store, SEARCH, None, application=True)[-1]
 
