@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
 import re
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -376,14 +379,47 @@ class _Answer:
     data: bytes
 
 
+class _Timely(io.RawIOBase):
+    """What a socket receives, with its timeout for all of it: for the socket, each byte begins it anew."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._socket, self._raw, self._seconds = sock, raw, sock.gettimeout() or 60.0
+        self._ends = time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (left := self._ends - time.monotonic()) <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._socket.settimeout(self._seconds)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Timed(HTTPResponse):
+    """An answer that is read so."""
+
+    def __init__(self, sock: socket.socket, *how: Any, **more: Any) -> None:
+        super().__init__(sock, *how, **more)
+        self.fp = io.BufferedReader(_Timely(sock, self.fp.detach()))
+
+
 class LimitedNode(Urllib3HttpNode):
-    """The client's own connection, which otherwise takes as much memory as the server's answer decodes to.
+    """The client's own connection, which otherwise takes as much time and memory as the server's answer likes to.
 
     It decodes block by block and ends the connection at the limit: `TooLarge` is then the cause of the client's error.
     """
 
     def __init__(self, config: NodeConfig) -> None:
         super().__init__(config)
+        self.pool.ConnectionCls = type("Connection", (self.pool.ConnectionCls,), {"response_class": _Timed})
         urlopen, server = self.pool.urlopen, f"{config.scheme}://{config.host}:{config.port}"
 
         def limited(method: str, target: str, **options: Any) -> _Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -180,6 +181,27 @@ def test_what_hangs_is_left_alone_once_that_took_as_long_as_a_server_is_waited_f
         monkeypatch.setattr(clients.time, "monotonic", lambda: now() + 600)
         assert store.client.on_index("POST", "papers", "_msearch", b"{}\n")["responses"]
         assert not store.client._hung
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+def test_an_answer_that_drips_is_given_up_after_one_timeout(head):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            taken, _ = server.accept()
+            with taken, contextlib.suppress(OSError):
+                taken.sendall(head)
+                for _ in range(600):
+                    taken.sendall(b"H")
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        connection = Connection(f"http://127.0.0.1:{server.getsockname()[1]}", request_timeout=0.5, retry_seconds=0)
+        with (
+            ElasticStore(connection, "papers") as store,
+            pytest.raises(ServerError, match=r"did not answer within 0\.5 s"),
+        ):
+            store.client.on_index("GET", "papers")
 
 
 def test_an_address_that_never_answered_is_not_waited_for(stub, monkeypatch):
