@@ -260,8 +260,7 @@ async def ready(web: Shared) -> Response:
     """200 once the models are loaded and the store can be searched, else 503 with what is missing. Needs no key."""
     if web.loading:
         raise Problem(503, "the models are being loaded", {"Retry-After": "5"})
-    if web.missing is not None:
-        await web.describe()  # which may find that it has come
+    await web.look()
     if web.missing is not None:
         raise Problem(503, plainly(web.missing))
     return json_answer({"status": "ready"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from .problems import json_text
 
 PATIENCE = 5.0
 """Seconds that a page waits for a store that does not answer."""
+LOOKED_FOR = 5.0
+"""Seconds until `/ready` looks at the store again, however often it is asked."""
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class Web:
         """Held while a page of a PDF is drawn."""
         self.loading = True
         self.missing: str | None = None
+        self.looking, self.look_at = asyncio.Lock(), 0.0
         # A registry of its own: several servers in one process don't mix.
         self.metrics = registry = CollectorRegistry()
         self.requests = Counter("ccheck_web_requests", "Requests answered.", ("path", "status"), registry=registry)
@@ -93,6 +97,13 @@ class Web:
             return None
         self.missing = described.missing
         return described
+
+    async def look(self) -> None:
+        """Find out what is `missing`, unless that was done a moment ago."""
+        async with self.looking:
+            if time.monotonic() >= self.look_at:
+                await self.describe()
+                self.look_at = time.monotonic() + LOOKED_FOR
 
     async def load(self) -> None:
         """Load the models and look at the store, so that the first check does not wait. Failures are said."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from elastic_transport import TransportError
 from more_itertools import chunked
 
 from ...core.errors import CcheckError, ServerError
@@ -199,7 +200,7 @@ def home_of(index: Index, id_: str) -> Key | None:
 def figures(client: Client, index: Index) -> tuple[int | None, str | None]:
     """The bytes of an index with all copies, and a hash that changes with what searches see.
 
-    Both are None if the key or user lacks the privilege.
+    Both are None if the key or user lacks the privilege. Raises ServerError for a server that does not answer.
     """
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
@@ -215,7 +216,9 @@ def figures(client: Client, index: Index) -> tuple[int | None, str | None]:
         seen = sorted((*shard, no["max_seq_no"], docs["count"], docs["deleted"]) for *shard, no, docs in primaries)
         state = hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
         return int(answer["_all"]["total"]["store"]["size_in_bytes"]), state
-    except (CcheckError, KeyError):
+    except (CcheckError, KeyError) as error:
+        if isinstance(error.__cause__, TransportError):  # nor would it answer the next request
+            raise
         return None, None
 
 

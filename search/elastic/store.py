@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
 from .found import read_index, sampler, with_papers
+from .moving import Numbered, numbered
 from .queries import Body, check, filter_bodies, fusing
 from .search import Moved, NotNative, Searcher
 
@@ -89,6 +91,8 @@ class ElasticStore(Closing):
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:
         if (known := self._load()) is None:
+            if (lost := self._lost_alias()) is not None:
+                raise lost
             return None
         index = known[1]
         self._told = index.layout
@@ -356,8 +360,21 @@ class ElasticStore(Closing):
         if known is None or fresh or time.monotonic() - known[0] >= within:
             known = self._load()
         if known is None:
-            raise no_store(self.name)
+            raise self._lost_alias() or no_store(self.name)
         return known[1:]
+
+    def _lost_alias(self) -> NotFound | None:
+        """The error for a name that is gone from an index of ccheck's that is there."""
+        there: list[Numbered] = []
+        with contextlib.suppress(CcheckError):  # this key may see nothing but the name
+            there = [one for one in numbered(self.client, self.index) if one.filled_from is None]
+        if not there:
+            return None
+        add = {"index": there[-1].name, "alias": self.index, "is_write_index": True}
+        return NotFound(
+            f"there is no {self.name}: the index {there[-1].name} has lost this alias. Put it back with "
+            f"POST _aliases {json.dumps({'actions': [{'add': add}]})}"
+        )
 
     def searched(self, retrievers: Mapping[str, Retriever]) -> Index:
         """The index, which has all that the retrievers search in; raises NotFound or UsageError if it does not."""

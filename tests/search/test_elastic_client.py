@@ -14,10 +14,10 @@ import httpx
 import numpy as np
 import pytest
 from elastic_indices import make, put
-from elastic_stub import WORDS, WRITES, Answer, Stub, mapping, searched
+from elastic_stub import MAPPING, WORDS, WRITES, Answer, Stub, mapping, searched
 from searching import answer_all, info_of, rank_all, rank_one
 
-from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.settings import Settings
@@ -245,6 +245,18 @@ def test_thousands_of_candidates_are_asked_for_in_several_requests(stub: Stub, s
     assert [len(searched(body)) // 2 for body in stub.bodies("/papers/_msearch")] == [2, 2, 1]
 
 
+def test_an_alias_that_is_gone_is_put_back_and_the_index_not_made_again(stub: Stub, store: ElasticStore) -> None:
+    stub.answers["GET", "/papers"] = [(404, {"error": {"type": "index_not_found_exception"}})]
+    assert store.info() is None
+    with pytest.raises(NotFound, match="Create it with"):
+        store.state()
+    index = {name: one | {"aliases": {}} for name, one in MAPPING.items()}
+    stub.answers["GET", "/papers-*,papers"] = [(200, index | {"papers-2-000009": index["papers-000001"]})]
+    for asked in (store.info, store.state):
+        with pytest.raises(NotFound, match=r"papers-000001 has lost this alias.*POST _aliases .*\"alias\": \"papers\""):
+            asked()
+
+
 def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> None:
     refused = {"error": {"type": "security_exception", "reason": "indices:monitor/stats is unauthorized"}}
     stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(403, refused)]
@@ -253,6 +265,9 @@ def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> 
     stub.answers["POST", "/papers/_count"] = [(200, {"count": 0})]
     info = info_of(store)
     assert (info.documents, info.state, info.bytes) == (3, None, None)
+    stub.answers["GET", "/papers-000001/_stats/docs,store"] = [None]
+    with pytest.raises(ServerError, match="can't be reached"):  # and nothing else is asked of it first
+        store.state()
 
 
 # -- doctor

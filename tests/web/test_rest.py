@@ -10,13 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
-from rerank_servers import TEI_BODY, WordScorer
+from rerank_servers import TEI_BODY, WordScorer, wait_until
 from web_servers import CLAIM, KEYS, PAPERS, web_server
 
 from ccheck.core import errors
-from ccheck.core.errors import UsageError
+from ccheck.core.errors import ServerError, UsageError
 from ccheck.service import Check, Correction
 from ccheck.service.record import FileRecord
+from ccheck.web import shared as web_shared
 from ccheck.web.access import keys_from
 from ccheck.web.client import error_of
 from ccheck.web.page import hide
@@ -197,6 +198,23 @@ def test_an_empty_store_says_so_until_papers_come(serve_web, tmp_path):
     for asked in (web.client.get("/ready"), web.client.post("/v1/checks", json={"claim": CLAIM}), web.browser.get("/")):
         assert "store" in asked.text and str(tmp_path) not in asked.text  # nobody learns where it lies
     assert "Nothing can be checked yet" in web.page("/").text
+
+
+def test_ready_finds_out_that_the_store_is_gone_and_loads_it_with_one_look_at_a_time(serve_web, monkeypatch):
+    web = serve_web()
+    wait_until(lambda: not web.web.loading)
+    store, looks = web.web.service.checker.store, []
+    monkeypatch.setattr(web_shared, "LOOKED_FOR", 600)
+    monkeypatch.setattr(store, "count", lambda: looks.append(1) or 3)
+    assert [web.client.get("/ready").status_code for _ in range(3)] == [200] * 3 and len(looks) == 1
+
+    def gone() -> int:
+        raise ServerError("the cluster is gone")
+
+    monkeypatch.setattr(store, "count", gone)
+    assert web.client.get("/ready").status_code == 200
+    web.web.look_at = 0
+    assert "the cluster is gone" in problem(web.client.get("/ready"), 503)
 
 
 def test_a_server_that_stops_finishes_the_checks_that_run(tmp_path):
