@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cachetools import LRUCache, cached
@@ -71,7 +72,7 @@ IDEOGRAPH = (
 _PIECE = re.compile(rf"[{IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{IDEOGRAPH}]+")
 """At most a token: hostile text makes many of what looks like one word."""
 _RUN_END = 64
-_LONG_RUN = re.compile(r"\S{200,}")
+_LONG_RUN, _GAP = re.compile(r"\S{200,}"), re.compile(r"\n\s+")
 """No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
 _HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{IDEOGRAPH}]|[^\W_{IDEOGRAPH}]+(?:[.,'’:·][^\W_{IDEOGRAPH}]+)*")
@@ -171,17 +172,23 @@ def _known_term_set(word: str) -> frozenset[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """(start, end) of each sentence, without the white space around it; knows et al., Fig. and decimals."""
+    """(start, end) of each sentence, without the white space around it; knows et al., Fig. and decimals.
+
+    A blank line ends one, as after a heading, unless a small letter follows: the sentence goes on, on another page.
+    """
     from nupunkt import sent_spans  # loads its model
 
     # Its time grows with the square of a run without white space.
     split = _LONG_RUN.sub(lambda run: "x" * (run.end() - run.start() - _RUN_END) + run[0][-_RUN_END:], text)
     spans = []
-    for start, end in sent_spans(split):
-        sentence = text[start:end]
-        left, right = len(sentence.lstrip()), len(sentence.rstrip())
-        if left:
-            spans.append((end - left, start + right))
+    for first, last in sent_spans(split):
+        gaps = [gap for gap in _GAP.finditer(text, first, last) if gap[0].count("\n") > 1]
+        ends = [gap.end() for gap in gaps if not text[gap.end() : gap.end() + 1].islower()]
+        for start, end in pairwise([first, *ends, last]):
+            sentence = text[start:end]
+            left, right = len(sentence.lstrip()), len(sentence.rstrip())
+            if left:
+                spans.append((end - left, start + right))
     return spans
 
 

@@ -42,6 +42,14 @@ def test_sentences_are_split_as_scientists_write() -> None:
         "The end",
     ]
     assert sentence_spans("") == sentence_spans(" \n ") == []
+    text = "AIMS\n \nWe asked\nwhy.\r\n\r\nRESULTS\n\n\nIt rose, as the\n\nfigure shows. It fell.\n\n"
+    assert [text[start:end] for start, end in sentence_spans(text)] == [
+        "AIMS",
+        "We asked\nwhy.",
+        "RESULTS",
+        "It rose, as the\n\nfigure shows.",
+        "It fell.",
+    ]
 
 
 def test_the_best_sentence_has_the_claims_rare_words(monkeypatch: pytest.MonkeyPatch) -> None:
