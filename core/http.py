@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .errors import ServerError
+from .errors import ServerError, UsageError
 from .redaction import redact
 from .telemetry import trace_headers
 
@@ -78,6 +78,21 @@ class Fetched:
     status: int
     headers: Mapping[str, str]
     content: bytes
+
+
+def open_client(key: str | None, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
+    """A client for `fetch`, which sends the key and these headers. In the event loop a request has one deadline from
+    beginning to end, which a socket does not know.
+
+    Raises UsageError for CA certificates that can't be read.
+    """
+    import httpx
+
+    own = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        return httpx.AsyncClient(headers={**UNCOMPRESSED, **(headers or {}), **own}, follow_redirects=False)
+    except OSError as error:
+        raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
 
 
 async def fetch(

@@ -14,12 +14,11 @@ from pydantic import BaseModel, ValidationError
 
 from ..core.errors import ServerError, UsageError
 from ..core.http import (
-    UNCOMPRESSED,
     MayPass,
     Patience,
     fetch,
     is_lasting,
-    missing_certificates,
+    open_client,
     redirected,
     retry_after,
     why_unreachable,
@@ -135,11 +134,7 @@ class ChatClient:
             )
         keep_secret(key)
         self._timeout, self._said_slow = timeout, False
-        headers = UNCOMPRESSED | ({"authorization": f"Bearer {key}"} if key else {})
-        try:
-            self._client = httpx.AsyncClient(headers=headers, follow_redirects=False)
-        except OSError as error:
-            raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
+        self._client = open_client(key)
 
     async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
         """Raises Busy, Unreachable, BadRequest, Refused, or ServerError for an invalid answer."""

@@ -30,14 +30,13 @@ from ..core import event_loop
 from ..core.errors import ServerError, UsageError
 from ..core.http import (
     BUSY,
-    UNCOMPRESSED,
     Fetched,
     LeftAlone,
     MayPass,
     Patience,
     fetch,
     is_lasting,
-    missing_certificates,
+    open_client,
     redirected,
     retry_after,
     why_unreachable,
@@ -135,14 +134,7 @@ class RemoteReranker:
         name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
         self.name = redact(f"{name}?model={self._model}" if self._model else name)
         self._timeout, self._patience = timeout, Patience(retry_seconds, notify)
-        headers = {"User-Agent": f"ccheck/{__version__}", **UNCOMPRESSED}
-        if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
-        try:
-            # In the event loop a request has one deadline from beginning to end, which a socket does not know.
-            self._client = httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False)
-        except OSError as error:
-            raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
+        self._client = open_client(api_key, {"User-Agent": f"ccheck/{__version__}"})
         # Nobody has to close it: its connections end with it.
         self.close = weakref.finalize(self, _close, self._client)
         self._found = threading.Lock()

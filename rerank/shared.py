@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from more_itertools import chunked
 
 from ..core.errors import CcheckError, InvalidData, ServerError
-from ..core.http import MayPass, Patience, pause
+from ..core.http import LeftAlone, MayPass, Patience, pause
 from .remote import RemoteReranker
 from .types import BatchReranker, Request, Scores, all_or_error
 
@@ -23,12 +23,11 @@ AT_ONCE = 4
 
 @dataclass(slots=True)
 class _Server:
-    """A server with the passages that it has now, its failures in a row, and when it may be asked again."""
+    """A server with the passages that it has now."""
 
     reranker: RemoteReranker
     passages: int = 0
-    failures: int = 0
-    away_until: float = 0
+    away: LeftAlone = field(default_factory=LeftAlone)
 
 
 class SharedReranker(BatchReranker):
@@ -90,12 +89,12 @@ class SharedReranker(BatchReranker):
             while True:
                 now = time.monotonic()
                 able = [one for one in self._servers if one not in refused]
-                ready = [one for one in able if one.away_until <= now]
+                ready = [one for one in able if not one.away]
                 if ready:
                     server = min(ready, key=lambda one: one.passages)
                     server.passages += passages
                     return server
-                back = min(one.away_until for one in able)
+                back = min(one.away.until for one in able)
                 if back > begun + self._patience.seconds:
                     self._patience.reached = False  # they were waited for once: the next piece need not wait as long
                     names = " and ".join(one.reranker.name for one in able)
@@ -107,12 +106,11 @@ class SharedReranker(BatchReranker):
         with self._changed:
             server.passages -= passages
             if error is None:
-                server.failures = 0
+                server.away.failures = 0
                 self._patience.reached = True
             else:
-                server.failures += 1
                 after = error.retry_after if isinstance(error, MayPass) else None
-                server.away_until = time.monotonic() + pause(server.failures, after)
+                server.away.failed(pause(server.away.failures + 1, after))
             self._changed.notify_all()
 
     def _refuse_others(self) -> None:

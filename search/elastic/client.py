@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPResponse
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -30,7 +30,7 @@ from elastic_transport import (
     Urllib3HttpNode,
 )
 from elasticsearch.serializer import JsonSerializer
-from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Timeout
+from urllib3 import HTTPHeaderDict, Timeout
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
@@ -370,15 +370,6 @@ MOST_BYTES = 512 << 20
 _BLOCK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The parts of an answer that the client reads."""
-
-    status: int
-    headers: Mapping[str, str]
-    data: bytes
-
-
 class _Timely(io.RawIOBase):
     """What a socket receives, with its timeout for all of it: for the socket, each byte begins it anew."""
 
@@ -422,7 +413,7 @@ class LimitedNode(Urllib3HttpNode):
         self.pool.ConnectionCls = type("Connection", (self.pool.ConnectionCls,), {"response_class": _Timed})
         urlopen, server = self.pool.urlopen, f"{config.scheme}://{config.host}:{config.port}"
 
-        def limited(method: str, target: str, **options: Any) -> _Answer:
+        def limited(method: str, target: str, **options: Any) -> SimpleNamespace:
             seconds = options.pop("timeout", None)
             seconds = float(seconds) if isinstance(seconds, int | float) else float(config.request_timeout or 60)
             options["timeout"] = Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds)
@@ -445,20 +436,18 @@ class LimitedNode(Urllib3HttpNode):
                 response.close()
                 raise
             response.release_conn()
-            return _Answer(response.status, _headers(response, data := b"".join(blocks)), data)
+            data = b"".join(blocks)
+            if response.status >= 400:
+                _correct(response.headers, data)
+            return SimpleNamespace(status=response.status, headers=response.headers, data=data)
 
         self.pool.urlopen = limited  # type: ignore[assignment]
 
 
-def _headers(response: BaseHTTPResponse, data: bytes) -> Mapping[str, str]:
-    """The headers of an answer. A proxy's error page may claim to be JSON, or claim nothing: the client could not read
-    it, and its status, which says whether to ask again, would be lost."""
-    if response.status < 400:
-        return response.headers
+def _correct(headers: HTTPHeaderDict, data: bytes) -> None:
+    """A proxy's error page may claim to be JSON, or claim nothing: the client could not read it, and its status, which
+    says whether to ask again, would be lost."""
     try:
         json.loads(data)
     except (ValueError, RecursionError):
-        headers = HTTPHeaderDict(response.headers)
         headers["content-type"] = "text/plain"
-        return headers
-    return response.headers
