@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from more_itertools import chunked
@@ -81,6 +82,7 @@ def export(
     file: str = opt.argument("[FILE]", required=False, default="-"),
     *,
     filters: tuple[str, ...] = only,
+    overwrite: bool = opt.option("Replace FILE if it exists."),
     store: str | None = opt.store,
 ) -> None:
     """Write all documents as JSON Lines, for ccheck ingest.
@@ -92,6 +94,8 @@ def export(
     Without FILE, or with -, they go to standard output.
     """
     done = 0
+    if file != "-" and Path(file).is_file() and not overwrite:
+        raise UsageError(f"{file} already exists. Choose another file, or use --overwrite to replace it")
     with (
         opened_store(store) as opened,
         contextlib.nullcontext(sys.stdout) if file == "-" else writing(file, "the export") as stream,

@@ -16,6 +16,7 @@ import click
 from ..core.errors import UsageError, require
 from ..core.events import write_events
 from ..core.redaction import keep_secret
+from ..core.telemetry import finish
 from . import opt
 from .common import notice, settings_from, shared_options, user_name
 
@@ -258,6 +259,7 @@ def web(asked: ServedWeb) -> None:
         _run(app, [at, *here], limits, said, events=asked.events)
         if app.state.web.jobs.unfinished:
             # Their threads would hold up the end for as long as they wait for some server. What is kept is on the disk.
+            finish()
             logging.shutdown()
             os._exit(0)
 

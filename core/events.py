@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -42,7 +43,8 @@ class AccessLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, size = time.perf_counter(), 500, 0
+        started, size = time.perf_counter(), 0
+        status: int | None = None
 
         async def counted(message: Message) -> None:
             nonlocal status, size
@@ -52,8 +54,13 @@ class AccessLog:
 
         try:
             await self.app(scope, receive, counted)
+        except asyncio.CancelledError:  # the server stops, and has waited for this request as long as it may
+            from starlette.responses import PlainTextResponse
+
+            if status is None:
+                await PlainTextResponse("the server stops\n", 503)(scope, receive, counted)
         finally:
             client = (scope.get("client") or [None])[0]
             spent = round((time.perf_counter() - started) * 1000, 1)
             asked = {"method": scope["method"], "path": scope["path"], "client": client}
-            event("request", **asked, status=status, bytes=size, ms=spent)
+            event("request", **asked, status=status or 500, bytes=size, ms=spent)

@@ -21,7 +21,7 @@ from .events import AccessLog
 
 MOST_OF_A_HEAD = 32 << 10
 """Bytes of a request's line and headers."""
-GRACE_SECONDS = 5
+GRACE_SECONDS = 3
 """How much longer than a request may take the server waits for those that it took, when it is told to stop."""
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
+from ..core.text import counted
 from .lines import told_by
 from .sniff import COMPRESSIONS, FORMATS, HEAD_BYTES, HINTS, KNOWN, Compression, Format
 
@@ -129,7 +130,7 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     for data_set in sorted(beir):
         notices.append(f"{data_set} is a BEIR data set: only its corpus was read, not its queries")
     for suffix in [suffix for suffix in other if suffix in HINTS][:3]:
-        notices.append(f"{other[suffix]:,} {suffix} files in {folder} were left out. {HINTS[suffix]}")
+        notices.append(f"left out: {counted(other[suffix], f'{suffix} file')} in {folder}. {HINTS[suffix]}")
     if not found:
         raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {KNOWN})")
 

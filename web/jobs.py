@@ -10,7 +10,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
@@ -242,6 +243,7 @@ class IngestJob(Job):
 
 
 J = TypeVar("J", bound=Job)
+R = TypeVar("R")
 
 
 class Jobs:
@@ -255,6 +257,8 @@ class Jobs:
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
+        self._asked: set[int] = set()
+        self._since = 0.0
         self.unfinished = False
         """Whether checks were still running when `close` had waited long enough, and nothing writes to the store."""
         self._files, self._ingest_alone = asyncio.Semaphore(FILES_AT_ONCE), asyncio.Lock()  # a store has one writer
@@ -409,24 +413,33 @@ class Jobs:
 
     # --
 
+    async def next_of(self, answers: Iterator[R]) -> R | None:
+        """The next of some answers; None after the last one."""
+        self._asked.add(id(answers))
+        found = await run_in_threadpool(next, answers, None)
+        self._asked.remove(id(answers))
+        return found
+
     def stopping(self) -> None:
-        """End the streams of events: their checks are finished, and found under their ids."""
+        """End the streams of events: their checks are finished, and found under their ids. Files of claims end after
+        the claims that are under way."""
+        self._since = self._since or time.monotonic()
         self.closing.set()
+        for file in self.files.values():
+            file.stop()
         for job in self.checks.values():
             job.change()
 
     async def close(self, seconds: float) -> None:
-        """Wait so long for what runs."""
+        """Wait for what runs, until so long after `stopping`."""
         self.stopping()
-        for file in self.files.values():
-            file.stop()  # after the claims that are under way
         jobs: list[Job] = [*self.checks.values(), *self.files.values(), *self.ingests.values()]
         tasks = [job.task for job in jobs if job.task is not None and not job.task.done()]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            if late:
-                log.warning("%d checks were not finished within %g s", len(late), seconds)
-                self.unfinished = not any(one.running for one in self.ingests.values())
+            await asyncio.wait(tasks, timeout=max(0.0, self._since + seconds - time.monotonic()))
+        if late := sum(not task.done() for task in tasks) + len(self._asked):
+            log.warning("%s not finished within %g s", "1 check was" if late == 1 else f"{late} checks were", seconds)
+            self.unfinished = not any(one.running for one in self.ingests.values())
 
 
 def sse(number: int, event: Event) -> bytes:

@@ -281,7 +281,7 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
     tokens = 0
     try:
         answers = web.service.answers(records, **how.how(asked))
-        while (answer := await run_in_threadpool(next, answers, None)) is not None:
+        while (answer := await web.jobs.next_of(answers)) is not None:
             tokens += answer[0].tokens
             yield json_text(answer[0])
     except CcheckError as error:

@@ -109,6 +109,8 @@ class Web:
         """Load the models and look at the store, so that the first check does not wait. Failures are said."""
         try:
             self.missing = (await self.service.describe_async()).missing
+            if self.missing is not None:
+                log.warning("nothing can be checked yet: %s", self.missing)
         except Exception as error:  # said by /ready, and by the page
             log.exception("a bug in loading the models")
             self.missing = f"a bug: {type(error).__name__}"

@@ -44,6 +44,9 @@ def test_a_document_that_is_not_there_is_named(store: Path) -> None:
 def test_everything_comes_out_and_goes_in_again(store: Path, tmp_path: Path) -> None:
     ran = ccheck("index", "export", tmp_path / "all.jsonl", "--store", store)
     assert ran.code == 0 and "6 documents written" in ran.err
+    ran = ccheck("index", "export", tmp_path / "all.jsonl", "--filter", "year=1900", "--store", store)
+    assert ran.code == 2 and "use --overwrite" in ran.err
+    assert ccheck("index", "export", tmp_path / "all.jsonl", "--overwrite", "--store", store).code == 0
     with LocalStore(tmp_path / "again") as again, LocalStore(store) as first:
         ingest([str(tmp_path / "all.jsonl")], again)
         assert {one.id: one for one in again.scan()} == {one.id: one for one in first.scan()}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -165,13 +167,23 @@ def test_it_stops_in_time_while_a_language_model_hangs(tmp_path: Path, monkeypat
         for name, value in (("OPENAI_BASE_URL", hanging.url), ("OPENAI_API_KEY", KEY), ("CCHECK_LLM_TIMEOUT", "600")):
             monkeypatch.setenv(name, value)
         asked = ("serve", "web", "--store", tmp_path / "store", "--recipe", "bm25", "--llm", "m", "--port", 0)
-        with (
-            serving(tmp_path / "log", *asked, "--timeout", 0.5) as url,
-            httpx.Client(base_url=url, timeout=60) as client,
-        ):
-            assert client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).status_code == 202
-            wait_until(lambda: hanging.requests)
-    assert "1 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
+        with ThreadPoolExecutor() as callers:  # the log of `serving` has no traceback
+            with serving(tmp_path / "log", *asked, "--timeout", 0.5) as url:
+                send = functools.partial(httpx.post, timeout=60)
+                waiting = callers.submit(send, f"{url}/v1/checks", json={"claim": CLAIM, "wait": 60})
+                streaming = callers.submit(send, f"{url}/v1/checks/many", content="The sea is a lake.")
+                wait_until(lambda: all(one in str(hanging.requests) for one in ("risen by", "is a lake")))
+            assert waiting.result().status_code == 503
+            with pytest.raises(httpx.RemoteProtocolError):
+                streaming.result()
+    assert "2 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
+
+
+def test_it_says_that_there_is_no_store_and_serves_what_can_make_one(tmp_path: Path):
+    log = tmp_path / "log"
+    with serving(log, "serve", "web", "--store", tmp_path / "paper", "--recipe", "bm25", "--port", 0) as url:
+        wait_until(lambda: "nothing can be checked yet: there is no store" in log.read_text())
+        assert "papers" in httpx.get(f"{url}/papers", headers={"Accept": "text/html"}).text
 
 
 def test_the_reranker_that_is_served_is_the_one_that_checks_use(tmp_path: Path, monkeypatch):
