@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -177,6 +178,35 @@ def test_it_stops_in_time_while_a_language_model_hangs(tmp_path: Path, monkeypat
             with pytest.raises(httpx.RemoteProtocolError):
                 streaming.result()
     assert "2 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
+
+
+def test_servers_over_one_store_share_its_record_and_nothing_that_runs(tmp_path: Path, monkeypatch):
+    ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--store", tmp_path / "store", "--no-dense")
+    with scripted(lambda asked: Said(hang=600 if "a pond" in str(asked) else 0)) as llm, ExitStack() as stack:
+        for name, value in (("OPENAI_BASE_URL", llm.url), ("OPENAI_API_KEY", KEY), ("CCHECK_LLM_TIMEOUT", "600")):
+            monkeypatch.setenv(name, value)
+        asked = ("serve", "web", "--store", tmp_path / "store", "--recipe", "bm25", "--llm", "m", "--port", 0)
+        urls = [
+            stack.enter_context(serving(tmp_path / name, *asked, "--timeout", 0.5, "--at-once", 1)) for name in "ab"
+        ]
+        first, second = (stack.enter_context(httpx.Client(base_url=url, timeout=60)) for url in urls)
+        made = [
+            one.post("/v1/checks", json={"claim": f"Sea level rose, {place}.", "wait": 60}).json()["id"]
+            for place, one in enumerate((first, second))
+        ]
+        first.post(f"/v1/checks/{made[1]}/corrections", json={"what": "wrong verdict", "label": "REFUTES"})
+        history, same = (one.get("/v1/checks").json() for one in (first, second))
+        assert history == same and [one["id"] for one in history] == made[::-1]
+        assert [len(one["corrections"]) for one in history] == [1, 0]
+        running = first.post("/v1/checks", json={"claim": "The sea is a pond.", "wait": 0})
+        assert first.get(running.headers["location"]).json()["status"] == "running"
+        assert second.get(running.headers["location"]).status_code == 404
+        asked_again = [
+            one.post("/v1/checks", json={"claim": "The sea is a pond.", "wait": 0}) for one in (first, second)
+        ]
+        assert [one.status_code for one in asked_again] == [202, 202]
+        more = [one.post("/v1/checks", json={"claim": "It is deep.", "wait": 0}).status_code for one in (first, second)]
+        assert more == [429, 429]
 
 
 def test_it_says_that_there_is_no_store_and_serves_what_can_make_one(tmp_path: Path):
