@@ -279,6 +279,13 @@ def test_the_licence_decides_on_the_requests_and_not_on_the_answer(
             ran = ccheck("query", "sea level has risen", "--store", f"{stub.url}/{index}", *HOW)
             asked = ["POST _msearch rrf", *([] if fuses else ["POST _msearch", "POST _search"])]
             assert said(stub) == [f"GET {index}", *asked]
+            # A record needs the index's state, and looks at its own index before it writes.
+            recorded = ("query", "sea level has risen", "--store", f"{stub.url}/{index}", "--verdict", "none")
+            assert ccheck(*recorded).code == 0  # which makes the record
+            stub.asked.clear()
+            assert ccheck(*recorded).code == 0
+            written = [f"GET ccheck-checks-{index}", f"POST {stub.asked[-1].path.rpartition('/')[2]}"]
+            assert said(stub) == [f"GET {index}", "GET docs,store", *asked, *written]
         with proxy(url) as stub:
             many = ccheck("query", "--claims", "-", "--store", f"{stub.url}/{index}", *HOW, stdin=claims(80))
             searches = [word.endswith("rrf") for word in said(stub) if "_msearch" in word]
