@@ -66,11 +66,6 @@ def test_compressed_is_seen_by_the_bytes(name, compress):
     assert read_qrels(name) == {"q1": {"d1": 1}}
 
 
-def test_a_byte_order_mark_and_windows_lines():
-    Path("qrels.csv").write_bytes(b"\xef\xbb\xbfquery_id,doc_id,relevance\r\nq1,d1,1.0\r\n")
-    assert read_qrels("qrels.csv") == {"q1": {"d1": 1}}
-
-
 # -- data sets
 
 
