@@ -281,7 +281,7 @@ class Jobs:
         job = CheckJob(id_, caller, claim)
         if recorded is not None:
             job.check = recorded
-            self.limited.end(caller, recorded.tokens)
+            self.limited.end(caller)
             return job
         self.checks[id_] = job
         job.start(self._check(job, claim, how))
@@ -362,8 +362,8 @@ class Jobs:
                 row.check = id_
             self.service.keep_file(job.id, job.kept())
             answers = self.service.answers([row.record for row in rows], **job.how)
-            for row, (check, _) in zip(rows, answers, strict=True):
-                tokens += check.tokens
+            for row, (check, answered) in zip(rows, answers, strict=True):
+                tokens += 0 if answered.kept else check.tokens
                 loop.call_soon_threadsafe(set_, row, check)
                 job.refuse_stopped()
 

@@ -282,8 +282,9 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
     try:
         answers = web.service.answers(records, **how.how(asked))
         while (answer := await web.jobs.next_of(answers)) is not None:
-            tokens += answer[0].tokens
-            yield json_text(answer[0])
+            check, answered = answer
+            tokens += 0 if answered.kept else check.tokens
+            yield json_text(check)
     except CcheckError as error:
         yield json_text(problem_of(error).to_dict())
     finally:

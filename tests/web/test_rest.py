@@ -75,6 +75,18 @@ def test_a_recorded_check_is_sent_as_it_was_kept_but_for_what_an_error_advises(t
             assert len(json.loads(json_text(kept))["corrections"]) == 1 + 2 * bool(warnings)
 
 
+def test_what_is_recorded_spends_no_tokens_again(serve_web):
+    web = serve_web(tokens=50)
+    service = web.web.service
+    made = service.find(web.check()["id"])
+    used = {**made.result, "usage": {"llm_calls": 1, "prompt_tokens": 100, "completion_tokens": 1, "cached": 0}}
+    assert service.record.put(replace(made, result=used)).tokens == 101
+    for _ in range(2):
+        assert web.check()["result"]["usage"]["prompt_tokens"] == 100
+        many = web.client.post("/v1/checks/many", content=CLAIM)
+        assert many.status_code == 200 and json.loads(many.text)["id"] == made.id
+
+
 def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
     web = serve_web()
     web.judge.go.clear()
