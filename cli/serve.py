@@ -134,7 +134,8 @@ def rerank(asked: Served) -> None:
     name, where = named_model(asked.model)
     if asked.device and asked.devices is not None:
         raise UsageError("--device and --devices can't be given together")
-    from ..core.serving import listen, public
+    from ..core.http import public
+    from ..core.serving import listen
 
     with listen(asked.host, asked.port) as listening, ExitStack() as opened:
         from ..core.models import best_device
@@ -221,7 +222,8 @@ def web(asked: ServedWeb) -> None:
     from ..core.recipe import recipe_names
 
     require("the service", "server", "fastapi", "uvicorn", "prometheus_client", "python_multipart")
-    from ..core.serving import listen, public
+    from ..core.http import public
+    from ..core.serving import listen
     from ..web import local
     from ..web.access import EXAMPLE, KEYS, Quotas, keys_from
     from ..web.app import create_app

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import itertools
 import math
 import os
@@ -202,6 +203,16 @@ class Patience:
             self.notified = True
             end = "" if problem.endswith(("?", ".")) else "."
             self.notify(f"{problem}{end} Trying again for up to {self.seconds:g} s")
+
+
+def public(host: str) -> bool:
+    """Whether a host is not this machine alone: others can reach a server that listens there."""
+    if host == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:

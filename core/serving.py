@@ -201,13 +201,3 @@ def known_host(given: Collection[str], names: Collection[str]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def public(host: str) -> bool:
-    """Whether other machines can reach a server that listens there."""
-    if host == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from ..core.http import (
     fetch,
     is_lasting,
     open_client,
+    public,
     redirected,
     retry_after,
     why_unreachable,
@@ -128,7 +128,7 @@ class ChatClient:
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise UsageError("OPENAI_API_KEY contains characters that are not allowed in a key: copy the key again")
         self.notice: str | None = None
-        if key and parts.scheme == "http" and not _is_here(parts.hostname):
+        if key and parts.scheme == "http" and public(parts.hostname):
             self.notice = (
                 f"the key is sent to {parts.hostname} unencrypted, so others on the network can read it: use https"
             )
@@ -254,14 +254,6 @@ class ChatClient:
     @staticmethod
     def _short(text: str) -> str:
         return " ".join(redact(text).split())[:_LONGEST]
-
-
-def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 # -- what servers accept

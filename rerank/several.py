@@ -58,7 +58,7 @@ class LocalReranker(BatchReranker):
         return answers
 
 
-_Row: TypeAlias = tuple[float, bool, bool]
+Row: TypeAlias = tuple[float, bool, bool]
 """A score, whether the passage was cut, and whether it is a logit."""
 
 
@@ -78,28 +78,33 @@ class RememberedReranker(BatchReranker):
         beside = [[memory_key(*passages)] if self._together else [] for _, passages in requests]
         keys = [memory_key("rerank", self._identity, requests[place][0], text, *beside[place]) for place, text in pairs]
 
-        def score(missing: Sequence[int]) -> list[_Row | CcheckError]:
+        def score(missing: Sequence[int]) -> list[Row | CcheckError]:
             asked: dict[int, list[str]] = {}
             for place, text in (pairs[number] for number in missing):
                 asked.setdefault(place, []).append(text)
             found = score_many(self._reranker, [(requests[place][0], texts) for place, texts in asked.items()])
-            made: list[_Row | CcheckError] = []
-            for scores, texts in zip(found, asked.values(), strict=True):
-                if isinstance(scores, CcheckError):
-                    made += [scores] * len(texts)
-                else:
-                    made += zip(scores.values, scores.cut, itertools.repeat(scores.logits), strict=False)
-            return made
+            both = zip(found, asked.values(), strict=True)
+            return [row for scores, texts in both for row in rows_of(scores, len(texts))]
 
         rows = iter(recall(self._memory, "rerank", keys, score, orjson.dumps, orjson.loads))
-        return [_joined(list(itertools.islice(rows, len(passages)))) for _, passages in requests]
+        return [joined(list(itertools.islice(rows, len(passages)))) for _, passages in requests]
 
 
-def _joined(rows: Sequence[_Row | CcheckError]) -> Scores | CcheckError:
+def rows_of(scores: Scores | CcheckError, count: int) -> list[Row | CcheckError]:
+    """A row for each of so many passages, or the error in its place."""
+    if isinstance(scores, CcheckError):
+        return [scores] * count
+    return list(zip(scores.values, scores.cut, itertools.repeat(scores.logits), strict=False))
+
+
+def joined(rows: Sequence[Row | CcheckError]) -> Scores | CcheckError:
+    """The scores of one query, or the first error."""
     read = all_or_error(rows)
     if isinstance(read, CcheckError):
         return read
-    return Scores(tuple(row[0] for row in read), tuple(row[1] for row in read), read[0][2] if read else True)
+    # Some logits may happen to lie in 0..1, and then look like none.
+    logits = not read or any(row[2] for row in read)
+    return Scores(tuple(row[0] for row in read), tuple(row[1] for row in read), logits)
 
 
 class EnsembleReranker(BatchReranker):

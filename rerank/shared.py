@@ -13,7 +13,8 @@ from more_itertools import chunked
 from ..core.errors import CcheckError, InvalidData, ServerError
 from ..core.http import LeftAlone, MayPass, Patience, pause
 from .remote import RemoteReranker
-from .types import BatchReranker, Request, Scores, all_or_error
+from .several import Row, joined, rows_of
+from .types import BatchReranker, Request, Scores
 
 PIECE = 16
 """Passages that go to a server together: few enough that the servers end at about the same time."""
@@ -54,10 +55,10 @@ class SharedReranker(BatchReranker):
         ]
         with ThreadPoolExecutor(max(1, min(len(pieces), AT_ONCE * len(self._servers))), "ccheck-rerank") as threads:
             answers = list(threads.map(lambda piece: self._scored(*piece[1:]), pieces))
-        found: list[list[Scores | CcheckError]] = [[] for _ in requests]
-        for (place, *_), answer in zip(pieces, answers, strict=True):
-            found[place].append(answer)
-        return [_joined(some) for some in found]
+        found: list[list[Row | CcheckError]] = [[] for _ in requests]
+        for (place, _, part), answer in zip(pieces, answers, strict=True):
+            found[place] += rows_of(answer, len(part))
+        return [joined(some) for some in found]
 
     def _scored(self, query: str, passages: Sequence[str]) -> Scores | CcheckError:
         """The scores of the first server that gives them; the last error, if all of them fail for good."""
@@ -119,13 +120,3 @@ class SharedReranker(BatchReranker):
         if len(models) > 1:
             said = " and ".join(sorted(filter(None, models)))
             raise InvalidData(f"the reranking servers {self.name} serve different models: {said}. Name those of one")
-
-
-def _joined(pieces: Sequence[Scores | CcheckError]) -> Scores | CcheckError:
-    every = all_or_error(pieces)
-    if isinstance(every, CcheckError):
-        return every
-    values = tuple(value for scores in every for value in scores.values)
-    cut = tuple(one for scores in every for one in scores.cut)
-    # One piece of logits may happen to lie in 0..1.
-    return Scores(values, cut, not values or any(scores.logits for scores in every if scores.values))
