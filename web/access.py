@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -231,14 +231,18 @@ class Guard:
     """Refuses what another site's page sends and bodies that are too large, adds the headers of every answer, and takes
     `.json` off the addresses of pages."""
 
-    def __init__(self, app: ASGIApp, most: int, larger: Mapping[str, int]) -> None:
-        """`most`: bytes of a body; `larger`: the same for paths that begin so."""
-        self.app, self.most, self.larger = app, most, larger
+    def __init__(
+        self, app: ASGIApp, most: int, larger: Mapping[str, int], measured: Callable[[Scope, int, float], None]
+    ) -> None:
+        """`most`: bytes of a body; `larger`: the same for paths that begin so. `measured` is told the status of each
+        answer, and its seconds."""
+        self.app, self.most, self.larger, self.measured = app, most, larger, measured
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        started, status = time.perf_counter(), 500
         for_owner.set(is_owner(scope))
         headers = Headers(scope=scope)
         path = scope["path"]
@@ -248,7 +252,9 @@ class Guard:
             scope = {**scope, "path": path.removesuffix(".json"), JSON: True}
 
         async def answered(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 given = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     given.setdefault(name, value)
@@ -269,10 +275,13 @@ class Guard:
             refused = Problem(403, "the request comes from a page of another site")
         elif headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")[:15]) > most:
             refused = too_large
-        if refused is not None:
-            await refused.response(scope)(scope, receive, answered)
-            return
-        await self.app(scope, limited, answered)
+        try:
+            if refused is not None:
+                await refused.response(scope)(scope, receive, answered)
+            else:
+                await self.app(scope, limited, answered)
+        finally:
+            self.measured(scope, status, time.perf_counter() - started)
 
 
 def is_owner(scope: Scope) -> bool:

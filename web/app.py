@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import importlib.util
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import __version__
 from ..core.errors import CcheckError
@@ -77,8 +75,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     if reranker is not None:
         app.mount("/reranker", Keyed(web, reranker, "check"))
         larger["/reranker/"] = reranker.state.limits.received
-    app.add_middleware(Measured, web=web)
-    app.add_middleware(Guard, most=served.limits.body, larger=larger)
+    app.add_middleware(Guard, most=served.limits.body, larger=larger, measured=web.measured)
     if not served.keys:
         app.add_middleware(HostCheck, names=served.hosts, key=KEYS)
     return app
@@ -106,29 +103,3 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         made["security"] = [{}, {"key": []}]
         app.openapi_schema = made
     return app.openapi_schema
-
-
-class Measured:
-    """Counts requests by the route that answered, so that no path of a stranger becomes a series of its own."""
-
-    def __init__(self, app: ASGIApp, web: Web) -> None:
-        self.app, self.web = app, web
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-
-        async def answered(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, answered)
-        finally:
-            path = getattr(scope.get("route"), "path", "other")
-            self.web.requests.labels(path, str(status)).inc()
-            self.web.seconds.labels(path).observe(time.perf_counter() - started)

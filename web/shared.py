@@ -74,6 +74,12 @@ class Web:
         running = Gauge("ccheck_web_running_checks", "Checks that run.", registry=registry)
         running.set_function(lambda: len(self.jobs.checks))
 
+    def measured(self, scope: Scope, status: int, seconds: float) -> None:
+        """Counts a request by the route that answered, so that no path of a stranger becomes a series of its own."""
+        path = getattr(scope.get("route"), "path", "other")
+        self.requests.labels(path, str(status)).inc()
+        self.seconds.labels(path).observe(seconds)
+
     def caller(self, connection: HTTPConnection, *rights: Right) -> Caller:
         """Who asks. Raises Problem 401, 403 or 429."""
         caller = self.access.caller(connection)
