@@ -1,16 +1,15 @@
 """Make the stance model that ccheck carries, and measure it on data sets that were left out.
 
-    OMP_NUM_THREADS=1 python benchmarks/packaged_stance.py FOLDER --output verdict/packaged [--work FOLDER]
+    OMP_NUM_THREADS=1 python benchmarks/packaged_stance.py FOLDER --work WORK --output verdict/packaged
 
-FOLDER contains `scifact/`, `climate-fever/`, `fever/` and `clinical/`. The readers begin as bge-small-en-v1.5, which
-must be on this machine, and take about one and a half hours of CPU time together. `--work` keeps them, the embeddings
-and the checkpoints, so that a run that was stopped goes on.
+FOLDER contains `scifact/`, `climate-fever/`, `fever/`, `plos/` and `clinical/`. If WORK has no readers yet, this writes
+what they learn from (`pairs.json.xz`) and ends: `stance_reader.py WORK` makes them, on another machine with a GPU if
+need be. Run again, this goes on with what WORK has.
 
-Four models are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of the
-others' claims, and the one that ships, with everything. How the counts and the reader are put together, and how sure
-an answer must be to decide, is fitted to what the first three say about the sets that they were made without and the
-claims that were held out. `COVID-Fact` is only measured: nothing was trained on
-it or chosen by it.
+Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
+the others' claims. The one that ships is the mean of their weights. How the counts and the reader are put together,
+and how sure an answer must be to decide, is fitted to what the three say about the sets that they were made without
+and the claims that were held out. `COVID-Fact` is only measured: nothing was trained on it or chosen by it.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, precision_recall_fscore_support
@@ -47,7 +47,8 @@ from stance_data import (
     questions_of_trials,
     read_parts,
 )
-from stance_pairs import base_pairs, judged_pairs, opens_of_trials, texts_of_words
+from stance_pairs import base_pairs, judged_pairs, opens_of_trials, texts_of_words, unlabelled_pairs
+from stance_reader import PAIRS, TOKENS, packed, unpacked, write_pairs
 from stance_swaps import Swaps
 
 from ccheck.core.models import find_model
@@ -72,11 +73,9 @@ from ccheck.verdict.packaged_model import (
     put_together,
 )
 
-EMBEDDING, BASE = "sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5"
-"""The embedding model of the counts, and the model that the reader begins as: both have BERT's vocabulary."""
-SENTENCES, TOKENS, LARGEST = 4, 160, 4.0
-FIRST = {"most": 128, "rate": 1.5e-4, "warm": 30, "last": 0.15, "smoothing": 0.02}
-SECOND = {"most": TOKENS, "rate": 1e-4, "warm": 15, "smoothing": 0.03, "seed": 3}
+EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
+"""The embedding model of the counts; its vocabulary, BERT's, is that of the reader."""
+SENTENCES, LARGEST = 4, 4.0
 STRENGTH, BALANCED, PER_SET, FEVER_COUNTS = 0.003, 0.9, 900, 0.3
 """Of the counts' regression: regularisation C, how far label frequencies are balanced, the weight of a data set, and
 FEVER's share of it."""
@@ -89,6 +88,10 @@ TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"
 PRECISION, FALSE_SUPPORT, FEW = 0.85, 0.03, 7
 """Of what decides on each data set left out: how much must be right, and how much of what the evidence refutes may be
 called supported."""
+KINDS = ("stated", "SUPPORTS", "denied", "REFUTES")
+"""Answers whose least confidence for deciding is chosen by itself: SUPPORTS where a sentence has every word of the
+claim, other SUPPORTS, REFUTES where a sentence differs from the claim, other REFUTES."""
+CONFIDENCES = np.concatenate([[1.0], np.arange(0.96, 0.49, -0.02).round(2)])
 Kept = TypeVar("Kept")
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -107,14 +110,13 @@ class Answered:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--base", "base_model", default=BASE, help="The name or folder of the model that the reader begins as.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the model, its figures and its card here.")
 @click.option(
     "--work", type=click.Path(path_type=Path), default=Path("build/stance"), help="Keep what takes long here."
 )
-def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None:
+def main(folder: Path, output: Path | None, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    embed, start = embedder(), find_model(base_model).path
+    embed = embedder()
     parts = kept(work / "parts.pickle", lambda: read_parts(folder, embed, SENTENCES))
     swaps = kept(work / "swaps.pickle", lambda: Swaps(texts_of_words(folder), embed))
     base = kept(work / "base.pickle", lambda: base_pairs(folder, swaps))
@@ -122,25 +124,35 @@ def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None
     articles = [question["article"] for question in questions_of_trials(folder)]
     held = a_fifth(articles)
     everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
+    masks = {name: part.held(articles if name == TRIALS else ()) for name, part in everything.items()}
+    learned = {name: part.of(masks[name][1]) for name, part in everything.items()}
+    without = {
+        group: {name: part for name, part in learned.items() if name not in names} for group, names in GROUPS.items()
+    }
+    files = {group: work / f"{group}.safetensors" for group in GROUPS}
+    if not all(file.exists() for file in files.values()):
+        sets = {f"judged {group}": judged_pairs(folder, some, swaps, base, held) for group, some in without.items()}
+        write_pairs(work / PAIRS, {"base": base, "pool": unlabelled_pairs(folder, swaps), **sets})
+        print(f"{work / PAIRS} is written. Next: python benchmarks/stance_reader.py {work}")
+        return
     left_out: dict[str, Answered] = {}
     in_field: dict[str, Answered] = {}
     for group, names in GROUPS.items():
-        others = {name: part for name, part in everything.items() if name not in names}
-        masks = {name: part.held(articles if name == TRIALS else ()) for name, part in others.items()}
-        learned = {name: part.of(masks[name][1]) for name, part in others.items()}
-        counts = fit_counts(learned, made)
-        file = reader(work, start, group, base, lambda some=learned: judged_pairs(folder, some, swaps, base, held))
+        counts, file = fit_counts(without[group], made), files[group]
         for name in sorted(everything.keys() - TRAINED_ONLY):
             if name in names:
                 left_out[name] = answered(name, sampled(everything[name]), counts, file)
             elif name not in in_field:
-                some = sampled(others[name].of(masks[name][0]))
+                some = sampled(everything[name].of(masks[name][0]))
                 in_field[name] = answered(f"{name}, held", some, counts, file)
     counts = fit_counts(everything, made)
-    file = reader(work, start, "all", base, lambda: judged_pairs(folder, everything, swaps, base))
+    file = mean_of([*files.values()], work / "all.safetensors")
     together = fit_together([*left_out.values(), *in_field.values()])
     weights = counts.model_copy(update={"together": together, "threshold": OPEN_BELOW})
-    weights = thresholds([*left_out.values(), *in_field.values()], weights)
+    both = {name: [decided(some[name], weights) for some in (left_out, in_field)] for name in left_out}
+    chosen = thresholds([one for some in both.values() for one in some])
+    sides = {side: chosen.pop(side) for side in ("SUPPORTS", "REFUTES")}
+    weights = weights.model_copy(update={"decisive": sides, **chosen})
     figures: dict[str, Any] = {
         "left out": {name: measured(one, weights) for name, one in left_out.items()},
         "in field": {name: measured(one, weights) for name, one in in_field.items()},
@@ -150,14 +162,16 @@ def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None
         "controls": controls(parts, work, weights),
     }
     everyone = [one for kind in ("left out", "in field", "measured only") for one in figures[kind].values()]
-    right, decided = (sum(one[name] for one in everyone) for name in ("decided_right", "decided"))
-    share = decided / sum(one["pairs"] for one in everyone)
-    weights = weights.model_copy(update={"right": round(right / decided, 2), "decided": round(share, 3)})
+    right, count = (sum(one[name] for one in everyone) for name in ("decided_right", "decided"))
+    share = count / sum(one["pairs"] for one in everyone)
+    weights = weights.model_copy(update={"right": round(right / count, 2), "decided": round(share, 3)})
     print(json.dumps(figures, indent=1))
     if output is not None:
         facts: dict[str, Any] = {
             "pairs": {name: len(part.labels) for name, part in everything.items()},
             "base": len(base),
+            "pool": len(unlabelled_pairs(folder, swaps)),
+            "judged": max(len(judged_pairs(folder, some, swaps, base, held)) for some in without.values()),
         }
         facts |= {
             "run": f"{commit()} {datetime.now(UTC).date()}",
@@ -170,6 +184,7 @@ def main(folder: Path, base_model: str, output: Path | None, work: Path) -> None
             "made": len(made[1]),
             "right": weights.right,
             "threshold": OPEN_BELOW,
+            "without_it": without_it(both),
         }
         write_model(output, weights, file, figures | {"made": facts})
 
@@ -256,19 +271,10 @@ def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[
     )
 
 
-def reader(work: Path, path: Path, name: str, base: Sequence[Pair], pairs: Callable[[], list[Pair]]) -> Path:
-    """The file of a reader, made from the model in the folder `path` if it is not there yet."""
-    file = work / f"{name}.safetensors"
-    if not file.exists():
-        import torch
-        from safetensors.numpy import save_file
-        from stance_reader import learn, stored
-
-        if not (first := work / "base.state").exists():
-            torch.save(learn(path, base, work / "base.checkpoint", **FIRST), first)
-        start = torch.load(first, weights_only=True)
-        state = learn(path, pairs(), work / f"{name}.checkpoint", start, **SECOND)
-        save_file(stored(path, state), file)
+def mean_of(files: Sequence[Path], file: Path) -> Path:
+    """The reader whose weights are the mean of those in the files (Wortsman et al. 2022, "Model soups")."""
+    readers = [unpacked(load_file(one)) for one in files]
+    save_file(packed({name: np.mean([one[name] for one in readers], axis=0) for name in readers[0]}), file)
     return file
 
 
@@ -326,39 +332,59 @@ def _together(values: NDArray[np.float64]) -> Together:
     return Together(tokens=TOKENS, open_above=OPEN_ABOVE, counts=float(values[0]), reader=float(values[1]))
 
 
-def thresholds(sets: Sequence[Answered], weights: PackagedWeights) -> PackagedWeights:
-    """The weights with the lowest confidences for SUPPORTS where a sentence states the claim, for REFUTES where one
-    differs from it, and for either alone, one after the other, for which `PRECISION` of what decides is right on each
-    data set (of less than `FEW` that decide, all but one) and of all of them together, and at most `FALSE_SUPPORT` of
-    the claims that its evidence refutes are supported."""
-    said = [stances(one, weights) for one in sets]
-    never = {"decisive": {"SUPPORTS": 1.0, "REFUTES": 1.0}, "stated": 1.0, "denied": 1.0}
-    found = weights.model_copy(update=never)
-    for name in ("stated", "denied", "SUPPORTS", "REFUTES"):
-        for least in np.arange(OPEN_BELOW, 0.995, 0.01).round(2).tolist():
-            update = {"decisive": {**found.decisive, name: least}} if name in found.decisive else {name: least}
-            asked = found.model_copy(update=update)
-            if _right_enough([one.labels for one in sets], said, asked):
-                found = asked
-                break
-    return found
+@dataclass(frozen=True)
+class Decided:
+    """Of a data set, for each of `KINDS` and confidence of `CONFIDENCES`: how many answers decide from there on, how
+    many of these are wrong, and how many call supported what the evidence refutes."""
+
+    all: NDArray[np.int64]
+    wrong: NDArray[np.int64]
+    false: NDArray[np.int64]
+    refuted: int
+    pairs: int
 
 
-def _right_enough(
-    labels: Sequence[NDArray[np.int64]], said: Sequence[Sequence[tuple[Stance, Compared]]], weights: PackagedWeights
-) -> bool:
-    decided = wrong = 0
-    for true, some in zip(labels, said, strict=True):
-        deciding = np.array([decides(stance, read, weights) for stance, read in some])
-        supported = np.array([stance.label == "SUPPORTS" for stance, _ in some])
-        side, known = np.where(supported, SUPPORTS, REFUTES)[deciding], true[deciding]
-        mistakes = int((side != known).sum())
-        allowed = 1 if len(known) < FEW else (1 - PRECISION) * len(known)
-        false = ((side == SUPPORTS) & (known == REFUTES)).sum()
-        if mistakes > allowed or false > FALSE_SUPPORT * (true == REFUTES).sum():
-            return False
-        decided, wrong = decided + len(known), wrong + mistakes
-    return wrong <= (1 - PRECISION) * decided
+def decided(one: Answered, weights: PackagedWeights) -> Decided:
+    counts = np.zeros((3, len(KINDS), len(CONFIDENCES)), np.int64)
+    for (stance, read), label in zip(stances(one, weights), one.labels, strict=True):
+        if stance.label in ("SUPPORTS", "REFUTES") and stance.confidence is not None:
+            apart = read.stated if stance.label == "SUPPORTS" else read.denied
+            kind = KINDS.index({"SUPPORTS": "stated", "REFUTES": "denied"}[stance.label] if apart else stance.label)
+            wrong = STANCES.index(stance.label) != label
+            which = np.array([True, wrong, wrong and stance.label == "SUPPORTS" and label == REFUTES])
+            counts[which, kind] += stance.confidence >= CONFIDENCES
+    return Decided(counts[0], counts[1], counts[2], int((one.labels == REFUTES).sum()), len(one.labels))
+
+
+def thresholds(sets: Sequence[Decided]) -> dict[str, float]:
+    """The confidences, one for each of `KINDS`, with which the largest share of pairs is decided, of the sets'
+    mean, while `PRECISION` of what decides is right on each set (of less than `FEW` that decide, all but one) and of
+    all of them together, and at most `FALSE_SUPPORT` of the claims that its evidence refutes are supported."""
+    places = np.indices((len(CONFIDENCES),) * len(KINDS)).reshape(len(KINDS), -1)
+    share, total, mistakes = np.zeros(places.shape[1]), np.zeros(places.shape[1]), np.zeros(places.shape[1])
+    allowed = np.ones(places.shape[1], bool)
+    for one in sets:
+        count, wrong, false = (
+            sum(table[kind][places[kind]] for kind in range(len(KINDS))) for table in (one.all, one.wrong, one.false)
+        )
+        allowed &= (wrong <= np.where(count < FEW, 1, (1 - PRECISION) * count)) & (false <= FALSE_SUPPORT * one.refuted)
+        share, total, mistakes = share + count / one.pairs, total + count, mistakes + wrong
+    allowed &= mistakes <= (1 - PRECISION) * total
+    best = places[:, np.where(allowed, share, -1).argmax()]
+    return {kind: float(CONFIDENCES[place]) for kind, place in zip(KINDS, best, strict=True)}
+
+
+def without_it(sets: Mapping[str, Sequence[Decided]]) -> tuple[int, int]:
+    """How many answers decide, and how many of these are right, if the confidences are chosen without the data set on
+    which they are counted."""
+    count = right = 0
+    for name in sets:
+        chosen = thresholds([one for other, some in sets.items() if other != name for one in some])
+        for one in sets[name]:
+            places = [(kind, int(np.flatnonzero(chosen[each] == CONFIDENCES)[0])) for kind, each in enumerate(KINDS)]
+            count += sum(int(one.all[place]) for place in places)
+            right += sum(int(one.all[place] - one.wrong[place]) for place in places)
+    return right, count
 
 
 def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:

@@ -91,11 +91,9 @@ def read_parts(folder: Path, embed: Callable[[Sequence[str]], NDArray[np.float32
 
 
 def _rows(folder: Path) -> dict[str, list[StanceRow]]:
-    climate = list(read_rows(folder / "climate-fever/claims.jsonl.gz").rows)
-    some = _drawn([row.claim for row in climate], 560)
     made = {
         "SciFact": list(read_rows(folder / "scifact/verdicts.jsonl", folder / "scifact/corpus.jsonl.gz").rows),
-        "Climate-FEVER": [row for row in climate if row.claim in some],
+        "Climate-FEVER": climate_rows(folder)[0],
         "FEVER": fever_rows(folder)[:FEVER_HELD],
     }
     questions, draw = questions_of_trials(folder), random.Random(3)
@@ -136,6 +134,13 @@ def _rows(folder: Path) -> dict[str, list[StanceRow]]:
         if row["source"] in some
     ][:900]
     return made
+
+
+def climate_rows(folder: Path) -> tuple[list[StanceRow], list[StanceRow]]:
+    """Climate-FEVER's pairs: of the 560 claims that are measured, and of those that are only learned from."""
+    rows = list(read_rows(folder / "climate-fever/claims.jsonl.gz").rows)
+    some = _drawn([row.claim for row in rows], 560)
+    return [row for row in rows if row.claim in some], [row for row in rows if row.claim not in some]
 
 
 def fever_rows(folder: Path) -> list[StanceRow]:

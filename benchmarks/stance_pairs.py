@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from stance_data import (
     BACKGROUND,
     FEVER_HELD,
+    NOT_SUPPORTED,
     OPEN,
     REFUTES,
     SUPPORTS,
     Pair,
     Part,
     abstracts_of_trials,
+    climate_rows,
     evidence_of,
     fever_rows,
     questions_of_trials,
@@ -31,6 +34,7 @@ from stance_findings import findings, variants
 from stance_swaps import Swaps
 from stance_trials import DOWN, SAME, UP, claim_that, claims, other_outcomes
 
+from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
 from ccheck.lab.measure.rows import StanceRow
@@ -59,6 +63,7 @@ _VERB = re.compile(
 
 _ANY_AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|could|may|will|does|do|did|has|have|had|should)\b(?! not\b)")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
+DENIED = 3000
 _FACTORS = (0.1, 0.3, 0.5, 2.0, 3.0, 10.0)
 
 
@@ -69,7 +74,7 @@ def base_pairs(folder: Path, swaps: Swaps) -> list[Pair]:
     draw = random.Random(1)
     rows = fever_rows(folder)[FEVER_HELD:]
     own = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in rows]
-    made = own[:4600] + draw.sample(_denied(rows, draw), 1200) + _open(rows[6000:7900], rows, draw)
+    made = own + _denied(rows, draw) + _open(rows[3500:], rows, draw)
     abstracts = outside(folder)
     pool = [(clean(one["title"]).strip(), [said for _, said in sentences_by_role(one)]) for one in abstracts]
     concluded, aims = [], []
@@ -87,18 +92,21 @@ def base_pairs(folder: Path, swaps: Swaps) -> list[Pair]:
             front = by_role.get("objective", []) + by_role.get("background", [])[-2:] + by_role.get("methods", [])[:2]
             if front:
                 aims.append(Pair(text, _nearest(text, front, 2), OPEN))
-    made += _of_abstracts(pool, draw)[:2400]
-    draw.shuffle(aims)
-    made += aims[:1300] + _of_findings(pool, random.Random(5))[:1700]
-    for pair in [pair for pair in own[4600:] if pair.label == SUPPORTS][:1000]:
+    made += [*_of_abstracts(pool, draw), *aims, *_of_findings(pool, random.Random(5))]
+    for pair in [pair for pair in own if pair.label == SUPPORTS]:
         if exchanged := swaps.of(pair.claim, pair.evidence, draw):
             made += [pair, *exchanged]
-    for text, said, results in draw.sample(concluded, min(700, len(concluded))):
+    for text, said, results in concluded:
         evidence = (f"{_nearest(text, results, 1)} " if results and draw.random() < 0.6 else "") + said
         made += [Pair(text, evidence, SUPPORTS), *swaps.of(text, evidence, draw)]
         false = contradicted(text, draw)
         made += [Pair(false, evidence, REFUTES)] if false and false != text else []
     draw.shuffle(made)
+    seen, more = {pair[:2] for pair in made}, []
+    for seed in (21, 22):
+        more += [*_of_abstracts(pool, random.Random(seed)), *_of_findings(pool, random.Random(seed))]
+    made += [pair for pair in dict.fromkeys(more) if pair[:2] not in seen]
+    random.Random(3).shuffle(made)
     return made
 
 
@@ -122,12 +130,12 @@ def sentences_by_role(abstract: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _denied(rows: Sequence[StanceRow], draw: random.Random) -> list[Pair]:
-    """700 refuted claims made of supported ones, and 700 the other way round by a `not`: no word decides alone."""
+    """Refuted claims made of supported ones, and as many the other way round by a `not`: no word decides alone."""
     made: list[Pair] = []
     counts = [0, 0]
-    for row in draw.sample(rows, 6000):
+    for row in draw.sample(rows, len(rows)):
         label = STANCES.index(row.label)
-        if counts[label] >= 700:
+        if counts[label] >= DENIED:
             continue
         claim = _with_not(row.claim) if label == REFUTES else contradicted(row.claim, draw)
         if claim and claim != row.claim:
@@ -253,8 +261,11 @@ def judged_pairs(
     if "SciFact" in parts:
         made += _of_scifact(parts["SciFact"], swaps, draw)
     if "Climate-FEVER" in parts:
-        made += _sampled(parts["Climate-FEVER"], (520, 400, 700), draw)
-        for pair in draw.sample([pair for pair in parts["Climate-FEVER"].pairs() if pair.label == SUPPORTS], 150):
+        judged = parts["Climate-FEVER"].pairs()
+        others = climate_rows(folder)[1]
+        judged += [Pair(clean(row.claim), clean(row.text), STANCES.index(row.label)) for row in others]
+        made += _sampled(judged, (1500, 1000, 1500), draw)
+        for pair in [pair for pair in parts["Climate-FEVER"].pairs() if pair.label == SUPPORTS]:
             made += swaps.of(pair.claim, pair.evidence, draw)[:2]
             false = _reversed(pair.claim, SUPPORTS, draw)
             made += [Pair(false, pair.evidence, REFUTES)] if false and false != pair.claim else []
@@ -262,20 +273,20 @@ def judged_pairs(
         questions = [question for question in questions_of_trials(folder) if question["article"] not in held]
         made += _of_trials(folder, questions, draw)
     if "CliniFact" in parts:
-        made += _sampled(parts["CliniFact"], (420, 330, 350), draw)
+        made += parts["CliniFact"].pairs()
     if "PubMedQA" in parts:
         made += parts["PubMedQA"].pairs()
-        made += draw.sample(parts["PubMedQA, no conclusion"].pairs(), 150)
-    made += draw.sample(first, 900)
+        made += draw.sample(parts["PubMedQA, no conclusion"].pairs(), 300)
+    made += draw.sample(first, 3000)
     draw.shuffle(made)
     return made
 
 
-def _sampled(part: Part, most: tuple[int, int, int], draw: random.Random) -> list[Pair]:
+def _sampled(pairs: Sequence[Pair], most: tuple[int, int, int], draw: random.Random) -> list[Pair]:
     """Of each label so many."""
     made: list[Pair] = []
     for label, count in enumerate(most):
-        some = [pair for pair in part.pairs() if pair.label == label]
+        some = [pair for pair in pairs if pair.label == label]
         made += draw.sample(some, min(count, len(some)))
     return made
 
@@ -314,9 +325,9 @@ def _of_trials(folder: Path, questions: Sequence[dict[str, Any]], draw: random.R
         for question in questions
         for text, supported in claims(question, draw)
     ]
-    made = draw.sample(found, min(1700, len(found)))
+    made = draw.sample(found, min(3500, len(found)))
     others = other_outcomes(questions, draw)
-    made += [Pair(text, said, OPEN) for text, said in draw.sample(others, min(280, len(others)))]
+    made += [Pair(text, said, OPEN) for text, said in draw.sample(others, min(700, len(others)))]
     abstracts = {one["article"]: one for one in abstracts_of_trials(folder)}
     asked = []
     for question in questions:
@@ -326,7 +337,42 @@ def _of_trials(folder: Path, questions: Sequence[dict[str, Any]], draw: random.R
         if front:
             text = claim_that(question, draw.choice((UP, DOWN, SAME)), draw)
             asked.append(Pair(text, _nearest(text, front, 2), OPEN))
-    return made + draw.sample(asked, min(280, len(asked)))
+    return made + draw.sample(asked, min(700, len(asked)))
+
+
+def unlabelled_pairs(folder: Path, swaps: Swaps) -> list[Pair]:
+    """Pairs that nobody judged, for a student to learn a teacher's answers on: sentences of trials' abstracts that no
+    data set has and of open-access articles, each as a claim as it is or changed, with sentences of its own text or of
+    a like one. Their labels mean nothing."""
+    draw = random.Random(11)
+    texts = [[said for _, said in sentences_by_role(one)] for one in outside(folder)]
+    with zipfile.ZipFile(folder / "plos/articles.zip") as articles:
+        for name in sorted(articles.namelist()):
+            text = clean(parse_article(articles.read(name), name).text)
+            sentences = [text[start:end] for start, end in sentence_spans(text)]
+            texts += [sentences[start : start + 12] for start in range(0, len(sentences), 12)]
+    texts = [some for some in texts if len(some) >= 4]
+    vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english", min_df=2)
+    vectors = vectorizer.fit_transform([" ".join(some) for some in texts])
+    near = vectors @ vectors.T
+    made: list[Pair] = []
+    for number, some in enumerate(texts):
+        row = near[[number]].tocoo()
+        like = [place for place in row.col[np.argsort(-row.data, kind="stable")][:9] if place != number]
+        for place in draw.sample(range(len(some)), min(7, len(some))):
+            claim = _LEAD.sub("", some[place])
+            claim = claim[:1].upper() + claim[1:]
+            if not 6 <= len(claim.split()) <= 34 or not _VERB.search(claim):
+                continue
+            rest = some[:place] + some[place + 1 :]
+            own = " ".join(some[max(0, place - 1) : place + 1])
+            pairs = [(claim, _nearest(claim, rest, 3)), (claim, own), (contradicted(claim, draw) or claim, own)]
+            pairs.append((contradicted(claim, draw) or claim, _nearest(claim, rest, 3)))
+            if like:
+                pairs.append((claim, _nearest(claim, texts[draw.choice(like)], draw.choice((1, 2, 3)))))
+            pairs += [(pair.claim, pair.evidence) for pair in swaps.of(claim, own, draw)[:2]]
+            made += [Pair(text, said, NOT_SUPPORTED) for text, said in draw.sample(pairs, min(4, len(pairs)))]
+    return list(dict.fromkeys(made))
 
 
 # -- claims made false
