@@ -47,7 +47,7 @@ def judged(claim: str, *documents: Document):
 
 
 def test_stances_have_calibrated_probabilities_and_an_empty_document_an_error():
-    about, apart, empty = judged("Sea level rose by 20 cm since 1900.", SEA, FISH, Document("none", "", " "))
+    about, apart, empty = judged("The global mean sea level rose.", SEA, FISH, Document("none", "", " "))
     assert about.label == "SUPPORTS" and apart.label == "NOT_ENOUGH_INFO"
     assert empty.label is None and "neither title nor text" in str(empty.error)
     for stance in (about, apart):
