@@ -368,7 +368,7 @@ class ElasticStore(Closing):
         there: list[Numbered] = []
         with contextlib.suppress(CcheckError):  # this key may see nothing but the name
             there = [one for one in numbered(self.client, self.index) if one.filled_from is None]
-        if not there:
+        if not there or any(one.in_use for one in there):  # another process has made it since
             return None
         add = {"index": there[-1].name, "alias": self.index, "is_write_index": True}
         return NotFound(

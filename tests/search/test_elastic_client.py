@@ -255,6 +255,9 @@ def test_an_alias_that_is_gone_is_put_back_and_the_index_not_made_again(stub: St
     for asked in (store.info, store.state):
         with pytest.raises(NotFound, match=r"papers-000001 has lost this alias.*POST _aliases .*\"alias\": \"papers\""):
             asked()
+    # It was made between the two questions, by another process.
+    stub.answers["GET", "/papers-*,papers"] = [(200, MAPPING)]
+    assert store.info() is None
 
 
 def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> None:
