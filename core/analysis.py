@@ -72,8 +72,9 @@ IDEOGRAPH = (
 _PIECE = re.compile(rf"[{IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{IDEOGRAPH}]+")
 """At most a token: hostile text makes many of what looks like one word."""
 _RUN_END = 64
-_LONG_RUN, _GAP = re.compile(r"\S{200,}"), re.compile(r"\n\s+")
+_LONG_RUN = re.compile(r"\S{200,}")
 """No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
+_GAP = re.compile(r"\n\s+")
 _HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{IDEOGRAPH}]|[^\W_{IDEOGRAPH}]+(?:[.,'’:·][^\W_{IDEOGRAPH}]+)*")
 

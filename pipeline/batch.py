@@ -102,7 +102,7 @@ def _key(claim: Claim) -> Key:
 
 
 def unjudged(answer: Answer) -> bool:
-    """Whether a judge failed on the claim or on one of its documents. Raises AttributeError for what is no answer."""
+    """Whether a judge failed on the claim or on one of its documents. Raises AttributeError if it is not an answer."""
     verdict, questions = answer.get("verdict") or {}, answer.get("questions")
     no_verdict = verdict.get("error") is not None and verdict.get("method") != "none"
     if questions is not None:

@@ -257,7 +257,7 @@ class Jobs:
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
-        self._asked: set[int] = set()
+        self._asked = 0
         self._since = 0.0
         self.unfinished = False
         """Whether checks were still running when `close` had waited long enough, and nothing writes to the store."""
@@ -415,10 +415,11 @@ class Jobs:
 
     async def next_of(self, answers: Iterator[R]) -> R | None:
         """The next of some answers; None after the last one."""
-        self._asked.add(id(answers))
-        found = await run_in_threadpool(next, answers, None)
-        self._asked.remove(id(answers))
-        return found
+        self._asked += 1
+        try:
+            return await run_in_threadpool(next, answers, None)
+        finally:
+            self._asked -= 1
 
     def stopping(self) -> None:
         """End the streams of events: their checks are finished, and found under their ids. Files of claims end after
@@ -437,7 +438,7 @@ class Jobs:
         tasks = [job.task for job in jobs if job.task is not None and not job.task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=max(0.0, self._since + seconds - time.monotonic()))
-        if late := sum(not task.done() for task in tasks) + len(self._asked):
+        if late := sum(not task.done() for task in tasks) + self._asked:
             log.warning("%s not finished within %g s", "1 check was" if late == 1 else f"{late} checks were", seconds)
             self.unfinished = not any(one.running for one in self.ingests.values())
 
