@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
 from ..core.http import LeftAlone
 from ..core.redaction import without_secrets
+from ..core.settings import Settings
 from ..core.text import json_line
 from .types import Check, Correction, Wanted, check_from
 
@@ -132,9 +134,20 @@ def kept_check(text: str, corrections: Sequence[str]) -> Check:
         raise InvalidData(f"it is not as ccheck wrote it ({type(error).__name__})") from error
 
 
+def permalink(settings: Settings, id_: str) -> str | None:
+    """Where people find a check on the page of `ccheck serve web`, if the settings say where that is."""
+    return None if settings.public_url is None else f"{settings.public_url.rstrip('/')}/checks/{id_}"
+
+
 def _words(text: str) -> str:
     """A text to search in, or for: without case. SQLite takes no lone surrogates."""
     return text.casefold().encode("utf-8", "replace").decode()
+
+
+def _has_word(words: str, beginning: str) -> bool:
+    """Whether a word begins so: `ice` finds icebergs, and no mice. Other scripts than ours may not part their words."""
+    start = r"\b" if beginning[0].isascii() and beginning[0].isalnum() else ""
+    return re.search(start + re.escape(beginning), words) is not None
 
 
 def missing(id_: str) -> NotFound:
@@ -178,7 +191,7 @@ class FileRecord(Closing):
     def list(self, wanted: Wanted) -> list[Check]:
         where, values = ["TRUE"], []
         for word in _words(wanted.search or "").split():
-            where.append("instr(words, ?)")
+            where.append("has_word(words, ?)")
             values.append(word)
         if wanted.label is not None:
             where.append("label = ?")
@@ -251,6 +264,7 @@ class FileRecord(Closing):
         try:
             # A file of a stranger runs nothing: neither views nor triggers, and it has our tables or is refused.
             connection.execute("PRAGMA trusted_schema = OFF")
+            connection.create_function("has_word", 2, _has_word, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             with _transaction(connection):

@@ -24,7 +24,7 @@ from ..core.settings import Settings
 from ..llm.budget import price_of
 from ..search.elastic import ElasticStore
 from ..search.elastic.errors import AlreadyExists, Denied
-from .record import kept_check, missing, stored, text_of, within_limit
+from .record import kept_check, missing, permalink, stored, text_of, within_limit
 from .types import Check, Correction, Wanted
 
 PREFIX = "ccheck-checks-"
@@ -217,7 +217,6 @@ class ElasticRecord:
         counts = Counter((one["stance"] or {}).get("label") for one in evidence)
         price = price_of(self._settings)
         tokens = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-        link = self._settings.public_url
         fields = {
             "@timestamp": check.created,
             **{name: getattr(check, name) for name in ("id", "claim", "status", "error", "problem", "user", "run")},
@@ -249,7 +248,7 @@ class ElasticRecord:
             "timings_ms": result.get("timings_ms", {}),
             "milliseconds": sum(result.get("timings_ms", {}).values()),
             "host": socket.gethostname(),
-            "permalink": None if link is None else f"{link.rstrip('/')}/checks/{check.id}",
+            "permalink": permalink(self._settings, check.id),
         }
         kept = {name: value for name, value in fields.items() if name not in self._left_out}
         return {**json.loads(without_secrets(json.dumps(kept))), "data": text}

@@ -9,9 +9,11 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+
+from more_itertools import chunked
 
 from .. import __version__
 from ..core.adjust import resolved
@@ -30,6 +32,7 @@ from ..pipeline.checker import Checker, claims_of
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import Store, parse_filter
+from ..verdict.labels import LABELS, STANCES
 from .record import FileRecord, Record, Trying, missing, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
 
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
-LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,7 +123,7 @@ class Service(Closing):
         self._checkers: dict[str, Checker] = {}
         self._ready: dict[int, _Ready] = {}
         self._trying = Trying()
-        self._forgotten = False
+        self._forgotten: date | None = None
 
     @functools.cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -264,14 +266,17 @@ class Service(Closing):
         if self.record is None or not check.claim.strip():
             return check
         self._forget_old(self.record)
+        failed = check.status == "failed" or unjudged(result)
+        if failed and self._recorded([check.id]):
+            return check  # a server that fails now takes no answer away that the record has
         kept = self._trying(functools.partial(self.record.put, check))
         return check if kept is None else kept
 
     def _forget_old(self, record: Record) -> None:
-        days = self.checker.settings.record_days
-        if days is not None and not self._forgotten:
-            self._forgotten = True
-            before = datetime.now(UTC) - timedelta(days=days)
+        days, today = self.checker.settings.record_days, datetime.now(UTC)
+        if days is not None and self._forgotten != today.date():  # each day: servers run for months
+            self._forgotten = today.date()
+            before = today - timedelta(days=days)
             self._trying(functools.partial(record.forget, before.isoformat(timespec="milliseconds")))
 
     def checks(self, wanted: Wanted | None = None) -> list[Check]:
@@ -316,31 +321,26 @@ class Service(Closing):
     def pairs(self) -> Iterator[dict[str, Any]]:
         """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
 
-        One for each claim and document of which people said a label, the last one; "not relevant" is NOT_ENOUGH_INFO.
+        One for each claim and document of which people said a label, the last one, of whichever check they said it;
+        "not relevant" is NOT_ENOUGH_INFO.
         """
         record, page = self._kept_by(), Wanted(limit=PAGE, corrected=True)
+        said: dict[tuple[str, str], Correction] = {}
         while some := record.list(page):
             for check in some:
-                yield from self._pairs_of(check)
+                for one in check.corrections:
+                    if one.doc_id is not None and (one.label in STANCES or one.what == "not relevant"):
+                        last = said.setdefault((check.claim, one.doc_id), one)
+                        said[check.claim, one.doc_id] = one if one.created >= last.created else last
             page = replace(page, before=some[-1].created, after=some[-1].id)
-
-    def _pairs_of(self, check: Check) -> Iterator[dict[str, Any]]:
-        labels: dict[str, str] = {}
-        for one in check.corrections:
-            label = "NOT_ENOUGH_INFO" if one.what == "not relevant" else one.label
-            if one.doc_id is not None and label is not None:
-                labels[one.doc_id] = label
-        documents = self.checker.store.get(list(labels))
-        for doc_id, label in labels.items():
-            # A document that is gone has no text to learn from.
-            if (document := documents.get(doc_id)) is not None:
-                yield {
-                    "claim": check.claim,
-                    "doc_id": doc_id,
-                    "title": document.title,
-                    "text": document.text,
-                    "label": label,
-                }
+        for pairs in chunked(said, PAGE):
+            documents = self.checker.store.get(list({doc_id for _, doc_id in pairs}))
+            for claim, doc_id in pairs:
+                # A document that is gone has no text to learn from.
+                if (document := documents.get(doc_id)) is not None:
+                    label = "NOT_ENOUGH_INFO" if (one := said[claim, doc_id]).what == "not relevant" else one.label
+                    about = {"doc_id": doc_id, "title": document.title, "text": document.text}
+                    yield {"claim": claim, **about, "label": label}
 
     def _kept_by(self) -> Record:
         if self.record is None:
@@ -455,7 +455,7 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
     if correction.doc_id not in ids:
         said = did_you_mean(str(correction.doc_id), ids, f"it has {', '.join(ids[:5])}" if ids else "it has none")
         raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
-    if correction.what == "wrong stance" and correction.label is None:
+    if correction.what == "wrong stance" and correction.label not in STANCES:
         raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
 
 

@@ -24,6 +24,7 @@ from ..core.citation import citation_of
 from ..core.errors import CcheckError
 from ..core.types import Evidence
 from ..service import Correction, How
+from ..service.record import permalink
 from .access import RIGHTS, Caller, Right, needed
 from .page import placeless, plainly
 from .problems import Problem
@@ -64,11 +65,14 @@ class Paper(BaseModel):
 
 
 class CheckedClaim(BaseModel):
-    """A verdict with its evidence, best first. `gaps` has what was not found, `warnings` what people corrected."""
+    """A verdict with its evidence, best first. `method` is what judged, `permalink` where people find this check (null
+    if the server was not told its address). `gaps` has what was not found, `warnings` what people corrected."""
 
     id: str
+    permalink: str | None
     claim: str
     verdict: str | None
+    method: str | None
     confidence: float | None
     reason: str | None
     rationale: str | None
@@ -127,10 +131,12 @@ def make_server(web: Web) -> MCPServer:
             if job.error is not None:
                 raise job.error
             check, result = job.check, readable(job.check)
-        verdict = {name: getattr(result.verdict, name, None) for name in ("confidence", "reason", "rationale", "error")}
+        told_of = ("method", "confidence", "reason", "rationale", "error")
+        verdict = {name: getattr(result.verdict, name, None) for name in told_of}
         return CheckedClaim(
             **verdict | {"error": check.error or verdict["error"]},
             id=check.id,
+            permalink=permalink(web.service.checker.settings, check.id),
             claim=check.claim,
             verdict=check.label,
             papers=list(map(_paper, result.evidence)),

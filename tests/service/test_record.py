@@ -95,6 +95,15 @@ def test_checks_are_kept_and_listed(open_record: Callable[[], Record]) -> None:
     assert record.list(Wanted())[0] == replace(again, kept=True) and len(record.list(Wanted())) == 5
 
 
+def test_a_claim_is_found_by_its_words_and_not_by_what_is_in_them(open_record: Callable[[], Record]) -> None:
+    record = open_record()
+    for number, claim in enumerate(("Mice like rice.", "The (ice) melts; it is ICE.", "疫苗有效")):
+        record.put(check(number, claim=claim))
+    assert [one.id for one in record.list(Wanted(search="ice"))] == [check(1).id]
+    assert [one.id for one in record.list(Wanted(search="rice mice"))] == [check(0).id]
+    assert [one.id for one in record.list(Wanted(search="有效"))] == [check(2).id]
+
+
 def test_corrections_of_many_at_once_are_all_kept(open_record: Callable[[], Record]) -> None:
     record, one = open_record(), check(1)
     record.put(one)

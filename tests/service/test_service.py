@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,55 @@ def test_corrections_stay_beside_the_answer(service: Service) -> None:
     ]
 
 
+def test_of_several_checks_of_a_claim_the_last_correction_is_the_pair(service: Service) -> None:
+    checks = [service.check(CLAIM, k=k) for k in (1, 2, 3)]
+    for check, label in zip((checks[2], checks[0], checks[1]), ("SUPPORTS", "NOT_ENOUGH_INFO", "REFUTES"), strict=True):
+        service.correct(Correction(check.id, "wrong stance", "sea", label))
+    assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("sea", "REFUTES")]
+
+
+def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> None:
+    class Judge:
+        name, broken = "words", False
+
+        def __call__(self, claim, evidence):
+            if self.broken:
+                raise OSError("the server is gone")
+            return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
+
+    judge = Judge()
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", judge=judge) as service:
+        service.checker.ingest(PAPERS, dense=False)
+        good = service.check(CLAIM)
+        judge.broken = True
+        failed = service.check(CLAIM, fresh=True)
+        assert (failed.id, failed.label, failed.kept) == (good.id, None, False)
+        assert service.find(good.id) == good == service.check(CLAIM)
+        assert service.check("Ice melts.").kept, "nothing better is known"
+        judge.broken = False
+        assert service.check("Ice melts.").label == "SUPPORTS"
+
+
+def test_old_checks_are_forgotten_each_day_that_a_service_runs(tmp_path: Path) -> None:
+    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", record_days=7) as service:
+        service.checker.ingest(PAPERS, dense=False)
+        check = service.check(CLAIM)
+        assert service.record is not None and service._forgotten is not None
+        service.record.put(dataclasses.replace(check, id="0" * 16, created="2020-01-01T00:00:00.000000+00:00"))
+        service.check(CLAIM, fresh=True)
+        assert len(service.checks()) == 2
+        service._forgotten -= timedelta(days=1)
+        service.check(CLAIM, fresh=True)
+        assert [one.id for one in service.checks()] == [check.id]
+
+
 @pytest.mark.parametrize(
     ("correction", "said"),
     [
         (("wrong stance", "seа", "REFUTES"), "no document"),
         (("wrong stance", "sea", None), "say what"),
         (("wrong stance", "sea", "MAYBE"), "no label"),
+        (("wrong stance", "sea", "CONFLICTING"), "say what"),
         (("wrong verdict", "sea", "REFUTES"), "without a document"),
         (("not relevant", None, None), "no document"),
     ],

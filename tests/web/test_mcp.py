@@ -46,6 +46,7 @@ def test_over_http(web):
     assert checked["verdict"] == "CONFLICTING" and checked["tokens"] == 0
     assert {one["doc_id"]: one["stance"] for one in checked["papers"]}["gauge"] == "REFUTES"
     assert checked["papers"][0]["sentences"] and checked["gaps"]
+    assert (checked["method"], checked["permalink"]) == ("words", None)
     assert web.client.get(f"/v1/checks/{checked['id']}").status_code == 200
     assert [one["doc_id"] for one in said["search_evidence"].structured_content["papers"]] == ["ice"]
     assert said["get_paper"].structured_content["text"] == PAPERS[0]["text"]
@@ -61,7 +62,8 @@ def test_over_stdio(tmp_path):
 
     ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--store", tmp_path / "store", "--no-dense")
     program, *arguments = command("serve", "mcp", "--store", tmp_path / "store", "--recipe", "bm25")
-    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ), cwd=tmp_path)
+    environ = os.environ | {"CCHECK_PUBLIC_URL": "https://facts.example"}
+    parameters = StdioServerParameters(command=program, args=arguments, env=environ, cwd=tmp_path)
 
     async def run() -> dict[str, Any]:
         async with mcp.Client(stdio_client(parameters)) as client:
@@ -69,7 +71,8 @@ def test_over_stdio(tmp_path):
 
     said = asyncio.run(run())
     assert said["get_paper"].structured_content["title"] == "Sea level"
-    assert said["check_claim"].structured_content["papers"]
+    checked = said["check_claim"].structured_content
+    assert checked["papers"] and checked["permalink"] == f"https://facts.example/checks/{checked['id']}"
 
 
 def test_with_keys_each_tool_needs_its_right(serve_web):
