@@ -152,6 +152,7 @@ class _Run(Closing):
         )
 
     def close(self) -> None:
+        self._store.release()
         with self._rejects, self._maker:
             pass
 

@@ -157,6 +157,10 @@ class Store(Protocol):
         """Stop waiting: calls in other threads that wait for a server give up and raise."""
         ...
 
+    def release(self) -> None:
+        """Let other processes write, after an ingest that went well or not."""
+        ...
+
     def publish(self) -> None:
         """Make everything that was written searchable."""
         ...

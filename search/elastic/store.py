@@ -251,6 +251,9 @@ class ElasticStore(Closing):
     def abandon(self) -> None:
         self.client.abandon()
 
+    def release(self) -> None:
+        pass  # any number of processes may write
+
     def publish(self) -> None:
         self._writer.index()
         self._writer.request("POST", "_refresh", slow=True)

@@ -234,6 +234,14 @@ class LocalStore(Closing):
     def abandon(self) -> None:
         pass  # nothing here waits for anybody
 
+    def release(self) -> None:
+        with self._guard:
+            if self._writer is not None:
+                self._writer.close()
+            if self._lock is not None:
+                self._lock.release()
+            self._writer = self._lock = None
+
     @reported
     def publish(self) -> None:
         with self._guard, self._writing() as database:
@@ -413,7 +421,7 @@ class LocalStore(Closing):
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
-        """The connection of the one writer. This object remains the writer until it is closed.
+        """The connection of the one writer. This object remains the writer until `release`.
 
         Raises Incomplete if the folder has been removed or replaced.
         """
@@ -474,9 +482,7 @@ class LocalStore(Closing):
     def close(self) -> None:
         with self._guard:
             self._close_databases()
-            if self._lock is not None:
-                self._lock.release()
-            self._lock = None
+            self.release()
 
     def _close_databases(self) -> None:
         for database in (self._reader, self._writer):

@@ -54,6 +54,9 @@ class MemoryStore:
     def abandon(self) -> None:
         self.calls.append("abandon")
 
+    def release(self) -> None:
+        pass
+
     def publish(self) -> None:
         self.calls.append("publish")
 

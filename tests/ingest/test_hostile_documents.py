@@ -231,6 +231,19 @@ def test_nothing_was_done_is_not_done_in_part(tmp_path):
     assert ccheck("ingest", bad, "--no-dense", "--store", tmp_path / "store").code == 5
 
 
+def test_who_has_a_store_open_after_an_ingest_lets_others_write(tmp_path):
+    """As a server and a notebook have: neither an ingest that ended well nor one that failed keeps it to itself."""
+    options = IngestOptions(cache_dir=tmp_path / "cache")
+    corpora = [jsonl(tmp_path / f"{name}.jsonl", {"_id": name, "text": name}) for name in "abc"]
+    with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as other:
+        ingest(corpora[0], store, options=options)
+        ingest(corpora[1], other, options=options)
+        with pytest.raises(ZeroDivisionError):
+            ingest(corpora[2], store, options=options, on_progress=lambda progress: 1 / 0)
+        ingest(corpora[2], other, options=options)
+        assert store.count() == 3
+
+
 # -- one record costs itself
 
 
