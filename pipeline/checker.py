@@ -205,16 +205,18 @@ class Checker(Closing):
 
         `compared`: the model is first compared with stored vectors that may come from another one.
         """
-        if self._plan is None:
+        plan = self._plan  # another thread can forget it meanwhile
+        if plan is None:
             # A memory asks whether the store is the same. Without questions, an empty store is noticed by its searches.
             figures = self.memory is not None or self.recipe.questions is not None
             info = self.store.info(figures=figures)
             judges = self.judge is None
-            self._plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
+            plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
             if compared and info is not None and info.layout.embedding is None:
-                self._plan = self._compared(self._plan)
-        return self._plan
+                plan = self._compared(plan)
+            self._plan = plan
+        return plan
 
     def rerank_with(self, function: Score | Reranker) -> None:
         """Use a program's own reranker in place of the recipe's."""

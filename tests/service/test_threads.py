@@ -94,6 +94,24 @@ def test_what_is_loaded_is_loaded_once() -> None:
         assert set(threads.map(load, range(AT_ONCE))) == {made[0]} and len(made) == 1
 
 
+def test_a_plan_that_another_thread_forgets_is_there_for_who_has_asked_for_it(folder: Path) -> None:
+    class Forgetful(Checker):
+        """Whoever looks at the plan a second time finds that another thread has forgotten it."""
+
+        @property
+        def _plan(self) -> Any:
+            found, self.known = self.known, None
+            return found
+
+        @_plan.setter
+        def _plan(self, plan: Any) -> None:
+            self.known = plan
+
+    with Forgetful(resolve({"store": str(folder / "store"), "device": "cpu"}).settings) as checker:
+        checker._plan = plan = checker.plan()
+        assert checker.plan() is plan
+
+
 @pytest.mark.parametrize("where", ["local", "elasticsearch"])
 def test_checks_go_on_while_papers_are_read_in(request: pytest.FixtureRequest, tmp_path: Path, where: str) -> None:
     """200 checks while the store is updated ten times: each answer is that of a moment, and none is older than the
