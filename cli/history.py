@@ -101,8 +101,10 @@ def show(id_: str = opt.argument("ID"), *, store: str | None = _store, as_json: 
         if as_json:
             print_json(_answer(check))
         elif check.result is not None:
-            show_result(stdout(), result_of(check.result), lambda: service.checker.recipe)
+            show_result(stdout(), result := result_of(check.result), lambda: service.checker.recipe)
             show_record(stdout(), check)
+            by = f" by {check.user}" if check.user else ""
+            inform(f"checked {check.created[:16].replace('T', ' ')} UTC{by}", *result.warnings)
         if check.error is not None:
             raise Incomplete(f"the claim could not be checked: {check.error}")
 

@@ -264,7 +264,8 @@ def of_parts(parts: Sequence[Part], whole: Verdict) -> Verdict:
     said = f"{len(parts)} claims, each checked alone: " + "; ".join(map(_in_words, parts))
     if label is None:
         return replace(whole, label=None, confidence=None, rationale=None, error=said, parts=tuple(parts))
-    reason: Reason | None = None if label in _VERBS else "disagreement" if label == "CONFLICTING" else "left_open"
+    open_ = "disagreement" if label == "CONFLICTING" else whole.reason or "left_open"
+    reason: Reason | None = None if label in _VERBS else open_
     return replace(whole, label=label, confidence=confidence, rationale=said, reason=reason, parts=tuple(parts))
 
 

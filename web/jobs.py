@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from ..core.errors import CcheckError, Incomplete, InvalidData
 from ..core.types import Claim
 from ..ingest import IngestOptions, Progress, Reject, Report
-from ..pipeline.batch import ClaimRecord
+from ..pipeline.batch import ClaimRecord, unjudged
 from ..pipeline.claims import iter_claims
 from ..service import Check, Event, How, Service
 from .access import Caller, Limited
@@ -132,13 +132,16 @@ class Row:
     record: ClaimRecord
     check: str | None = None
     done: bool = False
+    kept: bool = False
+    unjudged: bool = False
     label: str | None = None
     confidence: float | None = None
     error: str | None = None
 
     def set(self, check: Check) -> None:
         verdict = (check.result or {}).get("verdict") or {}
-        self.done, self.error = True, check.error
+        self.done, self.kept, self.error = True, check.kept, check.error
+        self.unjudged = unjudged(check.result or {})
         self.label, self.confidence = verdict.get("label"), verdict.get("confidence")
 
     def to_dict(self, otherwise: str) -> dict[str, Any]:
@@ -168,8 +171,9 @@ class FileJob(Job):
 
     @property
     def retryable(self) -> list[Row]:
-        """Those that failed or are unfinished, but for those that are no claims."""
-        return [row for row in self.rows if row.record.problem is None and (row.error or not row.done)]
+        """Those that failed, also at a judge, or are unfinished, but for those that are no claims."""
+        rows = [row for row in self.rows if row.record.problem is None]
+        return [row for row in rows if row.error or row.unjudged or not row.done]
 
     def to_dict(self) -> dict[str, Any]:
         said = {"id": self.id, "name": self.name, "running": self.running, "done": self.done}
@@ -211,7 +215,7 @@ def claims_in(content: bytes, name: str, most: int | None) -> list[ClaimRecord]:
 def harmless(name: str, otherwise: str) -> str:
     """The last part of a file's name, with nothing in it that could be a path."""
     kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in Path(name).name).lstrip(". ")
-    return kept[-100:] or otherwise
+    return kept.encode()[-200:].decode(errors="ignore").lstrip(". ") or otherwise  # systems take 255 bytes
 
 
 class IngestJob(Job):
@@ -333,10 +337,11 @@ class Jobs:
 
     async def find_file(self, id_: str, caller: Caller) -> FileJob:
         """A file of claims, of the record if it is not held here. Raises NotFound."""
-        if (job := self.files.get(id_)) is None:
+        if id_ not in self.files:
             job = await run_in_threadpool(self._restored, id_, caller)
-            _add(self.files, job)
-        return job
+            if id_ not in self.files:  # else somebody who asked at the same time may have started it
+                _add(self.files, job)
+        return self.files[id_]
 
     def _restored(self, id_: str, caller: Caller) -> FileJob:
         job = restored(id_, caller, self.service.file(id_))
@@ -368,6 +373,7 @@ class Jobs:
                 job.refuse_stopped()
 
         try:
+            await run_in_threadpool(self.service.keep_file, job.id, job.kept())  # it may have to wait for others
             async with self._files:
                 await run_in_threadpool(work)
         finally:

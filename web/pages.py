@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import shutil
 import tempfile
@@ -340,8 +341,10 @@ async def sign_out(page: Annotated[Page, _form()]) -> Response:
 
 
 def sign_in_page(request: Request, web: Web) -> Response:
-    """Asks for a key, and then leads to the page that was wanted."""
-    return Page(request, web, None).show("sign_in.html", None, 401, wrong=False, next=_local(request.url.path))
+    """Asks for a key, and then leads to the page that was wanted, or that the form was on which can't be sent now."""
+    came_from = re.sub(r"^\w+://[^/]*", "", request.headers.get("referer", ""))
+    wanted = request.url.path if request.method == "GET" else came_from
+    return Page(request, web, None).show("sign_in.html", None, 401, wrong=False, next=_local(wanted))
 
 
 # --
@@ -358,10 +361,16 @@ def _result_page(page: Page, check: Check) -> Response:
     pdf_folder = page.web.served.pdfs
     with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
     served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}
-    served |= {"all": len(documents), "kept": check.kept}
+    served |= {"all": len(documents), "kept": check.kept, "recipe": _other_recipe(page.web, check)}
     link = str(page.request.url.replace(query="", fragment=""))
     given = view | {"documents": filtered(documents, query)}
     return page.show("check.html", None, served=served, check=check, link=link, **given)
+
+
+def _other_recipe(web: Web, check: Check) -> str:
+    """The packaged recipe with which a check was made, if it is not the server's own."""
+    name = str(check.settings.get("recipe"))
+    return name if name != web.service.checker.recipe.name and name in recipe_names() else ""
 
 
 async def _recent(web: Web) -> list[Mapping[str, Any]] | None:

@@ -111,8 +111,8 @@ def _plain(value: object) -> str:
 class _Summary:
     """The page's summary of all claims."""
 
-    claims: list[tuple[str, str, str]] = field(default_factory=list)
-    """Each claim's text, its outcome, and why it is open."""
+    claims: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Each claim's text, its outcome, why it is open, and the outcome in words."""
     recipes: dict[str, None] = field(default_factory=dict)
     stores: dict[str, None] = field(default_factory=dict)
     warned: dict[str, int] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class _Summary:
 
     def add(self, result: Result, corrections: Sequence[Correction] = ()) -> dict[str, Any]:
         view = claim_view(result, len(self.claims) + 1, self.warned, corrections)
-        self.claims.append((shortened(result.claim.text, 160), view["outcome"], view["reason"]))
+        self.claims.append((shortened(result.claim.text, 160), view["outcome"], view["reason"], view["short"]))
         self.recipes[result.recipe] = self.stores[placeless(result.store)] = None
         return view
 
@@ -129,8 +129,8 @@ def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
     from markupsafe import Markup
 
     blocks = iter(functools.partial(claims.read, 1 << 16), "")
-    counts = Counter(outcome for _, outcome, _ in summary.claims)
-    reasons = Counter(reason for *_, reason in summary.claims)
+    counts = Counter(outcome for _, outcome, _, _ in summary.claims)
+    reasons = Counter(reason for _, _, reason, _ in summary.claims)
     return {
         "summary": summary,
         "counts": {outcome: counts[outcome] for outcome in VERDICTS if counts[outcome]},

@@ -55,6 +55,7 @@ def claim_view(
     return {
         "number": number,
         "outcome": outcome(result),
+        "short": in_short(outcome(result), result.verdict.confidence if result.verdict else None),
         "reason": (result.verdict.reason if result.verdict else None) or "",
         "result": result,
         "claim": shortened(result.claim.text, CLAIM_CHARS),
@@ -95,7 +96,8 @@ def gaps(result: Result, counts: Mapping[str, int]) -> Iterator[str]:
     judged = sum(counts.values())
     if judged:
         for side, said in zip(SIDES, ("supports", "refutes"), strict=True):
-            if not counts.get(side) and not counts.get("CONFLICTING"):
+            # The parts of a claim, each checked alone, can have papers that the whole has not.
+            if not counts.get(side) and not counts.get("CONFLICTING") and outcome(result) != side:
                 yield f"No paper that was read {said} the claim."
     failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
     for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):

@@ -31,7 +31,8 @@ def test_a_check_is_listed_and_shown_as_it_was_printed(store):
     assert [line.split("  ")[-1] for line in listed] == ["Sea level has risen.", CLAIM]
     id_ = listed[1].split()[0]
     assert f"Kept as {id_}" in asked.out
-    assert ccheck("show", id_, "--store", store).out == asked.out
+    shown = ccheck("show", id_, "--store", store)
+    assert shown.out == asked.out and f"checked {listed[1][18:28]}" in shown.err
     found = ccheck("history", "AUTISM", "--store", store, "--json")
     assert [one["check"]["id"] for one in found.objects] == [id_]
     again = ccheck("show", id_, "--store", store, "--json").objects[0]

@@ -20,7 +20,7 @@ from ccheck.llm import InvalidReply, Refused
 from ccheck.pipeline import relevance
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
 from ccheck.pipeline.run import YES_NO
-from ccheck.verdict import of_parts
+from ccheck.verdict import nothing_bears, of_parts
 
 ALL: tuple[QueryText, ...] = ("claim", "rewrite", "expand", "hyde")
 
@@ -219,6 +219,9 @@ def test_a_sentence_is_refuted_with_one_of_its_claims(parts, label, confidence):
     verdict = of_parts([Part("it", *one) for one in parts], Verdict("SUPPORTS", 0.5, method="m"))
     assert (verdict.label, verdict.confidence, verdict.method) == (label, confidence, "m")
     assert (verdict.reason is None) == (label in ("SUPPORTS", "REFUTES", None)) and bool(verdict.error) == (not label)
+    if label == "NOT_ENOUGH_INFO":  # what is shown below was found for the whole sentence
+        whole = nothing_bears(0.1, 3)
+        assert of_parts([Part("it", *one) for one in parts], whole).reason == "nothing_bears"
 
 
 # -- the probability that something in the collection bears on a claim

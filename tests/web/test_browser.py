@@ -117,6 +117,24 @@ def test_a_file_of_claims_fills_its_table(look, serve_web, tmp_path):
     assert "Conflicting evidence" in page.inner_text("tbody") and "only marks" in page.inner_text("tbody")
 
 
+def test_a_page_that_waits_for_what_the_server_has_forgotten_waits_no_longer(look, serve_web, tmp_path):
+    web = serve_web(record=False)
+    web.judge.go.clear()
+    page = look(web.url)
+    page.route("**/events", lambda route: route.fulfill(status=404))
+    ask(page)
+    page.wait_for_selector("[role=log]")
+    web.judge.go.set()
+    page.wait_for_selector("#verdict")
+    web.judge.go.clear()
+    page.goto(web.url)
+    page.set_input_files("input[type=file]", {"name": "c.txt", "mimeType": "text/plain", "buffer": b"Ice rose."})
+    page.click("text=Check the file")
+    page.wait_for_selector("text=0 of 1 claim done")
+    web.web.jobs.files.clear()
+    page.wait_for_selector("h1 >> text=This can't be done")
+
+
 def test_all_of_it_works_by_keyboard(look, web: Web):
     page = look(web.url)
     page.keyboard.type(CLAIM)  # the box has the focus

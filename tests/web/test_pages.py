@@ -17,6 +17,7 @@ from web_servers import CLAIM, KEYS, PAPERS, Web, web_server
 
 from ccheck.core.errors import ServerError
 from ccheck.web.access import Access, Counted, Key
+from ccheck.web.jobs import FILES_AT_ONCE
 from ccheck.web.page import for_owner, plainly
 from ccheck.web.problems import Problem, json_text
 
@@ -105,6 +106,11 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     answer = web.browser.get("/history")
     assert answer.status_code == 400 and "keeps no record" in answer.text and "--no-record" not in answer.text
     assert web.send(f"{address}/corrections", {"label": "SUPPORTS"}).status_code == 400
+    web.send("/files", {}, files={"file": ("c.txt", CLAIM)})
+    (job,) = web.web.jobs.files.values()
+    wait_until(lambda: not job.running)
+    table = web.page(f"/files/{job.id}").one("tbody")
+    assert "Conflicting evidence" in table.words and not table.all("a"), "it leads to no check that nobody has"
 
 
 @pytest.mark.parametrize(
@@ -259,6 +265,42 @@ def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_pa
         assert web.browser.get("/files/2026-01-01T00:00:00.000-0123456789abcdef").status_code == 404
 
 
+def test_a_file_is_kept_before_its_turn_comes_whatever_its_name(serve_web):
+    web = serve_web()
+    web.judge.go.clear()
+    names = [f"{number} {'研究' * 60}.csv" for number in range(FILES_AT_ONCE + 1)]
+    sent = [web.send("/files", {}, files={"file": (name, f"id,text\na,{name} rose.\n")}) for name in names]
+    assert [one.status_code for one in sent] == [200] * len(names)
+    last = sent[-1].url.path.rsplit("/", 1)[1]
+    wait_until(lambda: web.web.service.record.file(last) is not None)
+    assert web.browser.get(f"/files/{last}.json").json()["name"].endswith("研究.csv")
+    web.send(f"{sent[0].url.path}/stop", {})
+    web.judge.go.set()
+    wait_until(lambda: not any(job.running for job in web.web.jobs.files.values()))
+    assert "1 of 1 claim done. The check was stopped." in web.page(sent[0].url.path).words
+
+
+def test_a_claim_that_no_judge_could_judge_is_tried_again(serve_web):
+    web = serve_web()
+    place = web.send("/files", {}, files={"file": ("c.txt", f"{CLAIM}\nboom rose.\n")}).url.path
+    (job,) = web.web.jobs.files.values()
+    wait_until(lambda: not job.running)
+    assert [row.label for row in job.rows] == ["CONFLICTING", None] and not job.failed
+    assert [one for one in web.page(place).all("button") if "Check 1 claim again" in one.text]
+
+
+def test_a_check_is_made_again_with_its_own_recipe(serve_web):
+    web = serve_web()
+    web.web.service.checker.ingest(PAPERS)  # with vectors
+    for recipe in ("default", ""):
+        address, page = checked(web, recipe=recipe)
+        fields = {
+            one.attributes["name"]: one.attributes["value"] for one in page.one("form", class_="again").all("input")
+        }
+        assert fields["recipe"] == recipe
+        assert checked(web, **fields)[0] == address
+
+
 def test_a_file_that_has_no_claims_is_refused(web):
     assert "has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
     refused = web.send("/files", {}, files={"file": ("x.bin", b"\0\1\2" * 9)})
@@ -346,6 +388,9 @@ def test_with_keys_people_sign_in(serve_web):
     assert web.send("/checks", {"claim": CLAIM}, token=token).status_code == 403  # it may only read
     assert "Add papers" not in web.page("/papers").words
     web.send("/sign-out", {}, token=token)
+    # As after the server was started again, while somebody wrote into a form.
+    asked = web.browser.post("/checks", headers={"Referer": f"{web.url}/?claim=x"})
+    assert asked.status_code == 401 and parse(asked.text).one("input", name="next").attributes["value"] == "/?claim=x"
     assert web.browser.get("/history").status_code == 401
 
 

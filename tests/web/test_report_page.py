@@ -20,7 +20,7 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import ModelStage
-from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
+from ccheck.core.types import Claim, Document, Evidence, Hit, Part, Result, Sentence, Stance, Usage, Verdict
 from ccheck.web.report import about_run, placeless, writing_report
 from ccheck.web.views import MAX_TEXT
 
@@ -339,8 +339,17 @@ def test_no_path_of_this_machine_is_shown(tmp_path):
 )
 def test_a_side_with_little_confidence_is_told_apart(tmp_path, label, confidence, said):
     made = result(piece(ROSE, stance=Stance("SUPPORTS", 0.9)), verdict=Verdict(label, confidence))
-    (shown,) = page(tmp_path, made).all("div", class_="verdict")
+    html = page(tmp_path, made, made)
+    shown = html.all("div", class_="verdict")[0]
+    assert said in html.one("ol", class_="contents").all("li")[0].words
     assert shown.one("strong").words == said and ("Read both sides" in shown.words) == said.startswith("Weakly")
+
+
+def test_no_gap_denies_what_the_parts_of_a_claim_have_shown(tmp_path):
+    parts = (Part("Sea level rose", "SUPPORTS", 0.9), Part("ice melts", "SUPPORTS", 0.9))
+    whole = result(piece(ROSE, stance=Stance("NOT_ENOUGH_INFO", 0.9)), verdict=Verdict("SUPPORTS", 0.9, parts=parts))
+    said = page(tmp_path, whole).one("div", class_="gaps").words
+    assert "refutes the claim" in said and "supports the claim" not in said
 
 
 # -- the report page in a real browser: Chromium, driven by playwright

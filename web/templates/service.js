@@ -32,8 +32,12 @@ if (live) {
   }
   const end = () => { source.close(); location.reload(); };
   source.addEventListener("done", end);
-  // The server's own event has data; a lost connection has none, and the browser tries again.
-  source.addEventListener("error", (event) => { if (event.data) end(); });
+  // The server's own event has data. A lost connection has none, and the browser tries again, unless the server that
+  // came back refuses: it does not know this check, or this browser.
+  source.addEventListener("error", (event) => {
+    if (event.data) end();
+    else if (source.readyState === EventSource.CLOSED) setTimeout(end, 1000);
+  });
 }
 
 const refresh = async () => {
@@ -42,6 +46,8 @@ const refresh = async () => {
   await new Promise((done) => setTimeout(done, Number(old.dataset.refresh)));
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    // Signed out, or the server was started again and does not know this work: a page of its own says so.
+    if (answer.status >= 400 && answer.status < 429) return location.reload();
     if (answer.ok) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById(old.id);
