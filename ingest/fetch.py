@@ -30,6 +30,9 @@ PAGE = 200
 PUBMED_MOST = 10_000
 """More of one search NCBI does not hand out."""
 ANSWER_BYTES = 128 << 20
+ANSWER_SECONDS = 600.0
+"""How long one answer may take: without a limit, a server that sends a byte now and then is waited for as long as it
+likes."""
 TRIES, LONGEST_WAIT = 5, 60.0
 
 
@@ -180,9 +183,12 @@ class Client(Closing):
                 if answer.status_code != 200:
                     raise ServerError(f"{url} answered with HTTP {answer.status_code}")
                 counted, body = Counted(self.base, 200, ANSWER_BYTES), bytearray()
+                ends = time.monotonic() + ANSWER_SECONDS
                 for piece in answer.iter_bytes():
                     counted.add(len(piece))
                     body += piece
+                    if time.monotonic() > ends:
+                        raise MayPass(f"no whole answer within {ANSWER_SECONDS:g} s")
                 return bytes(body)
         except httpx.HTTPError as error:
             raise MayPass(f"{type(error).__name__}: {error}".removesuffix(": ")) from error

@@ -327,9 +327,13 @@ def test_a_duplicate_whose_id_is_its_doi_is_left_out_and_not_called_unusable(tmp
     assert ingest(jsonl(tmp_path / "b.jsonl", *rows), MemoryStore()).rejected == 1
 
 
-def test_a_service_that_can_not_be_reached_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reply", "seconds"), [(Reply({}, 503), 60), (Reply({"results": [{"id": "W1"}]}), -1)])
+def test_a_service_that_does_not_answer_in_time_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, seconds: float
+) -> None:
+    monkeypatch.setattr("ccheck.ingest.fetch.ANSWER_SECONDS", seconds)
     file = tmp_path / "seas.jsonl"
-    with http_stub(lambda asked: Reply({}, 503)) as server, pytest.raises(ServerError) as raised:
+    with http_stub(lambda asked: reply) as server, pytest.raises(ServerError) as raised:
         fetch(Client("openalex", server.url, wait=lambda seconds: None), "sea level", file)
     assert not list(tmp_path.iterdir())
     assert "safe" not in str(raised.value) and "Nothing was fetched" in str(raised.value)
