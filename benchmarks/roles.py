@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,9 @@ REGULAR = 0.03
 
 STEPS = 0.8
 """How much the order of roles counts beside the words of a sentence."""
+SHORT = (4, 8)
+"""How many of an abstract's sentences stand in a copy from which the model learns, too: abstracts without headings are
+shorter."""
 
 
 class Abstract(NamedTuple):
@@ -52,7 +56,10 @@ def main(folder: Path, *, write: bool) -> None:
     learned = {name: [one for one in some if one.article not in asked] for name, some in sets.items()}
     for name, some in sets.items():
         others = [one for other in sets if other != name for one in learned[other]]
-        measure(f"{name}, learned from the other", some, fit(others))
+        model, chance = fit(others), random.Random(1)
+        measure(f"{name}, learned from the other", some, model)
+        short = [shortened(one, chance, 4, 7) for one in some]
+        measure(f"{name}, learned from the other, of four to seven of their sentences", short, model)
     half = {name: [one for one in some if _half(one.article)] for name, some in learned.items()}
     model = fit([one for some in half.values() for one in some])
     for name, some in sets.items():
@@ -112,13 +119,25 @@ def abstract(article: str, parts: Sequence[tuple[str, str]]) -> Abstract:
     return Abstract(article, text, spans, found)
 
 
+def shortened(one: Abstract, chance: random.Random, least: int, most: int) -> Abstract:
+    """Some of its sentences, in order."""
+    kept = sorted(chance.sample(range(len(one.spans)), min(len(one.spans), chance.randint(least, most))))
+    text, spans = "", []
+    for place in kept:
+        sentence = slice(*one.spans[place])
+        spans.append((len(text), len(text) + sentence.stop - sentence.start))
+        text += one.text[sentence] + " "
+    return Abstract(one.article, text, spans, [one.roles[place] for place in kept])
+
+
 def fit(abstracts: Sequence[Abstract]) -> RoleModel:
-    """The model: each sentence counts twice, in its place and without one."""
+    """The model: each sentence counts twice, in its place and without one, and those of a shortened copy."""
     from sklearn.linear_model import LogisticRegression
 
     rows, labels = [], []
     steps = np.ones((len(ROLES) + 1, len(ROLES)))
-    for one in abstracts:
+    chance = random.Random(3)
+    for one in [*abstracts, *(shortened(one, chance, *SHORT) for one in abstracts)]:
         bodies = [one.text[a:b] for a, b in one.spans]
         own = [ROLES.index(_labelled(body, role)) for body, role in zip(bodies, one.roles, strict=True)]
         alone = [row for body in bodies for row in feature_rows([body])]
@@ -138,7 +157,7 @@ def fit(abstracts: Sequence[Abstract]) -> RoleModel:
 
 def _labelled(sentence: str, role: str) -> Any:
     phrase = roles._by_phrase(sentence)
-    return next(iter(phrase)) if phrase else role
+    return role if not phrase or role in phrase else min(phrase, key=ROLES.index)
 
 
 def matrix(rows: Sequence[Sequence[int]]) -> csr_matrix:

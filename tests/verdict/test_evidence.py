@@ -313,6 +313,11 @@ def test_the_order_and_the_words_of_an_abstract_tell_the_roles() -> None:
     assert roles(" ".join(ABSTRACT)) == ROLES
 
 
+def test_a_short_abstract_has_one_sentence_of_methods() -> None:
+    short = "Seas rise and fall. Their height was compared over 30 years. Most of them are higher now. They will rise on."
+    assert roles(short)[1:3] == ["method", "result"]
+
+
 @pytest.mark.parametrize("heading", ["{}: ", "{} ", "{}\n", "## {}\n"])
 def test_headings_tell_the_roles_of_what_follows(heading: str) -> None:
     parts = {"BACKGROUND": "Seas are wet.", "METHODS": "Ships sailed. They came back.", "RESULTS": "Gold is heavy."}
@@ -334,6 +339,10 @@ def test_a_heading_of_two_sections_leaves_the_choice() -> None:
         ("Does coffee cause cancer?", "aim"),
         ("The aim of this study was to test coffee.", "aim"),
         ("Larger trials are needed to confirm this.", "outlook"),
+        ("They found that coffee causes no cancer.", "result"),
+        ("Cancer rose on average by about 1.6 cases a year.", "result"),
+        ("We recently found that coffee causes no cancer.", None),
+        ("METHODS The dose was reduced.", "method"),
         ("Coffee causes no cancer.", None),
     ],
 )
