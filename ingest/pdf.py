@@ -190,6 +190,7 @@ _NOT_TITLES = re.compile(
     r"\.(?:docx?|tex|dvi|indd|pdf|qxd)\b|^(?:untitled|microsoft word|pii:?|doi:?)|^\W*$", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"[.!?:;][\"'”’)\]]*\s*$")
+_ROMAN = re.compile(r"(?=.)c{0,3}(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
 _LONG = 20
 """Characters of a line whose letters say how large those of the page's text are."""
 _SMALL = 0.92
@@ -290,14 +291,19 @@ def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
     heights: list[float] = []
     begin = 0
     for line in page.get_text_range().split("\r\n"):
-        units = len(line.encode("utf-16-le", "replace")) // 2  # as PDFium counts them
-        places = (begin + units * part // 4 for part in (1, 2, 3))
+        letters = [place for place, one in enumerate(line) if not one.isspace()] or [0]
+        places = (begin + _units(line[: letters[len(letters) * part // 6]]) for part in range(1, 6))
         height = median(_height(page, FPDFText_GetCharIndexFromTextIndex(page, place)) for place in places)
-        begin += units + 2
+        begin += _units(line) + 2
         *cut, last = readable(line.replace(PAGE, "").replace("\n", " ")).split(_CUT)
         lines += [*(f"{one}-" for one in cut), last]
         heights += [height] * (len(cut) + 1)
     return lines, heights
+
+
+def _units(text: str) -> int:
+    """A text's length as PDFium counts it: in units of UTF-16."""
+    return len(text.encode("utf-16-le", "replace")) // 2
 
 
 def _height(page: PdfTextPage, place: int) -> float:
@@ -326,7 +332,7 @@ def _largest(letters: list[tuple[float, str]]) -> str:
 
 def without_running(pages: list[str]) -> list[str]:
     """Pages without headers and footers: a first or last line that at least `RUNNING` pages have, which follow each
-    other or alternate with others, stays on the first page only; a page's number stays nowhere.
+    other or alternate with others, stays at the top of the first page only; a page's number stays nowhere.
 
     A number in such a line may count the pages. Any other must be the same, or the line stays.
     """
@@ -334,15 +340,15 @@ def without_running(pages: list[str]) -> list[str]:
     runs: dict[tuple[str, bool], list[list[tuple[int, int]]]] = {}
     for page, some in enumerate(lines):
         for at, top in _edges(some):
-            found = runs.setdefault((re.sub("[0-9]+", "#", some[at]).strip(), top), [[]])
+            found = runs.setdefault((re.sub("[0-9]+", "#", _in_digits(some[at])).strip(), top), [[]])
             last = found[-1][-1] if found[-1] else None
             if last is not None and not _counts(page - last[0], lines[last[0]][last[1]], some[at]):
                 found.append([])
             found[-1].append((page, at))
-    for (bare, _), found in runs.items():
+    for (bare, top), found in runs.items():
         for run in found:
             for page, at in run if len(run) >= RUNNING else ():
-                if page > 0 or bare == "#":
+                if page > 0 or not top or bare == "#":
                     lines[page][at] = ""
     return ["\n".join(some) for some in lines]
 
@@ -354,9 +360,17 @@ def _edges(lines: list[str]) -> list[tuple[int, bool]]:
     return [(at, True) for at in full[:2]] + [(at, False) for at in full[-2:]]
 
 
+def _in_digits(line: str) -> str:
+    """A line that is a number in Roman numerals, in digits."""
+    if not _ROMAN.fullmatch(bare := line.strip().lower()):
+        return line
+    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[one] for one in bare]
+    return str(sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True)))
+
+
 def _counts(pages: int, before: str, line: str) -> bool:
     """Whether a line goes on one that stood so many pages before: its numbers are the same, or count the pages."""
-    numbers = [[whole_number(one) or 0 for one in re.findall("[0-9]+", text)] for text in (before, line)]
+    numbers = [[whole_number(one) or 0 for one in re.findall("[0-9]+", _in_digits(text))] for text in (before, line)]
     return 0 < pages <= 2 and all(new - old in (0, pages) for old, new in zip(*numbers, strict=True))
 
 

@@ -32,8 +32,9 @@ def test_every_sentence_is_whole_and_has_its_pages(tmp_path: Path, name: str) ->
     for layout, paper in zip(layouts, documents(tmp_path), strict=True):
         assert paper.title == layout.title and len(paper.pages) == paper.metadata["page_count"] > 3
         for number, pages in layout.pages.items():
-            start = paper.text.index(sentence(number))
-            one = Sentence(sentence(number), "text", start, start + len(sentence(number)), 1.0).on_pages_of(paper)
+            said = layout.sentence(number)
+            start = paper.text.index(said)
+            one = Sentence(said, "text", start, start + len(said), 1.0).on_pages_of(paper)
             assert (one.page, one.last_page or one.page) == pages, number
             over += one.last_page is not None
     assert over > 3
@@ -76,6 +77,12 @@ def test_running_lines_of_few_or_every_other_page() -> None:
     assert left.count("Tides") == 0 and left.count("A. Lopez") == 1  # on the first page
     assert not any(f"\n{n + 40}" in left for n in range(9)) and all(body in left for body in bodies)
     assert without_running(pages[:2]) == pages[:2]
+    # PDFium gives a header that is drawn after the text at its end, also on the first page.
+    bodies = [f"Line {n * n} of many.\nAnd {n * 7 + 1} more." for n in range(3)]
+    drawn = [f"{body}\nTides\n{number}" for body, number in zip(bodies, ("viii", "ix", "x"), strict=True)]
+    assert [page.strip() for page in without_running(drawn)] == bodies
+    mixed = [f"{body}\n{end}" for body, end in zip(bodies, ("mix", "mix", "v"), strict=True)]
+    assert without_running(mixed) == mixed
 
 
 def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
