@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -13,17 +14,15 @@ import numpy as np
 import pytest
 from elasticsearch_nodes import delete_indices
 from searching import fill
+from store_documents import DIMENSIONS
 
 from ccheck.core.errors import CcheckError
-from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.types import Document, Entry, Passage, Ranking, Vector
 from ccheck.search.elastic import Connection, ElasticStore
 
-DIMENSIONS = 16
 PATIENCE_S = 120.0
 """A machine that runs tests beside a node stands still now and then for longer than a user would wait."""
-CHUNKING = Chunking(128, 128, 16)
-LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
 FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
 
 
@@ -70,6 +69,14 @@ def make(client: httpx.Client, index: str, properties: dict[str, Any] = FOREIGN,
 
 def put(client: httpx.Client, index: str, id_: str, source: dict[str, Any], **params: str) -> None:
     client.put(f"/{index}/_doc/{id_}", params={"refresh": "true", **params}, json=source).raise_for_status()
+
+
+def put_all(client: httpx.Client, index: str, sources: Mapping[str, dict[str, Any]]) -> None:
+    """The documents with these ids, in one request."""
+    lines = [json.dumps(line) for id_, source in sources.items() for line in ({"index": {"_id": id_}}, source)]
+    how: Any = {"params": {"refresh": "true"}, "headers": {"content-type": "application/x-ndjson"}}
+    made = client.post(f"/{index}/_bulk", content="\n".join([*lines, ""]), **how).raise_for_status()
+    assert not made.json()["errors"], made.text
 
 
 def ids(ranking: Ranking | CcheckError) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
+from http_stub import Asked, Reply, Scripted, http_stub, next_reply
 
 if TYPE_CHECKING:
     from ccheck.search.elastic import ElasticStore
@@ -35,32 +35,15 @@ MAPPING = mapping({"ccheck": {"format": 1, "layout": {}}})
 class Stub:
     """The server: `answers` maps (method, path) to what is answered, in order, the last one for ever."""
 
+    url: str
+    seen: list[Asked]
+    bodies: Callable[[str], list[bytes]]
     answers: Scripted = field(default_factory=dict)
     product: str = "Elasticsearch"
-    only_version: int | None = None
-    server: HttpStub = field(init=False)
-
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    @property
-    def seen(self) -> list[Asked]:
-        return self.server.asked
-
-    def bodies(self, path: str) -> list[bytes]:
-        return self.server.bodies(path)
 
     def reply(self, asked: Asked) -> Reply | None:
-        if (
-            self.only_version
-            and "compatible-with=9" in f"{asked.headers.get('accept')} {asked.headers.get('content-type')}"
-        ):
-            reason = f"Accept version must be either version {self.only_version} or 7, but found 9."
-            answer: Any = 400, {"error": {"type": "media_type_header_exception", "reason": reason}, "status": 400}
-        else:
-            otherwise = {"/papers": MAPPING, f"/{WRITES}/_settings/index.uuid": {"papers-000001": UUID}}
-            answer = next_reply(self.answers, asked, (200, otherwise.get(asked.path, {})))
+        otherwise = {"/papers": MAPPING, f"/{WRITES}/_settings/index.uuid": {"papers-000001": UUID}}
+        answer = next_reply(self.answers, asked, (200, otherwise.get(asked.path, {})))
         answer = answer(asked.body) if callable(answer) else answer
         if answer is None or isinstance(answer, Reply):
             return answer
@@ -75,8 +58,8 @@ def searched(body: bytes) -> list[Any]:
 
 @pytest.fixture
 def stub(hurried: None) -> Iterator[Stub]:
-    stub = Stub()
-    with http_stub(stub.reply) as stub.server:
+    with http_stub(lambda asked: stub.reply(asked)) as server:
+        stub = Stub(server.url, server.asked, server.bodies)
         yield stub
 
 

@@ -8,23 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from searching import answer_all, rank_all
+from store_documents import DIMENSIONS, PLAIN, SECOND
 
-from ccheck.core.layout import (
-    MAIN_VECTORS,
-    AdditionalTexts,
-    Chunking,
-    DenseField,
-    Embedding,
-    Layout,
-    SparseField,
-    named_fields,
-)
-from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
 from ccheck.search.local import LocalStore
-
-DIMENSIONS = 16
-LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
 
 
 def entry(number: int, word: str = "paper") -> Entry:
@@ -35,6 +24,23 @@ def entry(number: int, word: str = "paper") -> Entry:
         word,
         {MAIN_VECTORS: (Passage(0, len(text), vector / np.linalg.norm(vector)),)},
     )
+
+
+WRITER = """
+    from pathlib import Path
+    from ccheck.search.local import store as local_store
+    from local_entries import LocalStore, full_entry
+    from store_documents import FULL
+    local_store.COMMIT_EVERY = 40
+    store = LocalStore(Path({folder!r}))
+    store.prepare(FULL)
+    for first in range(0, 100_000, 20):
+        store.upsert([full_entry(i) for i in range(first, first + 20)])
+        # What was there before is changed, so that the BM25 index has deletes to do.
+        store.upsert([full_entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
+        print(first + 20, flush=True)
+"""
+"""A program that writes to a store until it is killed, and prints how many entries are there for sure."""
 
 
 def replace_bytes(file: Path, data: bytes | bytearray) -> None:
@@ -66,19 +72,6 @@ def dense_first(store: LocalStore, number: int) -> str:
     return ranking.hits[0].document.id
 
 
-DENSE = named_fields(
-    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))]
-)
-_, SECOND = DENSE
-ANALYSIS = Analysis(stopwords="nltk")
-FULL = Layout(
-    DENSE,
-    sparse=SparseField("sparse-model", 2_000, "d" * 64, 128),
-    analyses=(ANALYSIS,),
-    additional=AdditionalTexts("a-model", True, 0, "prompts"),
-)
-
-
 def full_entry(number: int, word: str = "paper") -> Entry:
     """With something in every field that says which document it is."""
     plain = entry(number, word)
@@ -101,7 +94,7 @@ def found_everywhere(store: LocalStore, number: int) -> bool:
     retrievers: dict[str, Retriever] = {
         "bm25": Bm25(),
         "dense": Dense(depth=1),
-        "terms": Bm25(analysis=ANALYSIS),
+        "terms": Bm25(analysis=PLAIN),
         "second": Dense(field=SECOND, depth=1),
         "sparse": Sparse(depth=1),
         "additional": Bm25(fields={"additional": 1.0}),

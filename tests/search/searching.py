@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,3 +70,17 @@ def info_of(store: Store) -> StoreInfo:
     info = store.info()
     assert info is not None
     return info
+
+
+def bm25(frequency: int, terms: int, average: float, having: int, total: int) -> float:
+    """Lucene's BM25 score of one term (k1 = 1.2, b = 0.75), which `having` of a total of texts have."""
+    idf = math.log(1 + (total - having + 0.5) / (having + 0.5))
+    return idf * frequency * 2.2 / (frequency + 1.2 * (1 - 0.75 + 0.75 * terms / average))
+
+
+WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
+
+
+def paper(n: int) -> dict[str, str]:
+    """A record of a corpus; no two have the same words."""
+    return {"_id": f"p{n}", "title": WORDS[n % 16], "text": f"{WORDS[n % 7]} {WORDS[n % 11]} {WORDS[n % 13]} w{n}"}

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searching import answer_all, rank_all
+from searching import answer_one, rank_one
 from store_documents import LAYOUT, unit
 
-from ccheck.core.errors import CcheckError
 from ccheck.core.layout import MAIN_VECTORS, Layout, UnitField
 from ccheck.core.stages import Retriever
-from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
+from ccheck.core.types import Document, Entry, Hit, Passage, Query, Unit, UnitEntry
 from ccheck.search import Store
 
 SENTENCES = UnitField("sentence", embedding=LAYOUT.dense[MAIN_VECTORS].embedding)
@@ -65,20 +64,18 @@ ENTRIES = [entry(id_, TEXTS[id_], VECTORS[id_]) for id_ in TEXTS]
 
 def ranked(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> dict[str, float]:
     """What one retriever hands on, best first; `search` must agree with it."""
-    (ranking,) = rank_all(store, [Query(query) if isinstance(query, str) else query], {"one": retriever}, **options)
-    assert not isinstance(ranking, CcheckError), ranking
-    found = list(ranking["one"])
+    query = Query(query) if isinstance(query, str) else query
+    found = rank_one(store, query, {retriever.kind: retriever}, **options)[retriever.kind]
     assert len(dict(found)) == len(found)
     hits = searched(store, query, retriever, **options)
     assert [key_of(hit) for hit in hits] == [key for key, _ in found]
-    assert [hit.scores["one"] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
+    assert [hit.scores[retriever.kind] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
     return dict(found)
 
 
 def searched(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> tuple[Hit, ...]:
     query = Query(query) if isinstance(query, str) else query
-    (ranking,) = answer_all(store, [query], {"one": retriever}, k=retriever.depth, **options)
-    assert isinstance(ranking, Ranking), ranking
+    ranking = answer_one(store, query, {retriever.kind: retriever}, k=retriever.depth, **options)
     assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
     return ranking.hits
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from cli_runs import BM25, Ran, ccheck, command, environment, jsonl
 from elasticsearch_clusters import Cluster, three_nodes
+from searching import WORDS, paper
 
 on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
 
@@ -25,7 +25,6 @@ BATCH = 2_500
 """Papers of which an ingest writes a batch, whatever waits in a pipe's buffer."""
 CLAIMS = 320
 OPTIONS = (*BM25, "--verdict", "none", "--json")
-WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def cluster(started: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 class Traffic:
-    """An ingest and a batch of claims, as programs, that go on until `finish`."""
+    """An ingest and a batch of claims, as programs, that go on until `assert_whole`."""
 
     def __init__(self, cluster: Cluster, index: str, folder: Path, **settings: str) -> None:
         self.store = f"{cluster.nodes[0].url}/{index}"
@@ -63,22 +62,20 @@ class Traffic:
         claims = ({"_id": f"c{n}", "text": f"{WORDS[n % 16]} {WORDS[n % 7]} {n}"} for n in range(CLAIMS))
         jsonl(folder / "claims.jsonl", *claims)
         environ = environment(ELASTICSEARCH_HOSTS=cluster.hosts, **settings)
-        self.ingest = started_with(environ, "ingest", "-", "--format", "jsonl", "--store", self.store, "--no-dense")
-        self.query = started_with(
-            environ, "query", "--claims", folder / "claims.jsonl", "--store", self.store, *OPTIONS, "-k", "3"
-        )
-        self.said: dict[str, list[bytes]] = {"ingest": [], "query": []}
-        self._readers = [
-            threading.Thread(target=self.said[name].extend, args=(one.stderr,), daemon=True)
-            for name, one in (("ingest", self.ingest), ("query", self.query))
-        ]
-        for reader in self._readers:
-            reader.start()
+        query = ("query", "--claims", folder / "claims.jsonl", "--store", self.store, *OPTIONS, "-k", "3")
+        self.query = self._start(environ, *query)
+        self.ingest = self._start(environ, "ingest", "-", "--format", "jsonl", "--store", self.store, "--no-dense")
         try:
             self.answers = [self._answer()]
         except BaseException:
             self.__exit__()
             raise
+
+    def _start(self, environ: dict[str, str], name: str, *arguments: object) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        with (self.folder / name).open("wb") as said:
+            asked = command(name, *arguments)
+            return subprocess.Popen(asked, bufsize=0, stdin=pipe, stdout=pipe, stderr=said, env=environ)
 
     def feed(self) -> None:
         """A batch for the ingest to write, and some answers, which makes room for the next."""
@@ -94,28 +91,23 @@ class Traffic:
     def _answer(self) -> dict[str, Any]:
         assert self.query.stdout is not None
         line = self.query.stdout.readline()
-        assert line, b"".join(self.said["query"]).decode()
+        assert line, (self.folder / "query").read_text()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def finish(self) -> tuple[Ran, Ran]:
-        """How both ended."""
+    @property
+    def _programs(self) -> list[tuple[str, subprocess.Popen[bytes]]]:
+        return [("ingest", self.ingest), ("query", self.query)]
+
+    def assert_whole(self) -> None:
+        """Both end well: each paper is there once, and each claim has its answer."""
         assert self.ingest.stdin is not None and self.query.stdout is not None
         self.ingest.stdin.close()
         self.answers += [json.loads(line) for line in self.query.stdout]
-        ended = []
-        for (name, said), one in zip(self.said.items(), (self.ingest, self.query), strict=True):
-            code = one.wait(600)
-            for reader in self._readers:
-                reader.join(60)
-            ended.append(Ran(code, "", b"".join(said).decode()))
-            tell(name, ended[-1])
-        return ended[0], ended[1]
-
-    def assert_whole(self) -> None:
-        """Both went well: each paper is there once, and each claim has its answer."""
-        ingested, asked = self.finish()
-        assert (ingested.code, asked.code) == (0, 0), ingested.err + asked.err
+        for name, one in self._programs:
+            ran = Ran(one.wait(600), "", (self.folder / name).read_text())
+            tell(name, ran)
+            assert ran.code == 0, ran.err
         again = ccheck("index", "info", "--store", self.store, "--json")
         assert again.code == 0 and json.loads(again.out)["documents"] == self.fed
         assert [one["claim"]["id"] for one in self.answers] == [f"c{n}" for n in range(CLAIMS)]
@@ -125,30 +117,14 @@ class Traffic:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in (self.ingest, self.query):
+        for _, one in self._programs:
             one.kill()
-            one.wait()
-            for stream in (one.stdin, one.stdout):
-                if stream is not None and not stream.closed:
-                    stream.close()
-        for reader in self._readers:
-            reader.join()
-        for one in (self.ingest, self.query):
-            assert one.stderr is not None
-            one.stderr.close()
-
-
-def started_with(environ: dict[str, str], *arguments: object) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command(*arguments), bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
+            with one:  # waits, and closes its pipes
+                pass
 
 
 def tell(what: str, ran: Ran) -> None:
     print(f"\n{what}: exit {ran.code}\n{ran.err}")  # noqa: T201
-
-
-def paper(n: int) -> dict[str, str]:
-    return {"_id": f"p{n}", "title": WORDS[n % 16], "text": f"{WORDS[n % 7]} {WORDS[n % 11]} {WORDS[n % 13]} w{n}"}
 
 
 def test_the_master_and_a_data_node_are_killed(cluster: Cluster, tmp_path: Path) -> None:

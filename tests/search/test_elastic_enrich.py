@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import ids, make, put
+from elastic_indices import ids, make, put, put_all
 from elasticsearch_nodes import delete_indices
 from searching import answer_all, info_of, rank_all
 from tiny_embedder import TinyEmbedder
@@ -54,22 +54,15 @@ def joined(client: httpx.Client, index: str) -> JoinedStore:
 def theirs(client: httpx.Client, elasticsearch_index: str) -> Iterator[JoinedStore]:
     """Somebody else's index of four documents in two shards."""
     make(client, elasticsearch_index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
-    fill(client, elasticsearch_index)
+    more = {"tags": ["x", ["y"]], "one": [1.50], "deep": {"er": None, "kept": "ä"}}
+    papers = {
+        id_: {"headline": f"Title {id_}", "body": text, "year": 2000 + number, **more}
+        for number, (id_, text) in enumerate(TEXTS.items())
+    }
+    put_all(client, elasticsearch_index, papers)
     with joined(client, elasticsearch_index) as store:
         yield store
     delete_indices(store.client.connection.url, f"{PREFIX}{elasticsearch_index}*")
-
-
-def fill(client: httpx.Client, index: str) -> None:
-    lines: list[dict[str, Any]] = []
-    for number, (id_, text) in enumerate(TEXTS.items()):
-        tags = {"tags": ["x", ["y"]], "one": [1.50], "deep": {"er": None, "kept": "ä"}}
-        lines += [{"index": {"_id": id_}}, {"headline": f"Title {id_}", "body": text, "year": 2000 + number} | tags]
-    body = "".join(f"{json.dumps(line)}\n" for line in lines)
-    answer = client.post(
-        f"/{index}/_bulk", params={"refresh": "true"}, content=body, headers={"content-type": "application/x-ndjson"}
-    ).json()
-    assert not answer["errors"], answer
 
 
 def encoders_of(embedder: TinyEmbedder, *, whole: bool = False) -> Encoders:
@@ -162,15 +155,11 @@ def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs):
 def test_filters_are_theirs(theirs, monkeypatch):
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
-    queries = [
-        Query("sea", embedder.vector("x")),
-        Query("sea", embedder.vector("x"), filters=(parse_filter("year=2002"),)),
-    ]
+    queries = [Query("sea", embedder.vector("x"), filters=scope) for scope in ((), (parse_filter("year=2002"),))]
 
     def found() -> list[list[str]]:
-        return [sorted(ids(one)) for one in answer_all(theirs,
-            queries, {"dense": Dense(depth=4)}, k=4, filters=[parse_filter("year>=2001")]
-        )]  # fmt: skip
+        late = [parse_filter("year>=2001")]
+        return [sorted(ids(one)) for one in answer_all(theirs, queries, {"dense": Dense(depth=4)}, k=4, filters=late)]
 
     assert found() == [["b", "c", "d"], ["c"]]
     # As if so many documents passed that their ids fit no request.
@@ -399,8 +388,7 @@ def test_what_in_place_means_is_said_beforehand(client, theirs):
     try:
         client.put(f"/{theirs.index}/_settings", json={"index.default_pipeline": theirs.index}).raise_for_status()
         said = "\n".join(in_place(theirs).consequences())
-        wanted = ["there is no undo", "exclude ccheck", f"default_pipeline {theirs.index}", "4 documents"]
-        for words in wanted:
+        for words in ("there is no undo", "exclude ccheck", f"default_pipeline {theirs.index}", "4 documents"):
             assert words in said, words
         in_place(theirs).run()
         assert "by" not in client.get(f"/{theirs.index}/_source/a").json()  # as was said, it did not run

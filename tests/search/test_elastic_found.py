@@ -133,7 +133,7 @@ def test_an_identifier_alone_is_no_text():
     assert chosen({"doi": TEXT}, {"doi": ["10.1/1"]}, StoreProfile(text=("doi",))).text == ("doi",)
 
 
-def test_what_the_settings_name_must_be_shown(store):
+def test_what_the_settings_name_must_be_shown():
     with pytest.raises(InvalidData, match="can't be shown: its text is not in _source"):
         chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, StoreProfile(text=("all",)))
     for names, said in (
@@ -157,11 +157,7 @@ VECTOR, RAW = Field("dense_vector", 3), Field("text", keyword="t.raw")
     ("one", "other", "said"),
     [
         (TEXT, KEYWORD, "it is text in a, keyword in b"),
-        (
-            VECTOR,
-            Field("dense_vector", 4),
-            "it is dense_vector of 3 dimensions in a, dense_vector of 4 dimensions in b",
-        ),
+        (VECTOR, Field("dense_vector", 4), "dense_vector of 3 dimensions in a, dense_vector of 4 dimensions in b"),
         (VECTOR, Field("dense_vector", 3, "l2_norm"), "dense_vector of 3 dimensions (l2_norm) in b"),
         (TEXT, Field("text", nested=True), "nested text in b"),
         # What one of them lacks, both lack.

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import shutil
-import socket
 import ssl
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from certificates import Certificate
 from http_stub import Asked, HttpStub, Reply, http_stub
 from searching import answer_all
 
@@ -29,122 +27,74 @@ from ccheck.search.elastic.client import Client
 MIB = 1 << 20
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., str]]:
-    """The URL of a server that answers every connection with these bytes; `seen` gets what it was sent."""
-    listeners: list[socket.socket] = []
-
-    def start(
-        answer: bytes, seen: list[bytes] | None = None, tls: Certificate | None = None, endless: bytes = b""
-    ) -> str:
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        listeners.append(listener)
-        context = tls.server if tls is not None else None
-
-        def each() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with suppress(OSError):
-                    if context is not None:
-                        connection = context.wrap_socket(connection, server_side=True)
-                    said = connection.recv(1 << 16)
-                    if seen is not None:
-                        seen.append(said)
-                    connection.sendall(answer)
-                    while endless:
-                        connection.sendall(endless)
-                connection.close()
-
-        threading.Thread(target=each, daemon=True).start()
-        return f"http{'s' if tls is not None else ''}://127.0.0.1:{listener.getsockname()[1]}"
-
-    yield start
-    for listener in listeners:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
+PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
 
 
-def http(status: str, body: bytes = b"", *headers: str) -> bytes:
-    lines = [
-        f"HTTP/1.1 {status}",
-        *("X-Elastic-Product: Elasticsearch", "Content-Type: application/json", f"Content-Length: {len(body)}"),
-        *headers,
-    ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+def answer(asked: Asked) -> Reply:
+    return Reply({"count": 7}, headers=PRODUCT)
 
 
 def failure(url: str, **settings: Any) -> str:
-    with ElasticStore(Connection(url, retry_seconds=0, **settings), "papers") as store:
+    with ElasticStore(Connection(url, **({"retry_seconds": 0} | settings)), "papers") as store:
         with pytest.raises(ServerError) as caught:
             store.count()
         return str(caught.value)
 
 
-# -- why there is no answer
-
-
-def test_a_certificate_that_nobody_signed(serve, certificate):
-    url = serve(http("200 OK", b'{"count": 7}'), tls=certificate)
-    said = failure(url)
-    assert said.startswith(f"no secure connection to {url}: its certificate is self-signed")
-    assert "ELASTICSEARCH_CA_CERTS" in said
-    for trusted in ({"ca_certs": certificate.file}, {"verify_certs": False}):
-        with ElasticStore(Connection(url, **trusted), "papers") as store:  # type: ignore[arg-type]
-            assert store.count() == 7
+def test_a_certificate_that_nobody_signed(certificate):
+    with http_stub(answer, certificate.server) as stub:
+        said = failure(stub.url)
+        assert said.startswith(f"no secure connection to {stub.url}: its certificate is self-signed")
+        assert "ELASTICSEARCH_CA_CERTS" in said
+        for trusted in ({"ca_certs": certificate.file}, {"verify_certs": False}):
+            with ElasticStore(Connection(stub.url, **trusted), "papers") as store:  # type: ignore[arg-type]
+                assert store.count() == 7
 
 
 # -- what is answered
 
 
-def test_redirects_are_not_followed(serve):
-    seen: list[bytes] = []
-    elsewhere = serve(http("200 OK", b'{"count": 7}'), seen)
-    url = serve(http("307 Temporary Redirect", b"", f"Location: {elsewhere}/papers/_count"))
-    assert f"{url} redirects to {elsewhere}/papers/_count (307), and ccheck does not follow redirects" in failure(url)
-    assert seen == []
+def test_redirects_are_not_followed(two):
+    elsewhere = f"{two[0].url}/papers/_count"
+    with http_stub(lambda _: Reply(b"", 307, PRODUCT | {"Location": elsewhere})) as stub:
+        said = failure(stub.url)
+    assert f"{stub.url} redirects to {elsewhere} (307), and ccheck does not follow redirects" in said
+    assert two[0].asked == []
 
 
-@pytest.mark.parametrize(
-    ("status", "limit"), [("200 OK", 4 * MIB), ("500 Internal Server Error", MIB), ("404 Not Found", MIB)]
-)
-def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(serve, monkeypatch, status, limit):
+@pytest.mark.parametrize(("status", "limit"), [(200, 4 * MIB), (500, MIB), (404, MIB)])
+def test_an_answer_that_decodes_to_much_more_is_not_read_to_its_end(monkeypatch, status, limit):
     monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
-    bomb = gzip.compress(b'{"count": "' + b"0" * (256 * MIB) + b'"}', 1)
-    url = serve(http(status, bomb, "Content-Encoding: gzip"))
-    failure("http://127.0.0.1:1")  # loads what a first request loads
-    tracemalloc.start()
-    said = failure(url)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert f"the answer of {url} is larger than {limit // MIB} MiB" in said
+    bomb = Reply(gzip.compress(b'{"count": "' + b"0" * (256 * MIB) + b'"}', 1), status, PACKED)
+    with http_stub(lambda _: bomb) as stub:
+        failure("http://127.0.0.1:1")  # loads what a first request loads
+        tracemalloc.start()
+        said = failure(stub.url)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert f"the answer of {stub.url} is larger than {limit // MIB} MiB" in said
     assert peak < 24 * MIB, peak
 
 
-def test_an_answer_without_end_is_not_read_for_ever(serve, monkeypatch):
+PACKED = PRODUCT | {"Content-Encoding": "gzip"}
+
+
+def test_an_answer_without_end_is_not_read_for_ever(monkeypatch):
     monkeypatch.setattr(client, "MOST_BYTES", 4 * MIB)
-    head = http("200 OK").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    url = serve(head, endless=b"10000\r\n" + b" " * 0x10000 + b"\r\n")
-    assert "is larger than 4 MiB" in failure(url)
+    endless = itertools.repeat(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+    with http_stub(lambda _: Reply(endless, headers=PRODUCT | {"Transfer-Encoding": "chunked"})) as stub:
+        assert "is larger than 4 MiB" in failure(stub.url)
 
 
-def test_an_answer_within_the_limit_is_decoded(serve):
-    url = serve(http("200 OK", gzip.compress(b'{"count": 7}'), "Content-Encoding: gzip"))
-    with ElasticStore(Connection(url), "papers") as store:
-        assert store.count() == 7
+def test_an_answer_within_the_limit_is_decoded():
+    with http_stub(lambda _: Reply(gzip.compress(b'{"count": 7}'), headers=PACKED)) as stub:
+        assert Client(Connection(stub.url)).request("GET", "/papers/_count") == {"count": 7}
 
 
-def test_an_answer_that_is_too_large_is_not_asked_for_again(serve, monkeypatch):
+def test_an_answer_that_is_too_large_is_not_asked_for_again(two, monkeypatch):
     monkeypatch.setattr(client, "MOST_BYTES", 10)
-    seen: list[bytes] = []
-    url = serve(http("200 OK", b'{"count":         7}'), seen)
-    with ElasticStore(Connection(url, retry_seconds=60), "papers") as store, pytest.raises(ServerError):
-        store.count()
-    assert len(seen) == 1
+    assert "is larger than" in failure(two[0].url, retry_seconds=60)
+    assert len(two[0].asked) == 1
 
 
 HIT = {"_index": "papers-000001", "_id": "a", "_score": 1.0, "_source": {"title": "T", "text": "x"}}
@@ -178,28 +128,20 @@ def test_answers_of_another_shape_are_the_servers_error(stub, store, answer):
     assert isinstance(found, ServerError), found
 
 
-@pytest.mark.parametrize("count", [{}, {"count": "many"}, {"count": None}, {"count": 1, "_shards": 5}])
-def test_counts_of_another_shape(stub, store, count):
-    stub.answers["GET", "/papers/_count"] = [(200, count)]
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        *[("/papers/_count", one) for one in ({}, {"count": "many"}, {"count": None}, {"count": 1, "_shards": 5})],
+        *[("/papers", {"papers": one}) for one in (5, {}, {"mappings": {"properties": 5}})],
+    ],
+)
+def test_counts_and_mappings_of_another_shape(stub, store, path, answer):
+    stub.answers["GET", path] = [(200, answer)]
     with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
-        store.count()
-
-
-@pytest.mark.parametrize("mapping", [{"papers": 5}, {"papers": {}}, {"papers": {"mappings": {"properties": 5}}}])
-def test_mappings_of_another_shape(stub, store, mapping):
-    stub.answers["GET", "/papers"] = [(200, mapping)]
-    with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
-        store.info()
+        store.count() if path.endswith("_count") else store.info()
 
 
 # -- several hosts, certificates, compression
-
-
-PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
-
-
-def answer(asked: Asked) -> Reply:
-    return Reply({"count": 7}, headers=PRODUCT)
 
 
 @pytest.fixture

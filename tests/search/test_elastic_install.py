@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck
-from elastic_indices import LAYOUT, entry, vector_of
+from elastic_indices import entry, vector_of
 from elasticsearch_nodes import VERSION_8, start_node
 from http_stub import Asked, Reply, proxy
 from rerank_servers import starting
 from searching import fill
+from store_documents import LAYOUT
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.stages import Bm25, Dense, Fusion

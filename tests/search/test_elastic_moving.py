@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
-from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
+from elastic_indices import entry, ids, vector_of
 from elastic_indices import filled as indexed
 from elastic_stub import mapping
 from searching import answer_all, answer_one, fill
+from store_documents import DIMENSIONS, LAYOUT
 
 from ccheck.cli.index_servers import INDEX_TYPES, _compared
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged

@@ -136,9 +136,6 @@ def test_a_rollover_is_noticed(client, store):
     assert client.get(f"/{store.index}-000001/_count").json()["count"] == 1
 
 
-# -- what others wrote into an index of ccheck's
-
-
 def test_an_ingest_goes_on_where_somebody_else_wrote(client, store):
     store.prepare(Layout())
     store.upsert([Entry(Document("a", "Sea", "The sea rises."), "1")])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck, command, environment, jsonl, program
 from elasticsearch_nodes import Node, start_node
-from searching import rank_all
+from searching import paper, rank_all
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.stages import Bm25
@@ -104,18 +104,8 @@ def test_an_interrupt_does_not_wait_for_a_node_that_is_gone(node: Node, store: s
         reading.join()
 
 
-# -- several processes that write parts of one corpus at once
-
-
-WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
 PAPERS = 7_500
 """So that each part has more than a batch, and what waits in a pipe's buffer."""
-
-
-def paper(n: int) -> str:
-    """A line of the corpus; no two papers have the same words."""
-    text = f"{WORDS[n % 7]} {WORDS[n % 11]} {WORDS[n % 13]} w{n}"
-    return json.dumps({"_id": f"p{n}", "title": WORDS[n % 16], "text": text})
 
 
 def ranked(url: str, index: str) -> list[dict[str, float]]:
@@ -127,7 +117,7 @@ def ranked(url: str, index: str) -> list[dict[str, float]]:
 
 
 def test_three_write_at_once_and_one_is_killed(elasticsearch_url, elasticsearch_index, tmp_path):
-    papers = [f"{paper(n)}\n".encode() for n in range(PAPERS)]
+    papers = [f"{json.dumps(paper(n))}\n".encode() for n in range(PAPERS)]
     parts = [b"".join(papers[number::3]) for number in range(3)]
     corpus, second = tmp_path / "corpus.jsonl", tmp_path / "second.jsonl"
     corpus.write_bytes(b"".join(papers))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
-from elastic_indices import LAYOUT, entry, node_client  # noqa: F401 (a fixture)
+from elastic_indices import entry, make, node_client, put_all  # noqa: F401 (a fixture)
 from elastic_stub import MAPPING, Stub
 from searching import fill, write
+from store_documents import LAYOUT
 from tiny_embedder import TinyEmbedder
 
 from ccheck.cli import index_documents
@@ -60,10 +61,8 @@ class Hook:
 
 def make_theirs(client: httpx.Client, name: str) -> None:
     """Somebody else's index, with ids of ours among its documents."""
-    client.put(f"/{name}", json={"mappings": {"properties": {"body": {"type": "text"}}}}).raise_for_status()
-    for number in range(THEIRS):
-        source = {"body": f"theirs {number}"}
-        client.put(f"/{name}/_doc/d{number}", json=source, params={"refresh": "true"}).raise_for_status()
+    make(client, name, {"body": {"type": "text"}})
+    put_all(client, name, {f"d{number}": {"body": f"theirs {number}"} for number in range(THEIRS)})
 
 
 def state(client: httpx.Client, name: str) -> tuple[Any, ...]:
@@ -288,12 +287,11 @@ def test_enriching_changes_no_other_index(monkeypatch, client, opened, in_place)
 
 
 @pytest.fixture
-def made(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.Client]:
+def made(client: httpx.Client, opened: Callable[..., ElasticStore]) -> httpx.Client:
     """A store with three documents."""
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    with opened() as store:
         fill(store, Layout(), [Entry(Document(f"d{n}", "Sea", "Text.", {"year": 2000 + n}), "1") for n in range(3)])
-    with httpx.Client(base_url=f"{elasticsearch_url}", timeout=60) as client:
-        yield client
+    return client
 
 
 def alias(client: httpx.Client, index: str, name: str, **conditions: Any) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from local_entries import FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, flip_bit, full_entry, replace_bytes
+from local_entries import bm25_count, dense_first, entry, flip_bit, full_entry, replace_bytes
 from searching import answer_all, fill, rank_all, rank_one, write
-from store_documents import unit
+from store_documents import DIMENSIONS, FULL, LAYOUT, SECOND, unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS
 from store_units import entry as units_entry
 
@@ -26,7 +26,7 @@ from ccheck.search import Filter
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25
 from ccheck.search.local.database import Database
-from ccheck.search.local.files import DATABASE, Damaged, Verified, remove_store
+from ccheck.search.local.files import DATABASE, Damaged, Verified
 from ccheck.search.local.vectors import Blocks, digest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -40,6 +40,11 @@ def folder(tmp_path: Path) -> Path:
         store.delete(["d50"])
         store.publish()
     return tmp_path / "store"
+
+
+def execute(folder: Path, statement: str) -> None:
+    with closing(sqlite3.connect(folder / DATABASE)) as database, database:
+        database.execute(statement)
 
 
 @pytest.mark.slow
@@ -76,10 +81,7 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
 def test_rows_that_are_not_as_written_are_an_error(folder: Path, statement: str) -> None:
-    connection = sqlite3.connect(folder / DATABASE)
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
+    execute(folder, statement)
     asked: list[Callable[[LocalStore], object]] = [
         lambda store: bm25_count(store) == 59,
         lambda store: dense_first(store, 7) == "d7",
@@ -163,16 +165,6 @@ def test_what_cannot_be_checked_is_damage_and_no_crash(folder: Path) -> None:
     with LocalStore(folder) as store:
         found = store.check()
     assert [damage.where.name for damage in found] == [DATABASE]
-
-
-def test_links_in_a_store_are_not_removed_with_it(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text("mine")
-    (words,) = folder.glob("bm25-*")
-    link = words / "0123456789abcdef0123456789abcdef.idx"
-    link.symlink_to(tmp_path / "elsewhere")
-    assert remove_store(folder) == [link]
-    assert link.is_symlink()
-    assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut short", "removed"])
@@ -276,9 +268,6 @@ def test_each_block_is_compared_once_and_only_where_it_is_read() -> None:
     Blocks(Path("x"), broken, edges, digests, seen).check([0], [1000])
 
 
-# -- the command
-
-
 def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     store = f"local:{folder}"
     fine = ccheck("index", "check", "--store", store)
@@ -345,10 +334,7 @@ EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
     ],
 )
 def test_units_that_are_not_as_written_are_an_error(units_folder: Path, statement: str) -> None:
-    connection = sqlite3.connect(units_folder / DATABASE)
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
+    execute(units_folder, statement)
     asked: list[Callable[[LocalStore], object]] = [
         lambda store: store.get_units("sentences", ["sea#0"]),
         lambda store: answer_all(store, [Query("gauges")], {"one": Bm25(units="sentences")}, k=1),
@@ -377,10 +363,10 @@ def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
     count = 300
     with LocalStore(tmp_path / "store") as store:
         store.prepare(UNITS)
-        vectors = random.standard_normal((count, 3, 8)).astype(np.float32)
+        vectors = random.standard_normal((count, 3, DIMENSIONS)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
         write(store, [units_entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
-        asked = unit(*random.standard_normal(8).tolist())
+        asked = unit(*random.standard_normal(DIMENSIONS).tolist())
         for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
             whole = rank_one(store, Query("", asked), {"one": retriever})
             for wanted in (1, 5, 200):

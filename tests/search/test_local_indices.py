@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_entries import LAYOUT, entry, flip_bit, replace_bytes
+from local_entries import entry, flip_bit, replace_bytes
 from numpy.typing import NDArray
 from searching import fill, rank_all, write
+from store_documents import LAYOUT
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.layout import MAIN_VECTORS

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from local_entries import WRITER, bm25_count, dense_first, entry, full_entry
 from programs import program
 from searching import fill, info_of, rank_one, write
+from store_documents import DIMENSIONS, FULL, LAYOUT
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.core.layout import MAIN_VECTORS
@@ -26,25 +27,11 @@ from ccheck.search.local.database import mark
 from ccheck.search.local.files import DATABASE
 from ccheck.search.local.vectors import VectorIndex
 
-WRITER = """
-    from pathlib import Path
-    from ccheck.search.local import store as local_store
-    from local_entries import LAYOUT, LocalStore, entry
-    local_store.COMMIT_EVERY = 40
-    store = LocalStore(Path({folder!r}))
-    store.prepare(LAYOUT)
-    for first in range(0, 100_000, 20):
-        store.upsert([entry(i) for i in range(first, first + 20)])
-        # What was there before is changed, so that the BM25 index has deletes to do.
-        store.upsert([entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
-        print(first + 20, flush=True)
-"""
-
 
 def test_readers_beside_a_writer(tmp_path):
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        fill(store, LAYOUT, [entry(i) for i in range(20)])
+        fill(store, FULL, [full_entry(i) for i in range(20)])
     process = subprocess.Popen(program(WRITER, folder=str(folder)), stdout=subprocess.DEVNULL)
     try:
         with LocalStore(folder) as reader:
@@ -104,7 +91,8 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path):
         import resource, signal
         from pathlib import Path
         from ccheck.core.errors import Incomplete
-        from local_entries import LAYOUT, LocalStore, entry
+        from local_entries import LocalStore, entry
+        from store_documents import LAYOUT
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         store = LocalStore(Path({folder!r}))
         store.prepare(LAYOUT)

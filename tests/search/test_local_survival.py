@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
+from local_entries import WRITER, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import killed_at, program
 from searching import fill, info_of, rank_all, rank_one, write
+from store_documents import FULL, LAYOUT, SECOND
 
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS
@@ -31,7 +32,8 @@ CREATOR = """
     import os, signal, sys
     from pathlib import Path
     import filelock, tantivy
-    from local_entries import LAYOUT, LocalStore
+    from local_entries import LocalStore
+    from store_documents import LAYOUT
 
     def create(folder, at):
         steps = 0
@@ -102,7 +104,8 @@ def test_a_disk_that_is_full_at_creation(tmp_path: Path) -> None:
         import resource, signal
         from pathlib import Path
         from ccheck.core.errors import CcheckError
-        from local_entries import LAYOUT, LocalStore
+        from local_entries import LocalStore
+        from store_documents import LAYOUT
         import tantivy, filelock
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         for limit in (0, 100, 500, 5_000, 20_000, 40_000):
@@ -277,9 +280,10 @@ def test_drop_removes_only_what_ccheck_made(tmp_path: Path) -> None:
         for path in own:
             path.write_text("mine")
         links = {folder / "bm25-00000000": mine / "sub", folder / "vectors-00000000.f32": mine, index / "0": mine}
+        links[index / f"{'0123456789abcdef' * 2}.idx"] = mine / "sub" / "meta.json"
         for link, target in links.items():
             link.symlink_to(target)
-        store.drop()
+        assert set(store.drop()) == {*own, *links}
     assert {path for path in folder.rglob("*") if path.is_symlink() or path.is_file()} == {*own, *links}
     assert (mine / "sub" / "meta.json").read_text() == (mine / "vectors-00000000.f32").read_text() == "mine"
 
@@ -294,9 +298,6 @@ def test_drop_follows_no_link(tmp_path: Path) -> None:
         assert store.count() == 0
         store.drop()
     assert not (tmp_path / "real").exists()
-
-
-# -- scores
 
 
 def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None:
@@ -325,24 +326,10 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
 # -- every kind of field
 
 
-FULL_WRITER = """
-    from pathlib import Path
-    from local_entries import FULL, LocalStore, full_entry
-    from ccheck.search.local import store as local_store
-    local_store.COMMIT_EVERY = 40
-    store = LocalStore(Path({folder!r}))
-    store.prepare(FULL)
-    for first in range(0, 1_900, 20):
-        store.upsert([full_entry(i) for i in range(first, first + 20)])
-        store.upsert([full_entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
-        print(first + 20, flush=True)
-"""
-
-
 def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     for wanted in (100, 200):
-        promised = killed_at(program(FULL_WRITER, folder=str(folder)), wanted)
+        promised = killed_at(program(WRITER, folder=str(folder)), wanted)
         with LocalStore(folder) as reader:
             assert bm25_count(reader) == reader.count() >= promised
             assert all(found_everywhere(reader, number) for number in (0, 1, promised // 2, promised - 1))
@@ -362,7 +349,8 @@ def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
 GAINER = """
     import os, signal
     from pathlib import Path
-    from local_entries import FULL, LocalStore
+    from local_entries import LocalStore
+    from store_documents import FULL
     from ccheck.search.local import bm25, database, upkeep
     def die(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -406,7 +394,8 @@ def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
     with LocalStore(folder) as store, LocalStore(folder) as reader, LocalStore(folder) as other:
         fill(store, LAYOUT, [entry(i) for i in range(2_000)])
         assert bm25_count(reader) == 2_000
-        layouts = [replace(FULL, analyses=(ANALYSIS, *(Analysis(keep=sign) for sign in "%$&"[:n]))) for n in range(4)]
+        more = [Analysis(keep=sign) for sign in "%$&"]
+        layouts = [replace(FULL, analyses=(*FULL.analyses, *more[:count])) for count in range(4)]
         writer = threading.Thread(target=lambda: [store.prepare(layout) for layout in layouts])
         writer.start()
         searches = 0

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from searching import fill, info_of, rank_all, rank_one, write
-from store_documents import BM25, DENSE, LAYOUT, ids, search, unit
+import store_documents
+from searching import bm25, fill, info_of, rank_all, rank_one, write
+from store_documents import BM25, FULL, LAYOUT, PLAIN, SECOND, STEMMED, ids, search
+from store_documents import VECTORS as MAIN
+from store_units import ranked
 
 from ccheck.core.analysis import open_analysis, terms
 from ccheck.core.errors import CcheckError, InvalidData, NotFound
-from ccheck.core.layout import (
-    MAIN_VECTORS,
-    AdditionalTexts,
-    Chunking,
-    DenseField,
-    Embedding,
-    Layout,
-    SparseField,
-    named_fields,
-)
+from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, SparseVector
 from ccheck.search import Store, parse_filter
 
-VECTORS = named_fields(
-    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second-model", 4, "e" * 64, 512), Chunking(512, 512, 0))]
-)
-_, SECOND = VECTORS
-SPARSE = SparseField("sparse-model", 100, "d" * 64, 512)
-PLAIN = Analysis(stopwords="nltk")
-STEMMED = Analysis(keep="%", hashtags="remove", stopwords="lucene", stemming=True)
-TEXTS = AdditionalTexts("a-model", True, 1, "prompts-1")
-FULL = Layout(VECTORS, sparse=SPARSE, analyses=(PLAIN, STEMMED), additional=TEXTS)
-
-DOCUMENTS = [
-    Document("sea", "Sea level", "Global mean sea level has risen by 20 cm since 1900.", {"year": 2011}),
-    Document("ice", "Ice sheets", "Greenland loses ice, which raises the sea.", {"year": 2019}),
-    Document("flu", "Influenza vaccines", "Vaccination lowers the risk of influenza by 40% in adults.", {"year": 2015}),
-    Document("tea", "Green tea", "Drinking tea was not associated with weight. #tea #weightloss", {"year": 2015}),
-]
-MAIN = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": unit(0, 0, 1)}
+DOCUMENTS = store_documents.DOCUMENTS[:4]
 WEIGHTS = {"sea": {3: 1.5, 7: 0.5, 40: 0.25}, "ice": {3: 0.5, 8: 2.0}, "flu": {50: 1.0, 99: 1.75}, "tea": {0: 1.25}}
 ADDITIONAL = {
     "sea": ("Oceans climb along every coast.", "wow, the beaches vanish"),
@@ -87,21 +64,6 @@ def one(retriever: Retriever) -> dict[str, Retriever]:
     return {retriever.kind: retriever}
 
 
-def ranked(store: Store, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
-    """What one retriever hands on; `search` must agree with it."""
-    (ranking,) = rank_all(store, [query], one(retriever), **options)
-    assert not isinstance(ranking, CcheckError), ranking
-    found = list(ranking[retriever.kind])
-    hits = search(store, query, one(retriever), k=retriever.depth, **options)
-    assert ids(hits) == [id_ for id_, _ in found]
-    assert [hit.scores[retriever.kind] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
-    return found
-
-
-def names(found: Sequence[tuple[str, float]]) -> list[str]:
-    return [id_ for id_, _ in found]
-
-
 @pytest.fixture
 def store(make_store: Callable[..., Store]) -> Store:
     return filled(make_store())
@@ -110,35 +72,24 @@ def store(make_store: Callable[..., Store]) -> Store:
 # -- rankings
 
 
-def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
-    store = make_store()
-    with pytest.raises(NotFound, match="ccheck ingest"):
-        rank_all(store, [Query("sea")], BM25)
-    fill(store, Layout(), [Entry(DOCUMENTS[0], "1")])
-    with pytest.raises(NotFound, match="no vectors"):
-        rank_all(store, [Query("sea", MAIN["sea"])], DENSE)
-
-
 @pytest.mark.parametrize(
-    "retriever",
+    ("layout", "retriever"),
     [
-        Bm25(analysis=PLAIN),
-        Bm25(fields={"additional": 1.0}),
-        Bm25(fields={"content": 1.0, "additional": 0.5}),
-        Dense(field=SECOND),
-        Sparse(),
+        (Layout(), Dense()),
+        (LAYOUT, Bm25(analysis=PLAIN)),
+        (LAYOUT, Bm25(fields={"additional": 1.0})),
+        (LAYOUT, Bm25(fields={"content": 1.0, "additional": 0.5})),
+        (LAYOUT, Dense(field=SECOND)),
+        (LAYOUT, Sparse()),
     ],
-    ids=["analysis", "additional", "content and additional", "dense", "sparse"],
+    ids=["vectors", "analysis", "additional", "content and additional", "dense", "sparse"],
 )
-def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retriever: Retriever) -> None:
-    store = make_store()
-    fill(store, LAYOUT, [Entry(DOCUMENTS[0], "1", {MAIN_VECTORS: (Passage(0, 4, MAIN["sea"]),)})])
+def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], layout: Layout, retriever: Retriever) -> None:
+    store, passages = make_store(), {name: (Passage(0, 4, MAIN["sea"]),) for name in layout.dense}
+    fill(store, layout, [Entry(DOCUMENTS[0], "1", passages)])
     query = Query("sea", MAIN["sea"], {"sparse": sparse({3: 1.0})})
-    with pytest.raises(NotFound, match=r"ccheck ingest .*--recipe"):
+    with pytest.raises(NotFound, match=r"ccheck ingest .*--(recipe|model)"):
         rank_all(store, [query], one(retriever))
-
-
-# -- what a retriever is asked of its own
 
 
 def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
@@ -155,20 +106,20 @@ def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
 
 def test_documents_are_found_by_their_additional_texts(store: Store) -> None:
     additional = Bm25(fields={"additional": 1.0})
-    assert names(ranked(store, Query("beach"), additional)) == ["sea"]
-    assert names(ranked(store, Query("jab"), additional)) == ["flu"]
-    assert ranked(store, Query("influenza"), additional) == []
-    assert ranked(store, Query("jab"), Bm25()) == []
+    assert list(ranked(store, Query("beach"), additional)) == ["sea"]
+    assert list(ranked(store, Query("jab"), additional)) == ["flu"]
+    assert ranked(store, Query("influenza"), additional) == {}
+    assert ranked(store, Query("jab"), Bm25()) == {}
     both = Bm25(fields={"content": 1.0, "additional": 0.5})
-    assert set(names(ranked(store, Query("jab ice"), both))) == {"ice", "flu"}
+    assert set(ranked(store, Query("jab ice"), both)) == {"ice", "flu"}
     assert store.get(["sea"])["sea"] == DOCUMENTS[0]
 
 
 def test_additional_texts_change_with_their_document(store: Store) -> None:
     write(store, [replace(entry(DOCUMENTS[0], "2"), additional=("Pebbles.",))])
     additional = Bm25(fields={"additional": 1.0})
-    assert ranked(store, Query("beach"), additional) == []
-    assert names(ranked(store, Query("pebble"), additional)) == ["sea"]
+    assert ranked(store, Query("beach"), additional) == {}
+    assert list(ranked(store, Query("pebble"), additional)) == ["sea"]
 
 
 # -- several fields of vectors
@@ -177,10 +128,10 @@ def test_additional_texts_change_with_their_document(store: Store) -> None:
 def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
     dense = Dense(field=SECOND)
     found = ranked(store, Query("", OTHER["flu"]), dense)
-    assert found[0] == ("flu", pytest.approx(1, abs=1e-5))
+    assert next(iter(found.items())) == ("flu", pytest.approx(1, abs=1e-5))
     assert len(found) == 4
-    assert ranked(store, Query("", MAIN["ice"]), Dense())[0][0] == "ice"
-    assert ranked(store, Query("", MAIN["ice"]), Dense(field="passages"))[0][0] == "ice"
+    assert list(ranked(store, Query("", MAIN["ice"]), Dense(depth=1))) == ["ice"]
+    assert list(ranked(store, Query("", MAIN["ice"]), Dense(field="passages", depth=1))) == ["ice"]
     both: dict[str, Retriever] = {"main": Dense(depth=1), "second": dense.model_copy(update={"depth": 1})}
     assert set(ids(search(store, Query("", MAIN["sea"], {"second": OTHER["tea"]}), both))) == {"sea", "tea"}
     with pytest.raises(CcheckError, match="dimensions"):
@@ -193,12 +144,8 @@ def test_further_vectors_change_and_go_with_their_document(store: Store) -> None
     store.upsert([changed])
     store.delete(["tea"])
     store.publish()
-    found = dict(ranked(store, Query("", second(1, 0, 0, 1)), Dense(field=SECOND)))
-    assert found == {
-        "sea": pytest.approx(1, abs=1e-5),
-        "flu": pytest.approx(0.5**0.5, abs=1e-5),
-        "ice": pytest.approx(0, abs=1e-5),
-    }
+    found = ranked(store, Query("", second(1, 0, 0, 1)), Dense(field=SECOND))
+    assert found == pytest.approx({"sea": 1, "flu": 0.5**0.5, "ice": 0}, abs=1e-5)
 
 
 # -- sparse vectors
@@ -221,11 +168,11 @@ def test_sparse_scores_are_dot_products(store: Store) -> None:
     for weights in ({3: 1.0}, {3: 0.5, 8: 0.25, 99: 1.0}, {0: 2.0, 1: 3.0}, {1: 1.0, 2: 1.0}):
         expected = dots(weights, WEIGHTS)
         found = ranked(store, asked(weights), Sparse())
-        assert dict(found) == pytest.approx(expected, rel=CLOSE)
-        assert names(found) == sorted(expected, key=lambda id_: -expected[id_])
-    assert ranked(store, Query("sea"), Sparse()) == []
-    assert ranked(store, asked({}), Sparse()) == []
-    assert names(ranked(store, asked({3: 1.0}), Sparse(depth=1))) == ["sea"]
+        assert found == pytest.approx(expected, rel=CLOSE)
+        assert list(found) == sorted(expected, key=lambda id_: -expected[id_])
+    assert ranked(store, Query("sea"), Sparse()) == {}
+    assert ranked(store, asked({}), Sparse()) == {}
+    assert list(ranked(store, asked({3: 1.0}), Sparse(depth=1))) == ["sea"]
 
 
 def test_sparse_with_updates_deletes_and_filters(store: Store) -> None:
@@ -233,12 +180,12 @@ def test_sparse_with_updates_deletes_and_filters(store: Store) -> None:
     store.upsert([replace(entry(DOCUMENTS[3], "2"), sparse=None)])
     store.delete(["flu"])
     store.publish()
-    assert ranked(store, asked({0: 1.0, 50: 1.0}), Sparse()) == []
+    assert ranked(store, asked({0: 1.0, 50: 1.0}), Sparse()) == {}
     query = asked({3: 1.0, 8: 1.0})
-    assert dict(ranked(store, query, Sparse())) == pytest.approx({"sea": 3.0, "ice": 2.5}, rel=CLOSE)
-    assert names(ranked(store, query, Sparse(), filters=[parse_filter("year>2015")])) == ["ice"]
+    assert ranked(store, query, Sparse()) == pytest.approx({"sea": 3.0, "ice": 2.5}, rel=CLOSE)
+    assert list(ranked(store, query, Sparse(), filters=[parse_filter("year>2015")])) == ["ice"]
     write(store, [entry(document) for document in DOCUMENTS])
-    assert dict(ranked(store, asked({3: 1.0, 99: 1.0}), Sparse())) == pytest.approx(
+    assert ranked(store, asked({3: 1.0, 99: 1.0}), Sparse()) == pytest.approx(
         {"flu": 1.75, "sea": 1.5, "ice": 0.5}, rel=CLOSE
     )
 
@@ -252,9 +199,6 @@ def test_three_retrievers_are_fused(store: Store) -> None:
         expected = sum(retrievers[name].weight / (10 + rank) for name, rank in hit.ranks.items())
         assert hit.score == hit.scores["rrf"] == pytest.approx(expected, rel=1e-5)
     assert hits[0].ranks == {"bm25": 1, "dense": 1, "sparse": 1}
-
-
-# -- the store's state
 
 
 def state(store: Store) -> str:
@@ -289,23 +233,23 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     plain = [Entry(d, "1", {MAIN_VECTORS: entry(d).passages[MAIN_VECTORS]}) for d in DOCUMENTS]
     write(store, plain)
     reader = make_store()
-    assert names(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
+    assert list(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
     before = state(store)
     store.prepare(FULL)
     assert info_of(store).layout == FULL
     # The local store has words at once, since it has the texts; all else comes with the documents.
     words = ["ice", "sea"] if store.name.startswith("local:") else []
-    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
-    assert ranked(store, asked({3: 1.0}), Sparse()) == []
-    assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND)) == []
+    assert list(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
+    assert ranked(store, asked({3: 1.0}), Sparse()) == {}
+    assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND)) == {}
     write(store, [entry(document, "2") for document in DOCUMENTS[:2]])
     for one_of in (store, reader, make_store()):
-        assert names(ranked(one_of, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
-        assert names(ranked(one_of, asked({3: 1.0}), Sparse())) == ["sea", "ice"]
-        assert names(ranked(one_of, Query("", OTHER["sea"]), Dense(field=SECOND)))[0] == "sea"
-        assert names(ranked(one_of, Query("beach"), Bm25(fields={"additional": 1.0}))) == ["sea"]
-        assert names(ranked(one_of, Query("influenza"), Bm25())) == ["flu"]
-        assert names(ranked(one_of, Query("", MAIN["tea"]), Dense()))[0] == "tea"
+        assert list(ranked(one_of, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
+        assert list(ranked(one_of, asked({3: 1.0}), Sparse())) == ["sea", "ice"]
+        assert next(iter(ranked(one_of, Query("", OTHER["sea"]), Dense(field=SECOND)))) == "sea"
+        assert list(ranked(one_of, Query("beach"), Bm25(fields={"additional": 1.0}))) == ["sea"]
+        assert list(ranked(one_of, Query("influenza"), Bm25())) == ["flu"]
+        assert next(iter(ranked(one_of, Query("", MAIN["tea"]), Dense()))) == "tea"
     assert state(store) != before
 
 
@@ -325,33 +269,27 @@ def test_documents_must_bring_all_that_the_store_has(store: Store) -> None:
 
 def test_a_field_of_another_analysis(store: Store) -> None:
     """Without stemming "risen" is not "rise"; with it, "vaccinated" is "vaccination"."""
-    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
-    assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == []
-    assert set(names(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED)))) == {"ice", "flu"}
+    assert list(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
+    assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == {}
+    assert set(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED))) == {"ice", "flu"}
 
 
 def test_an_analysis_keeps_and_removes_what_it_says(store: Store) -> None:
-    assert names(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
-    assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == []
-    assert names(ranked(store, Query("40%"), Bm25(analysis=PLAIN))) == ["flu"]
-    assert names(ranked(store, Query("weightloss"), Bm25(analysis=PLAIN))) == ["tea"]
-    assert ranked(store, Query("weightloss"), Bm25(analysis=STEMMED)) == []
-    assert ranked(store, Query("the of #weightloss"), Bm25(analysis=STEMMED)) == []
+    assert list(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
+    assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == {}
+    assert list(ranked(store, Query("40%"), Bm25(analysis=PLAIN))) == ["flu"]
+    assert list(ranked(store, Query("weightloss"), Bm25(analysis=PLAIN))) == ["tea"]
+    assert ranked(store, Query("weightloss"), Bm25(analysis=STEMMED)) == {}
+    assert ranked(store, Query("the of #weightloss"), Bm25(analysis=STEMMED)) == {}
 
 
 def test_scores_of_an_analysis_are_bm25s(store: Store) -> None:
     cut = open_analysis(PLAIN)
     lengths = [len(cut(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
-    ((id_, score),) = ranked(store, Query("influenza"), Bm25(analysis=PLAIN))
-    assert (id_, score) == ("flu", pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4))
-    ((_, twice),) = ranked(store, Query("influenza influenza"), Bm25(analysis=PLAIN))
-    assert twice == pytest.approx(2 * score, rel=1e-4)
-
-
-def bm25(df: int, tf: int, length: int, lengths: Sequence[int], total: int | None = None) -> float:
-    total = total or len(lengths)
-    mean = sum(lengths) / len(lengths)
-    return math.log(1 + (total - df + 0.5) / (df + 0.5)) * 2.2 * tf / (tf + 1.2 * (0.25 + 0.75 * length / mean))
+    ((id_, score),) = ranked(store, Query("influenza"), Bm25(analysis=PLAIN)).items()
+    assert (id_, score) == ("flu", pytest.approx(bm25(2, lengths[2], sum(lengths) / 4, 1, 4), rel=1e-4))
+    twice = ranked(store, Query("influenza influenza"), Bm25(analysis=PLAIN))
+    assert twice == {"flu": pytest.approx(2 * score, rel=1e-4)}
 
 
 def test_subwords_of_a_model(make_store: Callable[..., Store]) -> None:
@@ -359,13 +297,11 @@ def test_subwords_of_a_model(make_store: Callable[..., Store]) -> None:
     pieces = Analysis(keep="%", hashtags="remove", subwords="sentence-transformers/all-MiniLM-L6-v2")
     store = make_store()
     store.prepare(Layout(analyses=(pieces,)))
-    store.upsert(
-        [Entry(Document("gland", "Hypoparathyroidism", "Too little of a hormone."), "1"), Entry(DOCUMENTS[2], "1")]
-    )
-    store.publish()
-    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
-    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
-    assert names(ranked(store, Query("40%"), Bm25(analysis=pieces)))[0] == "flu"
+    gland = Document("gland", "Hypoparathyroidism", "Too little of a hormone.")
+    write(store, [Entry(gland, "1"), Entry(DOCUMENTS[2], "1")])
+    assert list(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
+    assert list(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
+    assert next(iter(ranked(store, Query("40%"), Bm25(analysis=pieces)))) == "flu"
     assert info_of(make_store()).layout.analyses == (pieces,)
 
 
@@ -375,16 +311,13 @@ def test_subwords_of_a_model(make_store: Callable[..., Store]) -> None:
 def test_hostile_claims_of_an_analysis(store: Store, text: str) -> None:
     for fuzziness in (0, "auto"):
         retriever = Bm25(analysis=STEMMED, fuzziness=fuzziness)  # type: ignore[arg-type]
-        assert set(names(ranked(store, Query(f"influenza {text}"), retriever))) >= {"flu"}
+        assert set(ranked(store, Query(f"influenza {text}"), retriever)) >= {"flu"}
 
 
 def test_hostile_documents_of_an_analysis(store: Store) -> None:
-    for number, text in enumerate(["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]):
-        document = Document(f"h{number}", "", text)
-        given = Entry(document, "1")
-        assert store.upsert([given]) == {}
-    store.publish()
-    assert set(names(ranked(store, Query("zebra"), Bm25(analysis=PLAIN)))) == {"h2", "h3", "h4"}
+    texts = ["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]
+    write(store, [Entry(Document(f"h{number}", "", text), "1") for number, text in enumerate(texts)])
+    assert set(ranked(store, Query("zebra"), Bm25(analysis=PLAIN))) == {"h2", "h3", "h4"}
 
 
 # -- fuzzy matching
@@ -395,51 +328,37 @@ def fuzzy(**options: Any) -> Bm25:
 
 
 def test_words_that_are_spelt_nearly_so(store: Store) -> None:
-    assert ranked(store, Query("inflenza"), Bm25()) == []
-    assert names(ranked(store, Query("inflenza"), fuzzy())) == ["flu"]
-    assert names(ranked(store, Query("inlfuenza"), fuzzy(fuzziness=1))) == ["flu"]  # a transposition is one edit
-    assert ranked(store, Query("inlfuneza"), fuzzy(fuzziness=1)) == []
-    assert names(ranked(store, Query("inlfuneza"), fuzzy(fuzziness=2))) == ["flu"]
-    assert ranked(store, Query("ixflxexza"), fuzzy()) == []
+    assert ranked(store, Query("inflenza"), Bm25()) == {}
+    assert list(ranked(store, Query("inflenza"), fuzzy())) == ["flu"]
+    assert list(ranked(store, Query("inlfuenza"), fuzzy(fuzziness=1))) == ["flu"]  # a transposition is one edit
+    assert ranked(store, Query("inlfuneza"), fuzzy(fuzziness=1)) == {}
+    assert list(ranked(store, Query("inlfuneza"), fuzzy(fuzziness=2))) == ["flu"]
+    assert ranked(store, Query("ixflxexza"), fuzzy()) == {}
     # Up to two letters none may differ, up to five one.
-    assert ranked(store, Query("bm"), fuzzy()) == []
-    assert names(ranked(store, Query("icy"), fuzzy())) == ["ice"]
-    assert ranked(store, Query("grien gxxen"), fuzzy(fields={"title": 1.0}))[0][0] == "tea"
+    assert ranked(store, Query("bm"), fuzzy()) == {}
+    assert list(ranked(store, Query("icy"), fuzzy())) == ["ice"]
+    assert list(ranked(store, Query("grien gxxen"), fuzzy(fields={"title": 1.0}))) == ["tea"]
 
 
 def test_scores_of_fuzzy_matches_are_lucenes(store: Store) -> None:
     lengths = [len(terms(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
-    (stem,) = terms("influenza")
-    (given,) = terms("inflenza")
+    ((stem,), (given,)), score = map(terms, ("influenza", "inflenza")), bm25(2, lengths[2], sum(lengths) / 4, 1, 4)
     # One edit away: 1 - 1 / the length of the shorter one.
-    ((id_, score),) = ranked(store, Query("inflenza"), fuzzy())
     boost = 1 - 1 / min(len(stem), len(given))
-    assert (id_, score) == ("flu", pytest.approx(boost * bm25(1, 2, lengths[2], lengths), rel=1e-4))
-    ((_, exact),) = ranked(store, Query("influenza"), fuzzy())
-    assert exact == pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4)
+    assert ranked(store, Query("inflenza"), fuzzy()) == {"flu": pytest.approx(boost * score, rel=1e-4)}
+    assert ranked(store, Query("influenza"), fuzzy()) == {"flu": pytest.approx(score, rel=1e-4)}
 
 
 def test_the_words_near_one_share_the_most_frequents_weight(make_store: Callable[..., Store]) -> None:
     """The rewrite `top_terms_blended_freqs`: each term near counts as if it were as frequent as the most frequent."""
     store = make_store()
     store.prepare(Layout(analyses=(PLAIN,)))
-    texts = {
-        "a": "zebra one",
-        "b": "zebra two",
-        "c": "zebra three",
-        "d": "zebro four",
-        "e": "zabra zebra",
-        "f": "giraffe five",
-    }
-    write(store, [Entry(Document(id_, "", text), "1") for id_, text in texts.items()])
-    found = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN)))
-    lengths = [2] * 6
-    weight = bm25(4, 1, 2, lengths)
-    assert found == {
-        "d": pytest.approx(weight, rel=1e-4),
-        **{id_: pytest.approx(weight * (1 - 1 / 5), rel=1e-4) for id_ in "abce"},
-    }
-    two = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN, fuzziness=2)))
+    texts = ["zebra one", "zebra two", "zebra three", "zebro four", "zabra zebra", "giraffe five"]
+    write(store, [Entry(Document(id_, "", text), "1") for id_, text in zip("abcdef", texts, strict=True)])
+    found = ranked(store, Query("zebro"), fuzzy(analysis=PLAIN))
+    weight = bm25(1, 2, 2, 4, 6)
+    assert found == pytest.approx({"d": weight} | dict.fromkeys("abce", weight * (1 - 1 / 5)), rel=1e-4)
+    two = ranked(store, Query("zebro"), fuzzy(analysis=PLAIN, fuzziness=2))
     assert two["e"] == pytest.approx(weight * (1 - 1 / 5 + 1 - 2 / 5), rel=1e-4)
 
 
@@ -449,7 +368,7 @@ def test_at_most_fifty_words_are_near(make_store: Callable[..., Store]) -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
     near = [f"quack{a}{b}" for a in letters for b in letters][:120]
     write(store, [Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
-    found = names(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
+    found = list(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
     # The one of one edit, and of those of two the first by the alphabet.
     assert found[0] == "quackl"
     assert sorted(found[1:]) == sorted(near)[:49]
@@ -457,6 +376,6 @@ def test_at_most_fifty_words_are_near(make_store: Callable[..., Store]) -> None:
 
 def test_fuzzy_matching_over_several_fields_and_filters(store: Store) -> None:
     both = fuzzy(fields={"title": 2.0, "additional": 1.0})
-    assert names(ranked(store, Query("beeches"), both)) == ["sea"]
-    assert names(ranked(store, Query("vacinnes"), both)) == ["flu"]
-    assert ranked(store, Query("vacinnes"), both, filters=[parse_filter("year!=2015")]) == []
+    assert list(ranked(store, Query("beeches"), both)) == ["sea"]
+    assert list(ranked(store, Query("vacinnes"), both)) == ["flu"]
+    assert ranked(store, Query("vacinnes"), both, filters=[parse_filter("year!=2015")]) == {}

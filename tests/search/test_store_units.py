@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from searching import answer_all, answer_one, fill, info_of, rank_all, write
+from searching import answer_all, answer_one, bm25, fill, info_of, rank_all, write
 from store_documents import unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
@@ -26,12 +25,6 @@ def store(make_store: Callable[[], Store]) -> Store:
     store = make_store()
     fill(store, UNITS, ENTRIES)
     return store
-
-
-def bm25(frequency: int, terms: int, average: float, having: int, units: int) -> float:
-    """Lucene's BM25 score of one term (k1 = 1.2, b = 0.75)."""
-    idf = math.log(1 + (units - having + 0.5) / (having + 0.5))
-    return idf * frequency * 2.2 / (frequency + 1.2 * (1 - 0.75 + 0.75 * terms / average))
 
 
 # -- words
@@ -226,9 +219,6 @@ def test_a_scope_sees_what_was_written_since(store: Store) -> None:
     assert list(ranked(store, asked, Bm25(units="sentences"))) == ["new#0"]
 
 
-# -- several queries for one question
-
-
 def test_several_queries_for_one_question(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
     asked = [Query("gauges", unit(1, 0.1)), Query("greenland"), Query("gauges greenland", filters=(LATE,))]
@@ -320,39 +310,18 @@ class Scripted(LocalStore):
         return {id_: Document(id_, "", id_) for id_ in ids if id_ != "gone"}
 
 
-Several = Callable[..., list[Ranking | CcheckError]]
-
-
-@pytest.fixture
-def several(tmp_path: Path) -> Several:
-    """Answers questions, each of several queries."""
-
-    def search(
-        questions: Sequence[Sequence[Query]], retrievers: Mapping[str, Retriever], fusion: Fusion, k: int, **more: bool
-    ) -> list[Ranking | CcheckError]:
-        asked = Search([query for question in questions for query in question], retrievers, fusion, k)
-        return answer(Scripted(tmp_path), asked, questions=list(map(len, questions)), **more)
-
-    return search
+def several(
+    questions: Sequence[Sequence[str]], retrievers: Mapping[str, Retriever], fusion: Fusion, k: int, **more: bool
+) -> list[Ranking | CcheckError]:
+    """The answers to questions, each of several queries, which are names of rankings."""
+    asked = [Query(name) for names in questions for name in names]
+    store = Scripted(Path("never made"))
+    return answer(store, Search(asked, retrievers, fusion, k), questions=list(map(len, questions)), **more)
 
 
 def hits(ranking: Ranking | CcheckError) -> tuple[Hit, ...]:
     assert isinstance(ranking, Ranking), ranking
     return ranking.hits
-
-
-def queries(*names: str) -> list[Query]:
-    return [Query(name) for name in names]
-
-
-def test_reciprocal_ranks_are_summed_over_queries(several: Several) -> None:
-    (found,) = several([queries("one", "two", "three")], BM25, Fusion(k=4), k=10)
-    assert {hit.document.id: hit.score for hit in hits(found)} == pytest.approx(
-        {"c": 1 / 7 + 1 / 5, "b": 1 / 6 + 1 / 5, "a": 1 / 5, "d": 1 / 6}
-    )
-    assert [hit.document.id for hit in hits(found)] == ["b", "c", "a", "d"]
-    best = {hit.document.id: (hit.scores["bm25"], hit.scores["rrf"]) for hit in hits(found)}
-    assert best["c"] == (7.0, pytest.approx(1 / 7 + 1 / 5))
 
 
 @pytest.mark.parametrize(
@@ -364,41 +333,37 @@ def test_reciprocal_ranks_are_summed_over_queries(several: Several) -> None:
         (9, {"a": 1 / 5 + 1 / 5, "b": 1 / 6 + 1 / 6, "c": 1 / 7}),
     ],
 )
-def test_a_pooled_depth_counts_over_all_queries(several: Several, depth: int, scores: dict[str, float]) -> None:
+def test_a_pooled_depth_counts_over_all_queries(depth: int, scores: dict[str, float]) -> None:
     """As the SQL of AVeriTeC's OldJoe has it: the best rows of all queries, with their ranks within each query."""
     retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=depth)}
-    (found,) = several([queries("one", "four")], retrievers, Fusion(k=4), k=10, pooled=True)
+    (found,) = several([["one", "four"]], retrievers, Fusion(k=4), k=10, pooled=True)
     assert {hit.document.id: hit.score for hit in hits(found)} == pytest.approx(scores)
 
 
-def test_queries_and_retrievers_are_joined_with_their_weights(several: Several) -> None:
+def test_queries_and_retrievers_are_joined_with_their_weights() -> None:
     both: dict[str, Retriever] = {"bm25": Bm25(weight=2.0), "dense": Dense(weight=0.5)}
-    (found,) = several([queries("one", "three")], both, Fusion(k=1), k=2)
+    (found,) = several([["one", "three"]], both, Fusion(k=1), k=2)
     assert [(hit.document.id, hit.score) for hit in hits(found)] == [
         ("b", pytest.approx(2 / 3 + 2 / 2)),
         ("a", pytest.approx(2 / 2 + 0.5 / 2)),
     ]
+    assert [hit.scores["bm25"] for hit in hits(found)] == [8.0, 9.0]  # the best of each over the queries
 
 
-def test_min_max_is_of_each_query(several: Several) -> None:
-    (found,) = several([queries("one", "two")], BM25, Fusion(method="minmax"), k=10)
-    assert {hit.document.id: hit.score for hit in hits(found)} == {"a": 1.0, "b": 0.5, "c": 1.0, "d": 0.0}
-
-
-def test_one_query_with_one_retriever_is_its_ranking(several: Several) -> None:
-    alone, several = several([queries("one"), queries("one", "two")], BM25, Fusion(), k=2)
+def test_one_query_with_one_retriever_is_its_ranking() -> None:
+    alone, joined = several([["one"], ["one", "two"]], BM25, Fusion(), k=2)
     assert [(hit.document.id, hit.score) for hit in hits(alone)] == [("a", 9.0), ("b", 8.0)]
-    assert [hit.document.id for hit in hits(several)] == ["c", "a"]
+    assert [hit.document.id for hit in hits(joined)] == ["c", "a"]
 
 
-def test_a_query_that_failed_fails_its_question(several: Several) -> None:
-    failed, found, nothing = several([queries("one", "lost"), queries("four"), []], BM25, Fusion(), k=9)
+def test_a_query_that_failed_fails_its_question() -> None:
+    failed, found, nothing = several([["one", "lost"], ["four"], []], BM25, Fusion(), k=9)
     assert isinstance(failed, ServerError)
     assert [hit.document.id for hit in hits(found)] == ["a", "b"]
     assert nothing == Ranking((), {})
 
 
-def test_a_document_that_stays_unread_is_its_questions_error(several: Several) -> None:
-    failed, found = several([queries("removed"), queries("four")], BM25, Fusion(), k=9)
+def test_a_document_that_stays_unread_is_its_questions_error() -> None:
+    failed, found = several([["removed"], ["four"]], BM25, Fusion(), k=9)
     assert isinstance(failed, ServerError) and "such as gone" in str(failed)
     assert [hit.document.id for hit in hits(found)] == ["a", "b"]

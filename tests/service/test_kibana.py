@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck
-from elastic_indices import LAYOUT, entry
+from elastic_indices import entry
 from http_stub import Asked, HttpStub, Reply, http_stub
 from searching import fill
+from store_documents import LAYOUT
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.settings import Settings
