@@ -19,11 +19,9 @@ class TinyEmbedder:
         self.spec = Embedding("tiny", dimensions, fingerprint, max_tokens)
         self.embedded: list[str] = []
         self.calls = 0
-        self.counts = 0
         self.on_encode = on_encode
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        self.counts += 1
         return [len(text.split()) for text in texts]
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:

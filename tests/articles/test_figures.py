@@ -58,9 +58,8 @@ def test_the_packaged_recipe_ranks_what_the_claim_is_about(article: Article) -> 
 
 def test_what_stands_for_an_element(article: Article) -> None:
     cut, first, table = Cut(article), article.elements[0], article.elements[2]
-    assert represent(cut, first, ElementRun(text=["caption"], captions=2)) == " ".join(
-        ["Figure 1. Growth of shells. (A) Length by year. (B) Width."] * 2
-    )
+    caption = "Figure 1. Growth of shells. (A) Length by year. (B) Width."
+    assert represent(cut, first, ElementRun(text=["caption"], captions=2)) == f"{caption} {caption}"
     assert represent(cut, table, ElementRun(text=["cells"])) == "coast grams north 12"
     assert represent(cut, table, ElementRun(text=["sentences"])) == "Weights are listed in Table 1."
     near = represent(cut, table, ElementRun(text=["sentences"], neighbours=1))
@@ -85,12 +84,8 @@ def test_chunks_give_their_ranks_to_what_they_cite(article: Article) -> None:
 
 
 def test_the_order_of_first_mention(article: Article) -> None:
-    claim = "snails moss shells water night slime weights"
-    assert ranked(article, claim, chunks(granularity="window", tokens=1024, order="first-mention")) == [
-        "g1",
-        "t1",
-        "g2",
-    ]
+    stage = chunks(granularity="window", tokens=1024, order="first-mention")
+    assert ranked(article, "snails moss shells water night slime weights", stage) == ["g1", "t1", "g2"]
 
 
 def test_embeddings_with_their_instruction(article: Article) -> None:
@@ -179,27 +174,24 @@ def found(article: Article, claim: str, expressions: Expressions | None = None, 
     return [one.text for one in passages]
 
 
+THICKER = "Their shells were thicker in cold water."
+
+
 def test_a_sentence_comes_with_its_left_neighbour(article: Article) -> None:
-    assert found(article, "thicker in cold water", sentences=1) == [
-        "Snails of the coast grew by 4 mm a year (Fig. 1A). Their shells were thicker in cold water."
-    ]
-    assert found(article, "thicker in cold water", sentences=1, neighbours=0) == [
-        "Their shells were thicker in cold water."
-    ]
+    before = "Snails of the coast grew by 4 mm a year (Fig. 1A)."
+    assert found(article, "thicker in cold water", sentences=1) == [f"{before} {THICKER}"]
+    assert found(article, "thicker in cold water", sentences=1, neighbours=0) == [THICKER]
 
 
 def test_no_neighbour_from_another_paragraph_and_no_heading(article: Article) -> None:
-    assert found(article, "moss was eaten at night", sentences=1) == [
-        "Moss was eaten at night, and slime dried by day."
-    ]
+    (first,) = found(article, "moss was eaten at night", sentences=1)
+    assert first == "Moss was eaten at night, and slime dried by day."
     assert all(text != "Weights" for text in found(article, "weights", sentences=10))
 
 
 def test_only_sentences_with_an_expression_stay_unless_none_has_one(article: Article) -> None:
     claim = "snails thicker in cold water by day"
-    assert found(article, claim, Expressions(("were thicker",)), sentences=5) == [
-        "Their shells were thicker in cold water."
-    ]
+    assert found(article, claim, Expressions(("were thicker",)), sentences=5) == [THICKER]
     assert found(article, claim, Expressions(("no such words",)), sentences=5) == found(article, claim, sentences=5)
 
 
@@ -211,10 +203,8 @@ def test_sections_and_order(article: Article) -> None:
 
 def test_clauses(article: Article) -> None:
     assert found(article, "slime dried", sentences=1, clauses=True, neighbours=0) == ["and slime dried by day."]
-    text = article.text
-    assert "".join(text[start:end] for start, end in Cut(article).clauses if "Moss was" in text[start:end]) == (
-        "Moss was eaten at night"
-    )
+    clauses = [article.text[start:end] for start, end in Cut(article).clauses]
+    assert [one for one in clauses if "Moss was" in one] == ["Moss was eaten at night"]
 
 
 def test_expressions_are_found_as_whole_words() -> None:
@@ -225,11 +215,11 @@ def test_expressions_are_found_as_whole_words() -> None:
 
 
 def test_files_of_expressions(tmp_path: Path) -> None:
-    (tmp_path / "own.txt").write_text("we tested\nwe saw\n")
-    assert load(tmp_path / "own.txt").expressions == ("we tested", "we saw")
-    (tmp_path / "empty.txt").write_text("# nothing yet\n")
+    (file := tmp_path / "own.txt").write_text("we tested\nwe saw\n")
+    assert load(file).expressions == ("we tested", "we saw")
+    file.write_text("# nothing yet\n")
     with pytest.raises(InvalidData):
-        load(tmp_path / "empty.txt")
+        load(file)
     with pytest.raises(NotFound):
         load(tmp_path / "none.txt")
 
@@ -286,10 +276,8 @@ def test_images_are_ranked_by_their_cosine_to_the_claim(clip: Path, paper: Path)
     ran = ccheck("figures", paper, CLAIM, *arguments)
     assert ran.code == 0, ran.err
     found = {one["task_id"]: one["score"] for one in json.loads(ran.out)}
-    wanted = {
-        "FIG 1": cosine(clip, paper.with_name("g1.tif")),
-        "FIG 2": cosine(clip, paper.parent / "figures" / "snails" / "FIG 2.png"),
-    }
+    images = {"FIG 1": paper.with_name("g1.tif"), "FIG 2": paper.parent / "figures" / "snails" / "FIG 2.png"}
+    wanted = {key: cosine(clip, image) for key, image in images.items()}
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-5)
     assert list(found) == ["FIG 2", "FIG 1", "TAB 1"] and wanted["FIG 2"] > wanted["FIG 1"]
     # A file that is not an image is named and left out.
@@ -318,10 +306,8 @@ def test_without_images_or_model_it_says_so_or_goes_on_with_words(tmp_path: Path
 
 
 def test_images_are_found_by_name_and_nowhere_else(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.png"
-    secret.touch()
-    folder = tmp_path / "images"
-    folder.mkdir()
+    (secret := tmp_path / "secret.png").touch()
+    (folder := tmp_path / "images").mkdir()
     (folder / "G1.JPG").touch()
     (folder / "link.png").symlink_to(secret)
     find = image_finder([folder])

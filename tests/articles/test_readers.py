@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from article_files import JATS, PMC, TEI
-from cli_runs import ccheck
+from cli_runs import ccheck, jsonl
 from question_llm import kind_of
 from scripted_llm import ScriptedLlm, say, scripted, user_text
 
@@ -30,9 +30,8 @@ def read(text: str, name: str = "snails.xml") -> Article:
     return parse_article(text.encode(), name)
 
 
-def said(article: Article, identifier: str) -> list[str]:
-    [element] = [one for one in article.elements if one.id == identifier]
-    return [article.text[one.start : one.end] for one in element.mentions]
+def texts(text: str, one: Element) -> list[str]:
+    return [text[mention.start : mention.end] for mention in one.mentions]
 
 
 def test_jats_gives_text_sections_elements_and_mentions() -> None:
@@ -45,7 +44,7 @@ def test_jats_gives_text_sections_elements_and_mentions() -> None:
         ("t1", "table", "Table 1", None),
     ]
     assert [one.task_id for one in article.elements] == ["FIG 1", "FIG 2", "TAB 1"]
-    cited = {one.id: said(article, one.id) for one in article.elements}
+    cited = {one.id: texts(article.text, one) for one in article.elements}
     assert cited == {"g1": ["Fig. 1A", "Figs. 1B"], "g2": ["2"], "t1": ["Table 1"]}
     assert "grew by 4 mm a year" in article.body  # the entity became a space
     assert "somebody else" not in article.text and "north" not in article.body
@@ -55,7 +54,7 @@ def test_jats_gives_text_sections_elements_and_mentions() -> None:
     for element in article.elements:
         assert article.text[element.start : element.end] == f"{element.label}. {element.caption}"
         assert element.start >= article.captions
-    first = article.elements[0]
+    (first, *_) = article.elements
     assert first.caption == "Growth of shells. (A) Length by year. (B) Width."
     assert article.text[: first.place].endswith("Table 1.")  # after the paragraph that holds it
 
@@ -68,7 +67,7 @@ def test_tei_gives_the_same_article() -> None:
     [mention] = one.mentions
     assert "1" in article.text[mention.start : mention.end]
     assert article.section_at(mention.start) == "Results"
-    assert [said(article, other.id) for other in article.elements[1:]] == [["Table 1"]]
+    assert [texts(article.text, other) for other in article.elements[1:]] == [["Table 1"]]
 
 
 def test_a_bomb_of_entities_is_not_expanded() -> None:
@@ -82,8 +81,7 @@ def test_a_bomb_of_entities_is_not_expanded() -> None:
 
 
 def test_no_file_of_this_machine_is_read(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text("hidden words")
+    (secret := tmp_path / "secret.txt").write_text("hidden words")
     entity = f'<!DOCTYPE article [<!ENTITY x SYSTEM "{secret.as_uri()}">]>'
     text = f"{entity}<article><body><p>Open &x; text.</p></body></article>"
     assert read(text).text == "Open text."
@@ -132,22 +130,16 @@ def test_an_article_is_known_by_another_ending_or_by_how_it_begins(tmp_path: Pat
 
 
 def test_what_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no file"):
-        list(full_texts(tmp_path / "none.xml"))
-    with pytest.raises(NotFound):
-        list(full_texts(tmp_path))
     (tmp_path / "paper.pdf").write_bytes(b"%PDF")
-    with pytest.raises(NotFound, match="GROBID"):
-        list(full_texts(tmp_path / "paper.pdf"))
+    for name, said in (("none.xml", "there is no file"), (".", None), ("paper.pdf", "GROBID")):
+        with pytest.raises(NotFound, match=said):
+            list(full_texts(tmp_path / name))
 
 
 def test_other_publishers_jats() -> None:
     """Floats apart from the text, parts of figures, labels in captions, series of their own, ranges of links."""
-    article = parse_article(PMC.encode(), "moss.nxml")
-    cited = {
-        one.id: (one.label, one.task_id, [article.text[m.start : m.end] for m in one.mentions])
-        for one in article.elements
-    }
+    article = read(PMC, "moss.nxml")
+    cited = {one.id: (one.label, one.task_id, texts(article.text, one)) for one in article.elements}
     assert cited == {
         "F2": ("FIGURE 2", "FIG 2", ["3", "Figure 2b"]),
         "F3": ("Figure 3", "FIG 3", ["3"]),
@@ -192,10 +184,8 @@ def test_other_publishers_jats() -> None:
     ],
 )
 def test_citations(text: str, expected: list[str]) -> None:
-    found = [
-        f"{one.kind} {one.number}" + (f":{''.join(one.panels)}" if one.panels else "") for one in find_citations(text)
-    ]
-    assert found == expected
+    found = [(f"{one.kind} {one.number}", "".join(one.panels)) for one in find_citations(text)]
+    assert [f"{number}:{panels}".removesuffix(":") for number, panels in found] == expected
 
 
 def element(identifier: str, label: str, parent: str | None = None) -> Element:
@@ -203,15 +193,10 @@ def element(identifier: str, label: str, parent: str | None = None) -> Element:
     return Element(identifier, kind, label, "", 0, 0, parent=parent)
 
 
-def texts(text: str, one: Element) -> list[str]:
-    return [text[mention.start : mention.end] for mention in one.mentions]
-
-
 def test_a_part_of_a_figure_has_its_own_mentions_and_the_whole_has_all() -> None:
     text = "Fig. 1A is red, Fig. 1B blue, Fig. 2 is neither, and Fig. 7 is missing."
-    whole, part, other = resolve(
-        text, [element("w", "Figure 1"), element("a", "Figure 1A", "w"), element("o", "Figure 2")]
-    )
+    elements = element("w", "Figure 1"), element("a", "Figure 1A", "w"), element("o", "Figure 2")
+    whole, part, other = resolve(text, elements)
     assert texts(text, whole) == ["Fig. 1A", "Fig. 1B"]
     assert texts(text, part) == ["Fig. 1A"]
     assert texts(text, other) == ["Fig. 2"]
@@ -233,6 +218,7 @@ def test_long_texts_take_time_in_proportion() -> None:
 
 
 OTHER = JATS.replace("snails", "limpets").replace("Snails", "Limpets")
+EATEN = "The moss was eaten at night."
 
 
 def test_nothing_is_lost_in_a_store(make_store):
@@ -256,11 +242,9 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "snails.xml").write_text(JATS)
     (folder / "limpets.xml").write_text(OTHER)
     (folder / "broken.xml").write_text("<article>")
-    (folder / "claims.jsonl").write_text(
-        '{"claim_id": "1", "article": "snails", "claim": "The moss was eaten at night."}\n'
-        '{"claim_id": "2", "article": "gone", "claim": "The moss was eaten at night."}\n'
-        '{"claim_id": "3", "article": "broken", "claim": "The moss was eaten at night."}\n'
-    )
+    articles = enumerate(("snails", "gone", "broken"), 1)
+    rows = [{"claim_id": str(n), "article": article, "claim": EATEN} for n, article in articles]
+    jsonl(folder / "claims.jsonl", *rows)
     return folder
 
 
@@ -279,14 +263,14 @@ def test_figures_of_a_file_of_claims(papers):
 
 
 def test_figures_and_passages_of_one_claim(papers):
-    [found] = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "--json", "-k", "1").objects
+    [found] = ccheck("figures", papers / "snails.xml", EATEN, "--json", "-k", "1").objects
     assert [(one["task_id"], one["rank"]) for one in found] == [("FIG 2", 1)]
     assert set(found[0]) == {"id", "task_id", "label", "rank", "score", "why"}
-    [passages] = ccheck("passages", papers / "snails.xml", "The moss was eaten at night.", "--json").objects
+    [passages] = ccheck("passages", papers / "snails.xml", EATEN, "--json").objects
     assert set(passages[0]) == {"text", "start", "end", "section", "score"} and passages[0]["section"] == "Results"
-    shown = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "-k", "1")
+    shown = ccheck("figures", papers / "snails.xml", EATEN, "-k", "1")
     assert "Fig 2" in shown.out and "Moss left after each night." in shown.out
-    [several] = ccheck("figures", papers, "The moss was eaten at night.", "--json", "-q").objects
+    [several] = ccheck("figures", papers, EATEN, "--json", "-q").objects
     assert {one["article"] for one in several} == {"snails", "limpets"}
 
 
@@ -303,24 +287,23 @@ def test_wrong_use_says_so(papers):
 
 @pytest.fixture(scope="module")
 def stored(papers: Path) -> Path:
-    lines = [
-        json.dumps(record_of(parse_article(text.encode(), name)))
-        for name, text in (("snails", JATS), ("limpets", OTHER))
-    ]
-    (papers / "corpus.jsonl").write_text("\n".join([*lines, '{"_id": "plain", "text": "Moss was eaten at night."}']))
-    assert ccheck("ingest", papers / "corpus.jsonl", "--store", papers / "store", "--no-dense", "-q").code == 0
+    """The full texts as they are, one of which can't be read, and a paper without one."""
+    files = [papers / f"{name}.xml" for name in ("snails", "limpets", "broken")]
+    plain = jsonl(papers / "plain.jsonl", {"_id": "plain", "text": "Moss was eaten at night."})
+    given = ("--store", papers / "store", "--rejects", papers / "mine.rejects.jsonl", "--no-dense", "-q")
+    assert ccheck("ingest", *files, plain, *given).code == 7
+    assert "not well-formed XML" in (papers / "mine.rejects.jsonl").read_text()
     return papers / "store"
 
 
 def test_a_store_answers_as_the_files_do(papers, stored):
-    claim = "The moss was eaten at night."
-    [of_files] = ccheck("figures", papers / "snails.xml", claim, "--json").objects
-    [of_store] = ccheck("figures", "--store", stored, "--article", "snails", claim, "--json").objects
+    [of_files] = ccheck("figures", papers / "snails.xml", EATEN, "--json").objects
+    [of_store] = ccheck("figures", "--store", stored, "--article", "snails", EATEN, "--json").objects
     assert of_store == of_files
-    [of_all] = ccheck("figures", "--store", stored, claim, "--json").objects
+    [of_all] = ccheck("figures", "--store", stored, EATEN, "--json").objects
     assert {one["article"] for one in of_all} == {"snails", "limpets"}
-    assert "not a full text" in ccheck("figures", "--store", stored, "--article", "plain", claim).err
-    assert ccheck("figures", "--store", papers / "none", claim).code == 4
+    assert "not a full text" in ccheck("figures", "--store", stored, "--article", "plain", EATEN).err
+    assert ccheck("figures", "--store", papers / "none", EATEN).code == 4
 
 
 def test_a_query_goes_deep(stored, tmp_path):
@@ -329,39 +312,25 @@ def test_a_query_goes_deep(stored, tmp_path):
     [result] = ran.objects
     by_id = {one["doc_id"]: one for one in result["evidence"]}
     assert "grounding" not in by_id["plain"]
-    grounding = by_id["snails"]["grounding"]
-    assert grounding["figures"][0]["label"] == "Fig 2"
-    assert grounding["figures"][0]["caption"] == "Moss left after each night."
-    assert grounding["passages"][0]["section"] == "Results"
-    page = (tmp_path / "report.html").read_text()
-    assert "Moss left after each night." in page
+    figure, passage = (by_id["snails"]["grounding"][kind][0] for kind in ("figures", "passages"))
+    assert (figure["label"], figure["caption"]) == ("Fig 2", "Moss left after each night.")
+    assert passage["section"] == "Results"
+    assert "Moss left after each night." in (tmp_path / "report.html").read_text()
     assert "Fig 2  Moss left after each night." in ccheck(*asked).out
 
 
 def test_a_query_says_why_it_can_not_go_deep(tmp_path):
-    (tmp_path / "c.jsonl").write_text('{"_id": "plain", "text": "Moss was eaten at night."}')
-    assert ccheck("ingest", tmp_path / "c.jsonl", "--store", tmp_path / "s", "--no-dense", "-q").code == 0
+    plain = jsonl(tmp_path / "c.jsonl", {"_id": "plain", "text": "Moss was eaten at night."})
+    assert ccheck("ingest", plain, "--store", tmp_path / "s", "--no-dense", "-q").code == 0
     given = ("--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none")
     ran = ccheck("query", "moss", *given, "--deep", "--json")
     assert "none of these papers is stored with its full text" in ran.objects[0]["warnings"][0]
 
 
-def test_full_texts_are_ingested_as_they_are(papers, tmp_path):
-    files, given = (papers / "snails.xml", papers / "broken.xml"), ("--store", tmp_path / "s", "--no-dense")
-    ran = ccheck("ingest", *files, *given, "--rejects", tmp_path / "r.jsonl")
-    assert ran.code == 7 and "not well-formed XML" in (tmp_path / "r.jsonl").read_text()
-    claim = "The moss was eaten at night."
-    [of_store] = ccheck("figures", "--store", tmp_path / "s", "--article", "snails", claim, "--json").objects
-    assert of_store == ccheck("figures", papers / "snails.xml", claim, "--json").objects[0]
-
-
 def test_recipes_are_measured_on_articles(papers):
     """One command for a row of the paper's tables; a claim of an article that is not there is named and left out."""
-    gold = papers / "gold.jsonl"
-    gold.write_text(
-        '{"claim_id": "1", "article": "snails", "claim": "The moss was eaten at night.", "element_ids": ["g2"], '
-        '"passages": ["Moss was eaten at night, and slime dried by day."]}\n'
-    )
+    true = {"element_ids": ["g2"], "passages": ["Moss was eaten at night, and slime dried by day."]}
+    gold = jsonl(papers / "gold.jsonl", {"claim_id": "1", "article": "snails", "claim": EATEN} | true)
 
     def measured(recipe: str, gold: Path, *more: object, code: int = 0) -> dict[str, Any]:
         ran = ccheck("evaluate", recipe, "--articles", papers, "--claims", gold, "--json", *more)

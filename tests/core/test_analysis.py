@@ -14,6 +14,7 @@ import pytest
 
 from ccheck.core.analysis import MAX_TERM, foreign_language, open_analysis, query_terms, terms, terms_text
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.models import find_model
 from ccheck.core.stages import Analysis
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -47,21 +48,10 @@ def test_all_punctuation_and_symbols_part_words() -> None:
     assert cut("x_y p>0.05 “q” ~5‰ №7 ½") == ["x", "y", "p", "0", "05", "q", "5", "7", "½"]
 
 
-HOSTILE = [
-    "",
-    " ",
-    "\0",
-    "\ud800",
-    "a\u2028b\x85c\u00a0d\u3000e\x1cf",
-    "x" * 40_000,
-    "😀" * 300,
-    "\u00a8 \ufb01",
-    "###",
-    "#",
-]
+HOSTILE = ["", " ", "\0", "\ud800", "a\u2028b\x85c\u00a0d\u3000e\x1cf", "\u00a8 \ufb01", "###", "#"]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("text", [*HOSTILE, "x" * 40_000, "😀" * 300], ids=range(10))
 def test_terms_are_short_and_have_no_white_space(text: str) -> None:
     pytest.importorskip("tokenizers")
     for analysis in (Analysis(), Analysis(punctuation="keep", stemming=True), Analysis(subwords=MINILM)):
@@ -84,35 +74,17 @@ def test_a_claims_terms_are_at_most_so_many() -> None:
 # -- subwords
 
 
-def pieces(word: str, vocabulary: set[str]) -> list[str]:
-    """WordPiece: the longest piece of the vocabulary, then of what is left."""
-    found: list[str] = []
-    while word:
-        sign = "##" if found else ""
-        end = next(end for end in range(len(word), 0, -1) if sign + word[:end] in vocabulary)
-        found.append(sign + word[:end])
-        word = word[end:]
-    return found
-
-
 def test_word_pieces_are_those_of_the_models_vocabulary() -> None:
     pytest.importorskip("tokenizers")
-    from ccheck.core.models import find_model
-
     settings = json.loads((find_model(MINILM).path / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = set(settings["model"]["vocab"])
     cut = open_analysis(Analysis(subwords=MINILM))
     text = "Hyperparathyroidism raises immunoglobulins in electroencephalography, [SEP] and [MASK]"
     words = open_analysis(Analysis())(text)
-    assert cut(text) == [piece for word in words for piece in pieces(word, vocabulary)]
-    assert "##" in " ".join(cut(text))
+    assert set(cut(text)) <= vocabulary and "##" in " ".join(cut(text))
+    assert " ".join(cut(text)).replace(" ##", "") == " ".join(words)
     # The file of this tokenizer says that it cuts at so many tokens.
     assert settings["truncation"]["max_length"] < 900 < len(cut("immunoglobulin " * 300))
-
-
-def test_what_a_tokenizer_does_not_know_is_left_out() -> None:
-    pytest.importorskip("tokenizers")
-    assert open_analysis(Analysis(subwords=MINILM))("𓀀 vaccine 𓀁") == ["vaccine"]
 
 
 @pytest.fixture
@@ -144,9 +116,8 @@ def test_a_word_has_the_same_subwords_wherever_it_stands(byte_pairs: Path) -> No
 
 def test_a_tokenizer_that_adds_the_space_itself(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("▁", -2.0), ("s", -2.0)], 0)
-    )
+    pieces = [("<unk>", 0.0), ("▁the", -1.0), ("▁", -2.0), ("s", -2.0)]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, 0))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
     tokenizer.add_special_tokens(["<unk>"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -178,12 +149,8 @@ def test_subwords_need_tokenizers(byte_pairs: Path, monkeypatch: pytest.MonkeyPa
 
 OTHERS = {
     "German": "Rotes Fleisch erhöht das Darmkrebsrisiko. | Antibiotika wirken nicht gegen Viren | Salz ist ungesund.",
-    "French": (
-        "La viande rouge augmente le risque de cancer. | Les antibiotiques ne tuent pas les virus | Il pleut moins."
-    ),
-    "Spanish": (
-        "La carne roja aumenta el riesgo de cáncer. | Los antibióticos no matan los virus | El hielo se derrite."
-    ),
+    "French": "La viande rouge augmente le risque de cancer. | Les antibiotiques ne tuent pas les virus",
+    "Spanish": "La carne roja aumenta el riesgo de cáncer. | Los antibióticos no matan los virus",
     "Italian": "La carne rossa aumenta il rischio di cancro. | Gli antibiotici non uccidono i virus",
     "Portuguese": "A carne vermelha aumenta o risco de cancro. | Os antibióticos não matam vírus",
     "Dutch": "Rood vlees verhoogt het risico op kanker. | Antibiotica werken niet tegen virussen",

@@ -123,9 +123,8 @@ def test_batches_are_settled_in_their_order() -> None:
 
 
 def test_after_an_error_nothing_is_begun_or_settled() -> None:
-    settled: list[int] = []
+    settled, begun = [], []
     failures: list[BaseException] = []
-    begun: list[int] = []
     told = threading.Event()
 
     def failed(error: BaseException) -> None:

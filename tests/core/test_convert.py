@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from cli_runs import ccheck
-from http_stub import Asked, Reply, http_stub
 from runtimes import on_cpu
 from tiny_published import make_bge_m3
 
 from ccheck.core.convert import _in_another_process, convert
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.models import find_model
+from ccheck.encode.dense import load_embedder
 
 torch = pytest.importorskip("torch", reason="needs the extra models")
 
@@ -41,8 +40,6 @@ def bge_m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_converted_model_makes_the_same_vectors(bge_m3, tmp_path):
-    from ccheck.encode.dense import load_embedder
-
     old = shutil.copytree(bge_m3, tmp_path / "old")
     as_torch_saves(old, 2)
     with pytest.raises(NotFound, match=r"ccheck convert .*old FOLDER"):
@@ -91,35 +88,3 @@ def test_the_other_process_has_no_network_no_programs_and_no_keys(tmp_path, monk
         code = f"from ccheck.core import convert\nconvert._shut_in()\n{does}"
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert ran.returncode == 1 and "PermissionError: the weights tried" in ran.stderr
-
-
-def test_a_model_of_the_hub_without_safetensors_says_how_to_have_it(bge_m3, tmp_path):
-    """BAAI/bge-m3 is such a model."""
-    old = shutil.copytree(bge_m3, tmp_path / "old")
-    as_torch_saves(old, 1)
-    files = {str(one.relative_to(old)): one.read_bytes() for one in old.rglob("*") if one.is_file()}
-
-    def reply(request: Asked) -> Reply:
-        name = request.path.partition("/resolve/")[2].partition("/")[2]
-        if request.path.startswith("/api/models/"):
-            if "/tree/" in request.path:
-                return Reply([{"type": "file", "path": one, "size": len(files[one]), "oid": "0"} for one in files])
-            listed = [{"rfilename": one, "size": 7} for one in files]
-            return Reply({"id": "BAAI/bge-m3", "sha": "c" * 40, "siblings": listed})
-        if name in files:
-            return Reply(files[name], headers={"ETag": f'"{name}"', "X-Repo-Commit": "c" * 40})
-        return Reply(status=200 if request.path == "/" else 404)
-
-    with http_stub(reply) as server:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        own = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
-
-        def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, *map(str, arguments)]
-            return subprocess.run(command, env=environment | own, capture_output=True, text=True, check=False)
-
-        without = run("-c", "from ccheck.core.models import find_model; find_model('BAAI/bge-m3')")
-        made = run("-m", "ccheck", "convert", "BAAI/bge-m3", tmp_path / "made")
-    assert "ccheck convert BAAI/bge-m3 FOLDER" in without.stderr
-    assert made.returncode == 0, made.stderr
-    assert find_model(str(tmp_path / "made")).path == tmp_path / "made"

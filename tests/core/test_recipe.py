@@ -10,28 +10,24 @@ from typing import Any
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.layout import (
-    AdditionalTexts,
-    Analysis,
-    Chunking,
-    DenseField,
-    Embedding,
-    Layout,
-    SparseField,
-    UnitField,
-)
+from ccheck.core.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, UnitField
 from ccheck.core.recipe import load_recipe, models_used, recipe_names, recipe_text, with_ways_to_get
-from ccheck.core.stages import Bm25, Dense
+from ccheck.core.stages import Analysis, Bm25, Dense
 
 
-def test_a_recipe_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('[retrievers.titles]\nkind = "bm25"\nfields = {title = 2.0, text = 1.0}\n[retrievers.dense]\n')
-    recipe = load_recipe(str(file))
+def written(text: str, file: str = "mine.toml") -> str:
+    """Where a recipe is, in the folder of the test."""
+    Path(file).write_text(text)
+    return str(Path(file).absolute())
+
+
+def test_a_recipe_from_a_file() -> None:
+    text = '[retrievers.titles]\nkind = "bm25"\nfields = {title = 2.0, text = 1.0}\n[retrievers.dense]\n'
+    recipe = load_recipe(file := written(text))
     assert recipe.name == "mine"
     assert recipe.retrievers["titles"] == Bm25(fields={"title": 2.0, "text": 1.0})
     assert recipe.fusion.method == "rrf"
-    assert recipe_text(str(file)) == file.read_text()
+    assert recipe_text(file) == text
 
 
 @pytest.mark.parametrize(
@@ -43,9 +39,7 @@ def test_a_recipe_from_a_file(tmp_path: Path) -> None:
         ("[retrievers.bm25]\ndepth = 0", "greater than or equal to 1"),
         ("[retrievers.bm25]\ndepth = 'many'", "retrievers.bm25"),
         ("[retrievers.splade]\n", "bm25"),
-        ("[fusion]\nk = 1", "retrievers"),
-        ("[retrievers]\n", "retrievers"),
-        ("retrievers = 3", "retrievers"),
+        *((text, "retrievers") for text in ("[fusion]\nk = 1", "[retrievers]\n", "retrievers = 3")),
         ("[retrievers.bm25]\n[fusion]\nmethod = 'sum'", "rrf"),
         ("[retrievers.bm25", "TOML"),
         ("[retrievers.bm25]\n[ingest.units.'Long Window']", r"ingest\.units\.Long Window"),
@@ -55,12 +49,11 @@ def test_a_recipe_from_a_file(tmp_path: Path) -> None:
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'\nretrievers.bm25.dpeth = 3", "did you mean 'depth'"),
     ],
 )
-def test_what_is_wrong_with_a_recipe_is_said(tmp_path: Path, text: str, message: str) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(text)
+def test_what_is_wrong_with_a_recipe_is_said(text: str, message: str) -> None:
+    file = written(text)
     with pytest.raises(InvalidData, match=message) as caught:
-        load_recipe(f"{file}:x" if "ablations" in text else str(file))
-    assert str(file) in str(caught.value)
+        load_recipe(f"{file}:x" if "ablations" in text else file)
+    assert file in str(caught.value)
 
 
 WEIGHTS = ("-1", "0", "inf", "nan", "1e300", "1e-300")
@@ -77,11 +70,9 @@ WHOLE = ("0", "-1", "1" + 400 * "0", 5_000 * "9")
         *(("retrievers.dense", "candidates", value) for value in WHOLE),
     ],
 )
-def test_numbers_of_a_recipe_have_limits(tmp_path: Path, table: str, key: str, value: str) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(f'name = "mine"\nextends = "default"\n[{table}]\n{key} = {value}\n')
+def test_numbers_of_a_recipe_have_limits(table: str, key: str, value: str) -> None:
     with pytest.raises(InvalidData, match="mine") as caught:
-        load_recipe(str(file))
+        load_recipe(written(f'name = "mine"\nextends = "default"\n[{table}]\n{key} = {value}\n'))
     assert len(value) > 300 or re.search(f"{table}.*{key}", str(caught.value))
 
 
@@ -94,12 +85,9 @@ def test_a_recipe_that_is_no_text(tmp_path: Path) -> None:
 # -- recipes that change others
 
 
-def test_a_recipe_lays_its_tables_over_those_of_another(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(
-        'extends = "default"\nretrievers = {bm25 = {depth = 7}, dense = false}\n'
-        "rerankers = {late = false, rerank = false}\n"
-    )
-    recipe = load_recipe(str(tmp_path / "mine.toml"))
+def test_a_recipe_lays_its_tables_over_those_of_another() -> None:
+    tables = "retrievers = {bm25 = {depth = 7}, dense = false}\nrerankers = {late = false, rerank = false}\n"
+    recipe = load_recipe(written(f'extends = "default"\n{tables}'))
     assert recipe.name == "mine" and recipe.description == ""
     assert recipe.retrievers == {"bm25": Bm25(depth=7)}
     assert recipe.rerankers == {}
@@ -109,12 +97,10 @@ def test_a_recipe_lays_its_tables_over_those_of_another(tmp_path: Path) -> None:
 
 def test_a_recipe_extends_a_file_beside_it_and_finds_files_beside_it(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "shown.jsonl").write_text("")
-    (tmp_path / "base.toml").write_text(
-        '[retrievers.bm25]\n[rerankers.listwise]\nexamples = "shown.jsonl"\n[verdict]\ndocuments = 3\n'
-    )
-    (tmp_path / "mine.toml").write_text('extends = "base.toml"\n[rerankers.listwise]\nalpha = 0.1\n')
+    written('[retrievers.bm25]\n[rerankers.listwise]\nexamples = "shown.jsonl"\n', "base.toml")
+    mine = written('extends = "base.toml"\n[rerankers.listwise]\nalpha = 0.1\n')
     monkeypatch.chdir("/")
-    stage = load_recipe(str(tmp_path / "mine.toml")).rerankers["listwise"]
+    stage = load_recipe(mine).rerankers["listwise"]
     assert stage.kind == "listwise" and stage.alpha == 0.1
     assert stage.examples == tmp_path / "shown.jsonl"
 
@@ -122,23 +108,20 @@ def test_a_recipe_extends_a_file_beside_it_and_finds_files_beside_it(tmp_path: P
 def test_models_beside_a_recipe_are_found_from_anywhere_and_names_stay_names(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "auto").mkdir()
-    (tmp_path / "r.toml").write_text(
-        '[retrievers.dense]\nmodel = "mine"\n[rerankers.ensemble]\nmodels = ["mine", "some/name"]\n'
-        '[rerankers.first]\nmodel = "auto"\n'
-    )
+    stages = '[rerankers.ensemble]\nmodels = ["mine", "some/name"]\n[rerankers.first]\nmodel = "auto"\n'
+    file = written(f'[retrievers.dense]\nmodel = "mine"\n{stages}')
     monkeypatch.chdir("/")
-    recipe = load_recipe(str(tmp_path / "r.toml"))
+    recipe = load_recipe(file)
     dense = recipe.retrievers["dense"]
     assert isinstance(dense, Dense) and dense.model == str(tmp_path / "mine")
     assert recipe.rerankers["ensemble"].models == [str(tmp_path / "mine"), "some/name"]
     assert recipe.rerankers["first"].model == "auto"
 
 
-def test_a_recipe_that_extends_itself(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text('extends = "b.toml"\n')
-    (tmp_path / "b.toml").write_text('extends = "a.toml"\n')
+def test_a_recipe_that_extends_itself() -> None:
+    written('extends = "b.toml"\n', "a.toml")
     with pytest.raises(InvalidData, match="extends itself"):
-        load_recipe(str(tmp_path / "a.toml"))
+        load_recipe(written('extends = "a.toml"\n', "b.toml"))
 
 
 def test_models_are_replaced_wherever_they_stand() -> None:
@@ -192,14 +175,8 @@ verdict.examples = false
 """
 
 
-@pytest.fixture
-def mine(tmp_path: Path) -> str:
-    file = tmp_path / "mine.toml"
-    file.write_text(MINE)
-    return str(file)
-
-
-def test_an_ablation_is_laid_over_the_recipe(mine):
+def test_an_ablation_is_laid_over_the_recipe() -> None:
+    mine = written(MINE)
     whole, one, both = (load_recipe(name) for name in (mine, f"{mine}:no-dense", f"{mine}:no-dense+k-6"))
     assert set(whole.retrievers) == {"bm25", "dense"} and set(one.retrievers) == {"bm25"}
     assert (whole.name, one.name, both.name) == ("mine", "mine:no-dense", "mine:no-dense+k-6")
@@ -207,9 +184,9 @@ def test_an_ablation_is_laid_over_the_recipe(mine):
     assert load_recipe(f"{mine}:unshown").verdict.examples is None  # false also where there was nothing to take out
 
 
-def test_a_recipe_can_extend_an_ablation(mine, tmp_path):
-    (tmp_path / "other.toml").write_text('extends = "mine.toml:no-dense"\n[fusion]\nk = 3\n')
-    other = load_recipe(str(tmp_path / "other.toml"))
+def test_a_recipe_can_extend_an_ablation() -> None:
+    written(MINE)
+    other = load_recipe(written('extends = "mine.toml:no-dense"\n[fusion]\nk = 3\n', "other.toml"))
     assert (other.name, other.ablation, set(other.retrievers), other.fusion.k) == ("other", None, {"bm25"}, 3)
 
 

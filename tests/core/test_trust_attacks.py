@@ -58,12 +58,6 @@ def test_code_beside_weights_never_runs(evil, papers):
 # -- keys
 
 
-def user_file(text: str) -> None:
-    file = config_files()[0]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
 def test_a_language_model_of_the_folder_gets_no_key(papers, monkeypatch):
     """Though its user allowed the folder's settings."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -88,18 +82,17 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
     monkeypatch.setenv("CCHECK_RERANK_API_KEY", KEY)
     with listening(ranking) as server:
         url = f"{server.url}/v1/rerank"
-        for name, stage in {
-            "one": f'[rerankers.rerank]\nmodel = "{url}"\n',
-            "two": f'[rerankers.ensemble]\nmodels = ["{url}", "{url}?model=b"]\n',
-        }.items():
-            Path(f"{name}.toml").write_text(f'extends = "bm25"\n{stage}')
-            query = ("query", CLAIM, "--store", papers, "--verdict", "none", "--json")
+        query = ("query", CLAIM, "--store", papers, "--verdict", "none", "--json")
+        for name, stage in (
+            ("one", f'rerank]\nmodel = "{url}"'),
+            ("two", f'ensemble]\nmodels = ["{url}", "{url}?model=b"]'),
+        ):
+            Path(f"{name}.toml").write_text(f'extends = "bm25"\n[rerankers.{stage}\n')
             ran = ccheck(*query, "--recipe", f"{name}.toml")
             assert ran.code == 0 and server.asked and KEY not in all_headers(server)
             (said,) = ran.objects[0]["warnings"]
-            assert (
-                f"claims and passages are sent to {server.url}" in said and "CCHECK_RERANK_API_KEY was not sent" in said
-            )
+            assert f"claims and passages are sent to {server.url}" in said
+            assert "CCHECK_RERANK_API_KEY was not sent" in said
         # Where the user named that server, by whichever layer, it has the key.
         for layer in ("flag", "environment", "file"):
             server.asked.clear()
@@ -107,7 +100,8 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
                 monkeypatch.setenv("CCHECK_RERANK_URL", server.url)
             if layer == "file":
                 monkeypatch.delenv("CCHECK_RERANK_URL")
-                user_file(f'rerank_url = "{server.url}/"')
+                config_files()[0].parent.mkdir(parents=True)
+                config_files()[0].write_text(f'rerank_url = "{server.url}/"')
             flag = (*BM25, "--rerank", url) if layer == "flag" else ("--recipe", "one.toml")
             ran = ccheck(*query, *flag)
             assert f"Bearer {KEY}" in all_headers(server) and ran.objects[0]["warnings"] == [], layer
@@ -188,30 +182,23 @@ def test_a_recipe_puts_no_file_of_the_user_s_into_prompts(where, table, tmp_path
     folder.mkdir()
     private = jsonl(tmp_path / "private.jsonl", {"claim": "a", "evidence": "secret", "label": "SUPPORTS"})
     (folder / "link.jsonl").symlink_to(private)
-    named = {
-        "outside": str(private),
-        "above": "../private.jsonl",
-        "link": "link.jsonl",
-        "working folder": "private.jsonl",
-    }
+    named = {"outside": str(private), "above": "../private.jsonl", "link": "link.jsonl"}.get(where, private.name)
     monkeypatch.chdir(tmp_path)
-    recipe = folder / "mine.toml"
-    recipe.write_text(f'extends = "bm25"\n[{table}]\nexamples = "{named.get(where, private.name)}"\n')
+    (recipe := folder / "mine.toml").write_text(f'extends = "bm25"\n[{table}]\nexamples = "{named}"\n')
     with pytest.raises(InvalidData, match="Copy it there"):
         load_recipe(str(recipe))
 
 
 def test_a_recipe_s_own_examples_are_its_own(tmp_path):
     own = jsonl(tmp_path / "own.jsonl", {"claim": "a", "evidence": "b", "label": "SUPPORTS"})
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text('extends = "bm25"\n[verdict]\nexamples = "own.jsonl"\n')
+    (recipe := tmp_path / "mine.toml").write_text('extends = "bm25"\n[verdict]\nexamples = "own.jsonl"\n')
     assert load_recipe(str(recipe)).verdict.examples == own.resolve()
 
 
 def test_a_recipe_that_nests_too_deep_is_no_bug(tmp_path):
-    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    deep = jsonl(tmp_path / "deep.toml", "a = " + "[" * 100_000)
     with pytest.raises(InvalidData, match="not valid TOML"):
-        load_recipe(str(tmp_path / "deep.toml"))
+        load_recipe(str(deep))
 
 
 def test_modules_of_the_folder_are_not_imported():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from runtimes import on_cpu
+from tiny_published import make_jina_v3
 from tiny_qwen2 import make_qwen2, reference
 
 from ccheck.core import models
@@ -73,21 +74,11 @@ def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyP
         load_embedder(DEFAULT_MODEL, on_cpu(device="cuda"))
 
 
-# -- decoders that read in both directions
-
-
-pytest.importorskip("sentence_transformers", reason="needs the extra models")
-
-
 TEXTS = ["the ice melts in summer", "sea level", "the sea rises since 1900 and the ice melts"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_qwen2(tmp_path_factory.mktemp("qwen2") / "inf")
-
-
-def test_attention_is_to_both_sides(folder):
+def test_attention_is_to_both_sides(tmp_path):
+    folder = make_qwen2(tmp_path / "inf")
     both, causal = (reference(folder, TEXTS, causal=causal) for causal in (False, True))
     assert np.all((both * causal).sum(axis=1) < 0.9), "the two differ, so that the test can fail"
     embedder = load_embedder(str(folder), on_cpu())
@@ -96,43 +87,18 @@ def test_attention_is_to_both_sides(folder):
     assert np.all((alone * both).sum(axis=1) > 0.99999) and np.all((padded * both).sum(axis=1) > 0.99999)
 
 
-# -- jina-embeddings-v3
-
-
-pytest.importorskip("sentence_transformers", reason="needs the extra models")
-
-
-WORDS = ["the ice melts in summer", "sea level"]
-
-
 def test_the_architecture_is_transformers_own(tmp_path: Path) -> None:
     """A folder like jinaai/jina-embeddings-v3-hf's has no sentence-transformers files: the vectors are means."""
     import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model, PreTrainedTokenizerFast
+    from transformers import AutoTokenizer, JinaEmbeddingsV3Model
 
-    words = ["<s>", "<pad>", "</s>", "<unk>", *dict.fromkeys(" ".join(WORDS).split())]
-    torch.manual_seed(0)
-    config = JinaEmbeddingsV3Config(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=256,
-    )
-    model = JinaEmbeddingsV3Model(config).eval()
-    model.save_pretrained(tmp_path)
-    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", model_max_length=256
-    ).save_pretrained(tmp_path)
-    embedder = load_embedder(str(tmp_path), on_cpu())
-    found = embedder.encode_queries(WORDS)
-    for text, vector in zip(WORDS, found, strict=True):
-        ids = torch.tensor([[words.index(word) for word in text.split()]])
+    make_jina_v3(tmp_path / "jina")
+    model = JinaEmbeddingsV3Model.from_pretrained(tmp_path / "jina").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "jina")
+    embedder = load_embedder(str(tmp_path / "jina"), on_cpu())
+    found = embedder.encode_queries(TEXTS)
+    for text, vector in zip(TEXTS, found, strict=True):
         with torch.no_grad():
-            mean = model(ids).last_hidden_state[0].mean(0).numpy()
+            mean = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
         assert vector @ (mean / np.linalg.norm(mean)) > 0.9999
     assert embedder.spec.dimensions == 32 and found[0] @ found[1] < 0.999

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -45,24 +46,13 @@ def test_each_text_is_embedded_once(tmp_path: Path) -> None:
     assert encode_once([], embedder.encode_documents, cache) == []
 
 
-def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
-    for embedder in (TinyEmbedder(), TinyEmbedder(fingerprint="e" * 64), TinyEmbedder(max_tokens=16)):
-        with embedding_cache(embedder.spec, tmp_path) as cache:
-            embed(texts(2), embedder, cache)
+def test_other_weights_windows_and_sizes_have_their_own(tmp_path: Path) -> None:
+    changes = {}, {"fingerprint": "e" * 64}, {"max_tokens": 16}, {"dimensions": 16}, {}
+    for half, change in enumerate(changes):
+        embedder = TinyEmbedder(**change)
+        with embedding_cache(embedder.spec, tmp_path, half=half == 4) as cache:
+            assert embed(texts(3), embedder, cache).shape == (3, embedder.spec.dimensions)
         assert embedder.calls == 1
-    embedder = TinyEmbedder()
-    with embedding_cache(embedder.spec, tmp_path, half=True) as cache:
-        embed(texts(2), embedder, cache)
-    assert embedder.calls == 1
-
-
-def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
-    embedder = TinyEmbedder(dimensions=8)
-    with embedding_cache(embedder.spec, tmp_path) as cache:
-        embed(texts(3), embedder, cache)
-    embedder = TinyEmbedder(dimensions=16)
-    with embedding_cache(embedder.spec, tmp_path) as cache:
-        assert embed(texts(3), embedder, cache).shape == (3, 16)
 
 
 WRITER = """
@@ -79,12 +69,8 @@ with embedding_cache(embedder.spec, pathlib.Path(sys.argv[1])) as cache:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
 def test_kill_loses_nothing_that_was_embedded(tmp_path: Path, seconds: float) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)},
-    )
+    command, env = [sys.executable, "-c", WRITER, tmp_path], os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     process.stdout.readline()
     time.sleep(seconds)
@@ -95,9 +81,7 @@ def test_kill_loses_nothing_that_was_embedded(tmp_path: Path, seconds: float) ->
     embedder = TinyEmbedder(dimensions=64)
     with embedding_cache(embedder.spec, tmp_path) as cache:
         vectors = embed(texts(told[-1]), embedder, cache)
-        assert cache.notice is None
-        assert embedder.calls == 0
+        assert cache.notice is None and embedder.calls == 0
         assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in texts(told[-1])]))
-    with sqlite3.connect(next(tmp_path.rglob("*.sqlite"))) as database:
+    with closing(sqlite3.connect(next(tmp_path.rglob("*.sqlite")))) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    database.close()

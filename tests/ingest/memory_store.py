@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ccheck.core.errors import NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.types import Document, Entry
 from ccheck.search.store import StoreInfo
+
+
+def rows(count: int, **extra: object) -> list[dict[str, Any]]:
+    """Records of papers."""
+    return [{"_id": str(n), "title": f"Title {n}", "text": f"Text of paper {n}."} | extra for n in range(count)]
 
 
 class MemoryStore:

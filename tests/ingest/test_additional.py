@@ -13,28 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_runs import jsonl
-from memory_store import MemoryStore
+from memory_store import MemoryStore, rows
 from scripted_llm import Said, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
-from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout, SparseField
+from ccheck.core.layout import MAIN_VECTORS, Chunking, SparseField
 from ccheck.core.stages import AdditionalStage, Analysis
 from ccheck.core.types import Document, SparseVector
 from ccheck.encode.cache import encode_once, sparse_cache
-from ccheck.ingest import (
-    DenseEncoder,
-    Encoders,
-    IngestOptions,
-    Progress,
-    default_chunking,
-    encoders_of,
-    ingest,
-    layout_of,
-    planned_questions,
-)
+from ccheck.ingest import DenseEncoder, Encoders, IngestOptions, Progress, ingest, layout_of, planned_questions
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
+from ccheck.ingest.encoders import default_chunking, encoders_of
 from ccheck.llm import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)
@@ -78,14 +69,6 @@ def answer(request: dict[str, Any]) -> Said:
         return say({"summary": f"Summary of {title}."})
     count = int(user_text(request).split("Posts wanted: ")[1].split()[0])
     return say({"posts": [f"Post {n} about {title}" for n in range(count)]})
-
-
-def rows(count: int) -> list[dict[str, str]]:
-    return [{"_id": str(n), "title": f"Title {n}", "text": f"Text of paper {n}."} for n in range(count)]
-
-
-def write(path: Path, records: Sequence[dict[str, str]]) -> str:
-    return str(jsonl(path, *records))
 
 
 def documents(count: int) -> list[Document]:
@@ -165,11 +148,11 @@ def test_what_a_question_costs_is_estimated_without_asking(open_model, tmp_path)
         planned = writer.plan(documents(4))
         assert (planned.documents, planned.calls, planned.cached) == (4, 6, 2)
         assert 600 < planned.prompt_tokens < 6_000 and planned.completion_tokens > 0
-        path = write(tmp_path / "a.jsonl", [*rows(4), rows(1)[0]])
+        path = jsonl(tmp_path / "a.jsonl", *rows(4), *rows(1))
         encoders = Encoders(additional=writer)
         assert planned_questions([path], MemoryStore(), encoders) == planned
         store = MemoryStore()
-        ingest([write(tmp_path / "b.jsonl", rows(2))], store, encoders)
+        ingest([jsonl(tmp_path / "b.jsonl", *rows(2))], store, encoders)
         server.requests.clear()
         left = planned_questions([path], store, encoders)
         assert (left.documents, left.calls, left.cached) == (2, 4, 0) and server.requests == []
@@ -190,11 +173,13 @@ def test_everything_arrives(open_model, tmp_path, options):
             additional=AdditionalWriter(open_model(server.url), STAGE),
             notices=("a stands in for b",),
         )
-        report = ingest([write(tmp_path / "a.jsonl", rows(3))], store, encoders, options, seen.append)
+        report = ingest([jsonl(tmp_path / "a.jsonl", *rows(3))], store, encoders, options, seen.append)
+        for again in (store, MemoryStore()):  # from the cache
+            ingest([tmp_path / "a.jsonl"], again, encoders, options)
+        assert len(server.requests) == 6
     name = f"passages_{other.spec.fingerprint[:8]}"
     assert store.layout == layout_of(encoders)
     assert list(store.layout.dense) == ["passages", name] and store.layout.sparse == sparse.spec
-    assert Layout.from_dict(json.loads(json.dumps(store.layout.to_dict()))) == store.layout
     assert (report.added, report.passages, report.usage.llm_calls) == (3, 3 * 4, 6)
     assert report.notices == ("a stands in for b",)
     entry = store.entries["1"]
@@ -207,21 +192,11 @@ def test_everything_arrives(open_model, tmp_path, options):
             assert np.array_equal(passage.vector, embedder.vector(text))
     assert entry.sparse is not None and np.array_equal(entry.sparse.weights, sparse.vector(whole).weights)
     assert sorted(sparse.encoded) == sorted(f"Title {n}\nText of paper {n}." for n in range(3))
+    assert store.calls[:3] == ["prepare", "upsert", "publish"] and store.writers == {"ccheck-store_0"}
     phases = [progress.phase for progress in seen]
     assert phases.index("writing") < phases.index("embedding") and phases[-1] == "publishing"
     done = [progress.bytes_done for progress in seen]
     assert done == sorted(done) and seen[-1].bytes_done == seen[-1].bytes_total
-
-
-def test_the_second_time_nothing_is_asked(open_model, tmp_path, options):
-    path = write(tmp_path / "a.jsonl", rows(3))
-    with scripted(answer) as server:
-        for store in (MemoryStore(), MemoryStore()):
-            encoders = Encoders(sparse=TinySparse(), additional=AdditionalWriter(open_model(server.url), STAGE))
-            for _ in range(2):
-                ingest([path], store, encoders, options)
-        assert len(server.requests) == 6
-        assert encoders.sparse is not None and encoders.sparse.encoded == []  # from the cache
 
 
 def test_what_can_not_be_written_is_rejected_and_done_the_next_time(open_model, tmp_path, options):
@@ -231,7 +206,7 @@ def test_what_can_not_be_written_is_rejected_and_done_the_next_time(open_model, 
         return say({"nothing": 1}) if broken.is_set() and paper_of(request)["title"] == "Title 1" else answer(request)
 
     broken.set()
-    path, store = write(tmp_path / "a.jsonl", rows(3)), MemoryStore()
+    path, store = jsonl(tmp_path / "a.jsonl", *rows(3)), MemoryStore()
     with scripted(mostly) as server:
         encoders = Encoders(additional=AdditionalWriter(open_model(server.url), STAGE))
         report = ingest([path], store, encoders, options)
@@ -248,7 +223,7 @@ def test_what_can_not_be_written_is_rejected_and_done_the_next_time(open_model, 
 @pytest.mark.parametrize("batch", [2, 200])
 def test_a_spent_budget_stops_after_storing_what_is_done(open_model, tmp_path, options, monkeypatch, batch):
     monkeypatch.setattr(run_module, "BATCH_WRITTEN", batch)
-    path, store = write(tmp_path / "a.jsonl", rows(6)), MemoryStore()
+    path, store = jsonl(tmp_path / "a.jsonl", *rows(6)), MemoryStore()
     with scripted(answer) as server:
         few = Encoders(additional=AdditionalWriter(open_model(server.url, llm_max_calls=7, llm_concurrency=1), STAGE))
         with pytest.raises(BudgetSpent, match=r"CCHECK_LLM_MAX_CALLS.*Run the same command again") as caught:
@@ -261,30 +236,23 @@ def test_a_spent_budget_stops_after_storing_what_is_done(open_model, tmp_path, o
         assert len(server.requests) == 12  # none was asked twice
 
 
-def test_a_server_that_is_gone_stops_after_storing_what_is_done(open_model, tmp_path, options):
-    path, store = write(tmp_path / "a.jsonl", rows(6)), MemoryStore()
+@pytest.mark.parametrize(("papers", "answered", "raised"), [(6, 2, Unreachable), (300, 0, Refused)])
+def test_a_server_that_is_gone_stops_after_storing_what_is_done(open_model, tmp_path, papers, answered, raised):
+    store, status = MemoryStore(), 503 if answered else 401
 
     def gone(request: dict[str, Any]) -> Said:
-        return answer(request) if int(paper_of(request)["title"].split()[1]) < 2 else error(503, "overloaded")
+        return answer(request) if int(paper_of(request)["title"].split()[1]) < answered else error(status, "no")
 
     with scripted(gone) as server:
         encoders = Encoders(additional=AdditionalWriter(open_model(server.url, llm_concurrency=1), STAGE))
-        with pytest.raises(Unreachable, match="Run the same command again") as caught:
-            ingest([path], store, encoders, options)
-    assert caught.value.exit_code == 6 and set(store.entries) == {"0", "1"}
-
-
-def test_a_server_that_answers_nobody_stops_at_once(open_model, tmp_path):
-    store = MemoryStore()
-    with scripted([error(401, "wrong key")]) as server:
-        encoders = Encoders(additional=AdditionalWriter(open_model(server.url), STAGE))
-        with pytest.raises(Refused):
-            ingest([write(tmp_path / "a.jsonl", rows(300))], store, encoders)
-        assert store.entries == {} and len(server.requests) < 50
+        with pytest.raises(raised, match="Run the same command again" if answered else None) as caught:
+            ingest([jsonl(tmp_path / "a.jsonl", *rows(papers))], store, encoders)
+        assert len(server.requests) < 50
+    assert caught.value.exit_code == 6 and set(store.entries) == set("01"[:answered])
 
 
 def test_an_interrupt_while_writing_keeps_the_answers(open_model, tmp_path, options):
-    path, store, asked = write(tmp_path / "a.jsonl", rows(4)), MemoryStore(), threading.Event()
+    path, store, asked = jsonl(tmp_path / "a.jsonl", *rows(4)), MemoryStore(), threading.Event()
 
     def slow(request: dict[str, Any]) -> Said:
         if paper_of(request)["title"] == "Title 3" and not asked.is_set():
@@ -305,11 +273,8 @@ def test_an_interrupt_while_writing_keeps_the_answers(open_model, tmp_path, opti
         assert set(store.entries) == {"0", "1", "2", "3"}
 
 
-# -- layouts
-
-
 def test_another_layout_is_refused_before_anything_is_encoded(open_model, tmp_path):
-    path, main, sparse = write(tmp_path / "a.jsonl", rows(2)), TinyEmbedder(), TinySparse()
+    path, main, sparse = jsonl(tmp_path / "a.jsonl", *rows(2)), TinyEmbedder(), TinySparse()
     with scripted(answer) as server:
         writer = AdditionalWriter(open_model(server.url), STAGE)
         full = Encoders(encoders_of(main).dense, sparse, (Analysis(stemming=True),), writer)
@@ -332,7 +297,7 @@ def test_another_layout_is_refused_before_anything_is_encoded(open_model, tmp_pa
 
 def test_a_store_may_gain_fields_and_it_is_said_which_documents_lack_them(tmp_path, options):
     store = MemoryStore()
-    one, two = write(tmp_path / "a.jsonl", rows(2)), write(tmp_path / "b.jsonl", [{"_id": "x", "text": "Other."}])
+    one, two = jsonl(tmp_path / "a.jsonl", *rows(2)), jsonl(tmp_path / "b.jsonl", {"_id": "x", "text": "Other."})
     ingest([one, two], store, None, options)
     more = Encoders(sparse=TinySparse())
     report = ingest([one], store, more, options)
@@ -343,22 +308,16 @@ def test_a_store_may_gain_fields_and_it_is_said_which_documents_lack_them(tmp_pa
     assert all(entry.sparse is not None for entry in store.entries.values())
 
 
-# -- the cache of sparse vectors
-
-
 def test_sparse_vectors_are_kept_as_they_are(tmp_path):
-    sparse = TinySparse()
-    texts = ["sea level", "", "ice melts and ice melts", "sea level"]
-    with sparse_cache(sparse.spec, tmp_path) as cache:
-        first = encode_once(texts, sparse.encode_documents, cache)
-    assert len(sparse.encoded) == 3
-    with sparse_cache(sparse.spec, tmp_path) as cache:
-        again = encode_once(texts, sparse.encode_documents, cache)
-        assert cache.notice is None
-    assert len(sparse.encoded) == 3
-    for one, other in zip(first, again, strict=True):
-        assert (other.ids.dtype, other.weights.dtype) == (np.int32, np.float32)
-        assert np.array_equal(one.ids, other.ids) and np.array_equal(one.weights, other.weights)
+    sparse, texts = TinySparse(), ["sea level", "", "ice melts and ice melts", "sea level"]
+    for _ in range(2):
+        with sparse_cache(sparse.spec, tmp_path) as cache:
+            found = encode_once(texts, sparse.encode_documents, cache)
+            assert len(sparse.encoded) == 3 and cache.notice is None
+        for text, vector in zip(texts, found, strict=True):
+            assert (vector.ids.dtype, vector.weights.dtype) == (np.int32, np.float32)
+            assert np.array_equal(vector.ids, sparse.vector(text).ids)
+            assert np.array_equal(vector.weights, sparse.vector(text).weights)
     smaller = TinySparse()
     smaller.spec = SparseField("tiny-sparse", 3, "5" * 64, 32)  # such ids its vocabulary does not have
     with sparse_cache(smaller.spec, tmp_path) as cache:

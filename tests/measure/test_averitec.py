@@ -34,10 +34,7 @@ from ccheck.pipeline.claims import read_claims
 PUBLISHED = {
     "Q-METEOR": 0.5565537593740518,
     "QA-METEOR": 0.484453860871897,
-    "AVeriTeC@0.1": 0.7,
-    "AVeriTeC@0.2": 0.7,
-    "AVeriTeC@0.25": 0.7,
-    "AVeriTeC@0.3": 0.7,
+    **{f"AVeriTeC@{limit}": 0.7 for limit in (0.1, 0.2, 0.25, 0.3)},
     "AVeriTeC@0.4": 0.5,
     "AVeriTeC@0.5": 0.4,
     "accuracy": 0.7,
@@ -61,7 +58,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def meteor(tmp_path_factory: pytest.TempPathFactory) -> Meteor:
+def meteor() -> Meteor:
     try:
         return open_meteor()
     except NotFound as error:
@@ -111,14 +108,8 @@ def test_the_prediction_file_is_the_tasks(tmp_path: Path) -> None:
     page = Document("p1", "", "The sea rose.", {"url": "https://example.org/p1"})
     answered = QuestionAnswer("How?", ("q",), "By 20 cm.", (Citation("p1", 0, 13, "The sea rose."),))
     questions = (answered, QuestionAnswer("Who?", (), "No answer could be found."), QuestionAnswer("?", error="late"))
-    result = Result(
-        Claim("The sea rose.", "7"),
-        (Evidence(Hit(1, page, 1.0)),),
-        Verdict("CONFLICTING"),
-        "r",
-        "s",
-        questions=questions,
-    )
+    evidence, verdict = (Evidence(Hit(1, page, 1.0)),), Verdict("CONFLICTING")
+    result = Result(Claim("The sea rose.", "7"), evidence, verdict, "r", "s", questions=questions)
     write_predictions(tmp_path / "p.json", [prediction(result)])
     (line,) = json.loads((tmp_path / "p.json").read_text())
     assert line == {
@@ -126,22 +117,19 @@ def test_the_prediction_file_is_the_tasks(tmp_path: Path) -> None:
         "claim": "The sea rose.",
         "pred_label": "Conflicting Evidence/Cherrypicking",
         "evidence": [
-            {
-                "question": "How?",
-                "answer": "By 20 cm.",
-                "url": "https://example.org/p1",
-                "scraped_text": "The sea rose.",
-            },
-            {"question": "Who?", "answer": "No answer could be found.", "url": "", "scraped_text": ""},
+            dict(zip(("question", "answer", "url", "scraped_text"), pair, strict=True))
+            for pair in (
+                ("How?", "By 20 cm.", "https://example.org/p1", "The sea rose."),
+                ("Who?", "No answer could be found.", "", ""),
+            )
         ],
     }
     assert read_predictions(tmp_path / "p.json")[0].label == "CONFLICTING"
 
 
 def test_claims_of_averitec_have_their_date_and_are_numbered_from_0(tmp_path: Path) -> None:
-    rows = [
-        {"claim": text, "claim_date": f"{day}-8-2020", "location_ISO_code": None} for day, text in enumerate("ab", 5)
-    ]
+    where = {"location_ISO_code": None}
+    rows = [{"claim": text, "claim_date": f"{day}-8-2020"} | where for day, text in enumerate("ab", 5)]
     (tmp_path / "dev.json").write_text(json.dumps(rows))
     assert read_claims(tmp_path / "dev.json") == [Claim("a", "0", "2020-08-05"), Claim("b", "1", "2020-08-06")]
 

@@ -1,27 +1,15 @@
-"""The measures of Context24, by hand as the task's scripts compute them."""
+"""The measures of Context24, as the task's scripts compute them."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
+from cli_runs import jsonl
 
 from ccheck.core.errors import InvalidData, NotFound
-from ccheck.lab.measure.context24 import figure_scores, gain, ndcg, passage_scores, read_gold
-
-
-def test_partial_credit_and_the_ideal_of_the_papers_elements() -> None:
-    assert [gain(one, ["FIG 1D"]) for one in ("FIG 1D", "FIG 1", "FIG 1DX", "FIG 2")] == [1, 0.5, 0.5, 0]
-    elements = ["FIG 1", "FIG 1A", "FIG 1D", "FIG 2", "TAB 1"]
-    ideal = 1 + 0.5 / math.log2(3)
-    assert ndcg(["FIG 1D", "FIG 1"], ["FIG 1D"], elements, 5) == pytest.approx(1)
-    assert ndcg(["FIG 1", "FIG 2", "FIG 1D"], ["FIG 1D"], elements, 5) == pytest.approx((0.5 + 1 / 2) / ideal)
-    assert ndcg(["FIG 2", "FIG 1D"], ["FIG 1D"], elements, 1) == 0
-    # A gold element that the paper's list lacks is in the ideal all the same.
-    assert ndcg(["FIG 9"], ["FIG 9"], ["FIG 2"], 5) == 1
-
+from ccheck.lab.measure.context24 import figure_scores, passage_scores, read_gold
 
 ELEMENTS = {
     "moss": ["FIG 1", "FIG 1A", "FIG 1B", "FIG 2", "FIG 10", "TAB 1"],
@@ -45,12 +33,9 @@ GOLD_PASSAGES = {
     "d": ["Slugs were fed nightly with lettuce leaves; controls were not fed."],
     "e": ["Nothing."],
 }
+KEPT = "Snails were kept at 4 °C."
 PASSAGES = {
-    "a": [
-        "Snails were kept at 4 °C.",
-        "The shells were measured by two observers using calipers.",
-        "Snails were kept at 4 °C.",
-    ],
+    "a": [KEPT, "The shells were measured by two observers using calipers.", KEPT],
     "b": ["Moss plants were counted on walls.", "It was winter in Bern."],
     "c": ["Anything at all."],
     "d": ["Controls were not fed; slugs were fed lettuce."],
@@ -77,15 +62,13 @@ def test_the_figures_are_those_of_the_tasks_own_scripts() -> None:
 
 
 def test_the_tasks_files_are_read(tmp_path: Path) -> None:
-    (tmp_path / "task1.json").write_text(
-        json.dumps([{"id": "a1", "claim": "x", "citekey": "k", "findings": ["FIG 1D"]}])
-    )
+    rows = [{"id": "a1", "claim": "x", "citekey": "k", "findings": ["FIG 1D"]}]
+    (tmp_path / "task1.json").write_text(json.dumps(rows))
     [one] = read_gold(tmp_path / "task1.json")
     assert (one.id, one.article, one.elements) == ("a1", "k", ("FIG 1D",))
-    (tmp_path / "own.jsonl").write_text('{"claim_id": "b", "passages": [{"text": "was eaten"}]}\n')
-    assert read_gold(tmp_path / "own.jsonl")[0].passages == ("was eaten",)
-    (tmp_path / "bad.json").write_text("[{}]")
+    own = jsonl(tmp_path / "own.jsonl", {"claim_id": "b", "passages": [{"text": "was eaten"}]})
+    assert read_gold(own)[0].passages == ("was eaten",)
     with pytest.raises(InvalidData, match="line 1: claim_id is missing"):
-        read_gold(tmp_path / "bad.json")
+        read_gold(jsonl(tmp_path / "bad.json", "[{}]"))
     with pytest.raises(NotFound):
         read_gold(tmp_path / "none.json")

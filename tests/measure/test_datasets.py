@@ -26,7 +26,7 @@ from ccheck.pipeline.claims import read_claims
 
 def text(name: str, *lines: str) -> Path:
     path = Path(name)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogateescape")
     return path
 
 
@@ -34,9 +34,8 @@ def text(name: str, *lines: str) -> Path:
 
 
 def test_beir():
-    queries = jsonl(
-        Path("queries.jsonl"), {"_id": "q1", "text": " Seas rise. ", "metadata": {}}, {"_id": 2, "text": "b"}
-    )
+    rows = {"_id": "q1", "text": " Seas rise. ", "metadata": {}}, {"_id": 2, "text": "b"}
+    queries = jsonl(Path("queries.jsonl"), *rows)
     assert read_claims(queries) == [Claim("Seas rise.", "q1"), Claim("b", "2")]
     qrels = text("qrels.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td2\t0", "2\td1\t2")
     assert read_qrels(qrels) == {"q1": {"d1": 1, "d2": 0}, "2": {"d1": 2}}
@@ -44,19 +43,14 @@ def test_beir():
 
 @pytest.mark.parametrize("name", ["qrels", "qrels.txt", "qrels.qrels", "qrels.csv", "wrong.jsonl"])
 def test_trec_qrels_by_whatever_name(name):
-    assert read_qrels(text(name, "q1 0 d1 1", "q1 Q0 d,2 -1", "", "q2  0   d1  2")) == {
-        "q1": {"d1": 1, "d,2": -1},
-        "q2": {"d1": 2},
-    }
+    qrels = read_qrels(text(name, "q1 0 d1 1", "q1 Q0 d,2 -1", "", "q2  0   d1  2"))
+    assert qrels == {"q1": {"d1": 1, "d,2": -1}, "q2": {"d1": 2}}
 
 
 def test_trec_topics_take_quotes_as_they_are():
-    topics = text("topics.tsv", '1\t"Hide the decline", they said', "2\tIt's cold", "", "3\tseas, rising")
-    assert [claim.text for claim in read_claims(topics)] == [
-        '"Hide the decline", they said',
-        "It's cold",
-        "seas, rising",
-    ]
+    texts = ['"Hide the decline", they said', "It's cold", "seas, rising"]
+    topics = text("topics.tsv", *(f"{n}\t{text}\n" for n, text in enumerate(texts)))
+    assert [claim.text for claim in read_claims(topics)] == texts
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
@@ -69,23 +63,14 @@ def test_compressed_is_seen_by_the_bytes(name, compress):
 # -- data sets
 
 
-CLIMATECHECK = [
-    # As the columns are in its Parquet files: ids are numbers.
-    {
-        "claim": "CO2 is plant food.",
-        "abstract": "Plants ...",
-        "abstract_id": 7,
-        "claim_id": 1,
-        "annotation": "Supports",
-    },
-    {"claim": "CO2 is plant food.", "abstract": "Crops ...", "abstract_id": 8, "claim_id": 1, "annotation": "Refutes"},
-    {
-        "claim": "It is the sun.",
-        "abstract": "The sun ...",
-        "abstract_id": 9,
-        "claim_id": 4,
-        "annotation": "Not Enough Information",
-    },
+COLUMNS = ("claim", "abstract", "abstract_id", "claim_id", "annotation")
+CLIMATECHECK = [  # as in its Parquet files: ids are numbers
+    dict(zip(COLUMNS, row, strict=True))
+    for row in (
+        ("CO2 is plant food.", "Plants ...", 7, 1, "Supports"),
+        ("CO2 is plant food.", "Crops ...", 8, 1, "Refutes"),
+        ("It is the sun.", "The sun ...", 9, 4, "Not Enough Information"),
+    )
 ]
 
 
@@ -96,8 +81,7 @@ def test_climatecheck(kind):
         pyarrow = pytest.importorskip("pyarrow")
         pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(CLIMATECHECK), path)
     elif kind == "csv":
-        rows = [",".join(CLIMATECHECK[0]), *(",".join(str(cell) for cell in row.values()) for row in CLIMATECHECK)]
-        text(path.name, *rows)
+        text(path.name, ",".join(COLUMNS), *(",".join(map(str, row.values())) for row in CLIMATECHECK))
     elif kind == "json":
         path.write_text(json.dumps(CLIMATECHECK, indent=1))
     else:
@@ -134,10 +118,7 @@ def test_evidence_in_a_list():
     assert read_gold(other).verdicts == {"1": "SUPPORTS"}
     with pytest.raises(InvalidData, match="no judgements"):
         read_qrels(other)
-    for wrong, said in (
-        ({"label": "REFUTES"}, "evidence without doc_id"),
-        ({"doc_id": "e"}, "neither grade nor label"),
-    ):
+    for wrong, said in ({"label": "NEI"}, "evidence without doc_id"), ({"doc_id": "e"}, "neither grade nor label"):
         with pytest.raises(InvalidData, match=f"line 1: claim 1 .*{said}"):
             read_qrels(jsonl(Path("c.jsonl"), {"id": 1, "evidence": [cited, wrong]}))
 
@@ -149,10 +130,8 @@ def test_checkthat_4b():
         "16\tcovid recovery: this ""study"" says\tvj6dp1n8",
         '69\t"Said ""twice"" and\tagain"\tw0lmpdpd',
     )  # fmt: skip
-    assert read_claims(tweets) == [
-        Claim("covid recovery: this study says", "16"),
-        Claim('Said "twice" and\tagain', "69"),
-    ]
+    texts = {"16": "covid recovery: this study says", "69": 'Said "twice" and\tagain'}
+    assert read_claims(tweets) == [Claim(text, id_) for id_, text in texts.items()]
     assert read_qrels(tweets) == {"16": {"vj6dp1n8": 1}, "69": {"w0lmpdpd": 1}}
     with pytest.raises(InvalidData, match="no labels"):
         read_gold(tweets)
@@ -166,33 +145,22 @@ def test_checkthats_collection_is_a_pickle_and_not_read(monkeypatch):
     for name in ("subtask4b_collection_data.pkl", "renamed.jsonl"):
         with pytest.raises(InvalidData, match=r"is a pickle.* python -c \"import pandas; pandas.read_pickle"):
             read_claims(name)
-    with pytest.raises(
-        UsageError, match=r"python -c \"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"
-    ):
+    with pytest.raises(UsageError, match=r"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"):
         read_corpus("subtask4b_collection_data.pkl")
 
 
 def test_scifacts_own_claims():
+    evidence = {"31": [{"sentences": one, "label": "CONTRADICT"} for one in ([2, 4], [4])]}
     path = jsonl(
         Path("claims_dev.jsonl"),
-        {
-            "id": 1,
-            "claim": "a",
-            "cited_doc_ids": [31, 32],
-            "evidence": {
-                "31": [{"sentences": [2, 4], "label": "CONTRADICT"}, {"sentences": [4], "label": "CONTRADICT"}]
-            },
-        },
+        {"id": 1, "claim": "a", "evidence": evidence, "cited_doc_ids": [31, 32]},
         {"id": 2, "claim": "b", "evidence": {}, "cited_doc_ids": [33]},
     )
     assert read_claims(path) == [Claim("a", "1"), Claim("b", "2")]
     assert read_qrels(path) == {"1": {"31": 1, "32": 1}, "2": {"33": 1}}
     gold = read_gold(path)
-    assert gold.stances == {
-        ("1", "31"): "REFUTES",
-        ("1", "32"): "NOT_ENOUGH_INFO",
-        ("2", "33"): "NOT_ENOUGH_INFO",
-    }
+    open_ = dict.fromkeys([("1", "32"), ("2", "33")], "NOT_ENOUGH_INFO")
+    assert gold.stances == {("1", "31"): "REFUTES"} | open_
     assert gold.sentences == {("1", "31"): (2, 4)} and gold.verdicts == {}
 
 
@@ -214,6 +182,15 @@ def test_climate_fever_and_averitec(climate_fever):
 # -- what can't be used
 
 
+def answer(claim: str | None, *hits: tuple[str, float]) -> str:
+    evidence = [Evidence(Hit(rank, Document(id_, "", ""), score)) for rank, (id_, score) in enumerate(hits, 1)]
+    return json.dumps(Result(Claim("text", claim), tuple(evidence), None, "default", "local:x").to_dict())
+
+
+A_RUN = "q Q0 a 1 0.5 x"
+SAME_ID = "line 2: the claim on line 1 already has the id '1'"
+
+
 @pytest.mark.parametrize(
     ("read", "lines", "said"),
     [
@@ -227,20 +204,12 @@ def test_climate_fever_and_averitec(climate_fever):
         (read_qrels, ["query-id\tcorpus-id", "q\td"], "line 2: claim q and document d have neither grade nor label"),
         (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "unknown label 'perhaps so'"),
         (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is not an id: 'True'"),
-        (
-            read_claims,
-            ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'],
-            "line 2: the claim on line 1 already has the id '1'",
-        ),
+        (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'], SAME_ID),
         (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2", "text": "?!"}'], "line 2: claim 2 has no word"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
         (read_claims, ["1\ta\tb"], "line 1: 3 columns; topics have two"),
-        (
-            read_claims,
-            ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
-            "line 2: the claim on line 1 already has the id '1'",
-        ),
+        (read_claims, ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b"}'], SAME_ID),
         (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "the label 'mixed' is for a whole claim"),
         (
             read_gold,
@@ -250,6 +219,14 @@ def test_climate_fever_and_averitec(climate_fever):
         (read_gold, ['{"claim_id": 1, "evidence": {"3": []}}'], "the evidence of claim 1 in document 3 is no"),
         (read_gold, ['{"claim_id": 1, "evidences": [{}]}'], "line 1: claim 1 has evidence without evidence_id"),
         (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "NEI", "sentences": [0.5]}'], "line 1: sentences must"),
+        (read_run, [A_RUN, "q Q0 d 1 0.5"], "line 2: 5 columns where a run has 6"),
+        (read_run, [A_RUN, "q Q0 d 1 high x"], "line 2: the score 'high' is not a number"),
+        (read_run, [A_RUN, "q Q0 d 1 nan x"], "line 2: the score 'nan' is not a number"),
+        (read_run, [A_RUN, "q Q0 a 2 0.1 x"], "line 2: document a of claim q appears twice"),
+        (read_run, [A_RUN, "q Q0 \x00\udcff 2 0.1 x"], "line 2: not valid UTF-8"),
+        (read_run, [answer(None)], "line 1: the claim has no id"),
+        (read_run, ['{"recipe": "bm25"}'], "line 1: neither a line of a TREC run nor a result of ccheck query"),
+        (read_run, [answer("1", ("a", 1.0), ("a", 0.5))], "line 1: claim 1 has a document twice"),
     ],
 )  # fmt: skip
 def test_bad_lines_are_named(read, lines, said):
@@ -311,9 +288,6 @@ def test_no_bytes_are_a_bug():
     assert 1500 < refused < 6000
 
 
-# -- claims as people have them
-
-
 TEXTS = ["Seas, they rise.", "Ice melts; it does."]
 
 
@@ -323,7 +297,10 @@ TEXTS = ["Seas, they rise.", "Ice melts; it does."]
         ("claims.txt", "\n".join(TEXTS) + "\n\n"),
         ("claims.csv", 'Claim,Source\n"Seas, they rise.",a\nIce melts; it does.,b\n'),
         ("semicolons.csv", 'id;claim\n1;Seas, they rise.\n2;"Ice melts; it does."\n'),
-        ("claims.jsonl", "".join(json.dumps({"claim": text}) + "\n" for text in TEXTS)),
+        *(
+            ("claims.jsonl", "".join(json.dumps({id_: n, name: f" {text} "}) + "\n" for n, text in enumerate(TEXTS, 1)))
+            for id_, name in (("id", "claim"), ("claim_id", "claim"), ("qid", "query"), ("topic", "tweet_text"))
+        ),
         ("queries.jsonl", "".join(json.dumps({"query": text}) + "\n" for text in TEXTS)),
         ("topics.txt", f"1\t{TEXTS[0]}\n2\t{TEXTS[1]}\n"),
     ],
@@ -332,14 +309,6 @@ def test_claims_are_read_generously(tmp_path: Path, name: str, content: str) -> 
     (tmp_path / name).write_text(content)
     claims = read_claims(tmp_path / name)
     assert [claim.text for claim in claims] == TEXTS and [claim.id for claim in claims] == ["1", "2"]
-
-
-@pytest.mark.parametrize(
-    ("id_", "text"), [("id", "claim"), ("claim_id", "claim"), ("qid", "query"), ("topic", "tweet_text")]
-)
-def test_the_fields_of_a_record_have_many_names(tmp_path: Path, id_: str, text: str) -> None:
-    (tmp_path / "claims.jsonl").write_text(json.dumps({id_: 7, text: " Seas rise. "}) + "\n")
-    assert read_claims(tmp_path / "claims.jsonl") == [Claim("Seas rise.", "7")]
 
 
 # -- TREC runs: what is written keeps its order in every tool, what is read is checked
@@ -406,48 +375,6 @@ def test_scores_that_no_run_can_hold(score):
 def test_equal_scores_are_read_in_trec_evals_order():
     Path("a.run").write_text("q Q0 a 1 0.5 x\nq Q0 c 2 0.5 x\nq Q0 b 3 0.7 x\n")
     assert list(read_run("a.run")["q"]) == ["b", "c", "a"]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("q Q0 d 1 0.5", "line 2: 5 columns where a run has 6"),
-        ("q Q0 d 1 high x", "line 2: the score 'high' is not a number"),
-        ("q Q0 d 1 nan x", "line 2: the score 'nan' is not a number"),
-        ("q Q0 a 2 0.1 x", "line 2: document a of claim q appears twice"),
-        ("q Q0 \x00\udcff 2 0.1 x", "line 2: not valid UTF-8"),
-    ],
-)
-def test_bad_lines_of_a_run_are_named(line, said):
-    Path("a.run").write_text(f"q Q0 a 1 0.5 x\n{line}\n", errors="surrogateescape")
-    with pytest.raises(InvalidData) as caught:
-        read_run("a.run")
-    assert said in str(caught.value)
-
-
-# -- results as runs
-
-
-def result(claim: str | None, *hits: tuple[str, float]) -> Result:
-    evidence = [
-        Evidence(Hit(rank, Document(document, "", ""), score)) for rank, (document, score) in enumerate(hits, 1)
-    ]
-    return Result(Claim("text", claim), tuple(evidence), None, "default", "local:x")
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (result(None).to_dict(), "line 1: the claim has no id"),
-        ({"recipe": "default", "metrics": {}}, "line 1: neither a line of a TREC run nor a result of ccheck query"),
-        (result("1", ("a", 1.0), ("a", 0.5)).to_dict(), "line 1: claim 1 has a document twice"),
-    ],
-)
-def test_answers_that_are_no_run(data, said):
-    Path("answers.jsonl").write_text(json.dumps(data))
-    with pytest.raises(InvalidData) as caught:
-        read_run("answers.jsonl")
-    assert said in str(caught.value)
 
 
 def test_a_document_of_several_units_counts_once_by_its_best():

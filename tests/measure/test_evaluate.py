@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 
 import ir_measures
 import pytest
@@ -28,13 +29,17 @@ FINAL = {"a": ["2", "5", "1"], "b": ["5", "6"], "c": [], "d": ["1"]}
 METRICS = ("nDCG@10", "R@2", "RR@5")
 
 
+def by_ir_measures(rankings):
+    run = {claim: {id_: -rank for rank, id_ in enumerate(ids)} for claim, ids in rankings.items()}
+    expected = ir_measures.calc_aggregate([nDCG @ 10, R @ 2, RR @ 5], QRELS, run)
+    return pytest.approx({str(measure): value for measure, value in expected.items()})
+
+
 def test_the_means_are_those_of_ir_measures_over_the_claims_with_judgements():
     done: list[tuple[int, int]] = []
     told = ScriptedChecker(FINAL)
     made = evaluate(told, EvaluationData(CLAIMS, QRELS, metrics=METRICS, depth=7), lambda *now: done.append(now))
-    run = {claim: {id_: -rank for rank, id_ in enumerate(ids)} for claim, ids in FINAL.items()}
-    expected = ir_measures.calc_aggregate([nDCG @ 10, R @ 2, RR @ 5], QRELS, run)
-    assert made.measured.mean == pytest.approx({str(measure): value for measure, value in expected.items()})
+    assert made.measured.mean == by_ir_measures(FINAL)
     assert told.asked == [(7, True)] and done == [(n, 4) for n in range(5)]
     assert made.judged_claims == 3 and made.measured.unanswered == ("c",)
     assert {claim: list(scores) for claim, scores in made.run.items()} == FINAL
@@ -57,15 +62,13 @@ def test_judgements_of_claims_that_were_not_asked_count_in_no_mean():
 
 
 def test_a_claim_that_failed_is_named_and_in_no_mean():
-    made = evaluate(
-        ScriptedChecker({**FINAL, "a": ServerError("gone")}), EvaluationData(CLAIMS, QRELS, metrics=METRICS)
-    )
+    told = ScriptedChecker({**FINAL, "a": ServerError("gone")})
+    made = evaluate(told, EvaluationData(CLAIMS, QRELS, metrics=METRICS))
     assert made.errors == {"a": "gone"} and "a" not in made.run and made.judged_claims == 2
     assert made.to_dict()["errors"] == [{"claim": "a", "error": "gone"}]
-    with pytest.raises(ServerError, match="Claim a: gone"):
-        evaluate(ScriptedChecker(dict.fromkeys(FINAL, ServerError("gone"))), EvaluationData(CLAIMS, QRELS))
-    with pytest.raises(InvalidData, match="Claim a: gone"):
-        evaluate(ScriptedChecker(dict.fromkeys(FINAL, InvalidData("gone"))), EvaluationData(CLAIMS, QRELS))
+    for error in (ServerError, InvalidData):
+        with pytest.raises(error, match="Claim a: gone"):
+            evaluate(ScriptedChecker(dict.fromkeys(FINAL, error("gone"))), EvaluationData(CLAIMS, QRELS))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +100,7 @@ def test_each_stage_is_measured():
     assert made.stages["rerank"]["b"] == ("5", "6", "3") and made.stages["dense"]["d"] == ()
     for name, measured in made.stages_measured.items():
         rankings = {claim: STAGED[claim].get(name, STAGED[claim]["rrf"]) for claim in STAGED}
-        run = {claim: {id_: -rank for rank, id_ in enumerate(ids)} for claim, ids in rankings.items()}
-        expected = ir_measures.calc_aggregate([nDCG @ 10, R @ 2, RR @ 5], QRELS, run)
-        assert measured.mean == pytest.approx({str(measure): value for measure, value in expected.items()})
+        assert measured.mean == by_ir_measures(rankings)
     assert set(made.to_dict()["stages"]) == {"bm25", "dense", "rrf", "rerank"}
     # Stages are measured at the depth of the evaluation, but known to their own.
     shallow = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=["R@100"], depth=1))
@@ -112,13 +113,10 @@ def test_verdicts_are_compared_with_the_true_ones():
         {("a", "2"): "SUPPORTS", ("a", "1"): "REFUTES", ("b", "3"): "REFUTES", ("z", "1"): "SUPPORTS"},
         {"a": "SUPPORTS", "b": "REFUTES", "z": "SUPPORTS"},
     )
-    stances = {
-        ("a", "2"): Stance("SUPPORTS", 0.9),
-        ("a", "1"): Stance(None, error="why"),
-        ("d", "1"): Stance("REFUTES"),
-    }
+    stances = {("a", "2"): Stance("SUPPORTS", 0.9), ("a", "1"): Stance(None, error="why")}
     verdicts = {"a": Verdict("SUPPORTS", 0.8), "b": Verdict(None, error="why")}
-    made = evaluate(ScriptedChecker(FINAL, {}, stances, verdicts), EvaluationData(CLAIMS, QRELS, gold))
+    told = ScriptedChecker(FINAL, {}, stances | {("d", "1"): Stance("REFUTES")}, verdicts)
+    made = evaluate(told, EvaluationData(CLAIMS, QRELS, gold))
     # b's document was not retrieved, a's other one could not be judged, z was not asked.
     assert (made.stances.count, made.stances.failed, made.stances.missing) == (1, 1, 1)
     assert (made.verdicts.count, made.verdicts.failed, made.verdicts.missing) == (1, 1, 0)
@@ -154,16 +152,15 @@ DEFAULT = load_recipe("default")
 
 
 def test_values_are_written_as_in_toml():
-    assert parse_grid(
-        ["fusion.k=10, 20,60", "fusion.method=rrf,minmax", "a.b=[1,2],[3]", 'c="x,y"', "d=true,false", "e=0.5,1e-3"]
-    ) == {
-        "fusion.k": [10, 20, 60],
-        "fusion.method": ["rrf", "minmax"],
-        "a.b": [[1, 2], [3]],
-        "c": ["x,y"],
-        "d": [True, False],
-        "e": [0.5, 0.001],
-    }
+    for said, values in {
+        "10, 20,60": [10, 20, 60],
+        "rrf,minmax": ["rrf", "minmax"],
+        "[1,2],[3]": [[1, 2], [3]],
+        '"x,y"': ["x,y"],
+        "true,false": [True, False],
+        "0.5,1e-3": [0.5, 0.001],
+    }.items():
+        assert parse_grid([f"fusion.k={said}", "x=1"]) == {"fusion.k": values, "x": [1]}
 
 
 @pytest.mark.parametrize(
@@ -215,11 +212,6 @@ def test_a_setting_that_the_recipe_does_not_take_says_why(settings, said):
         changed(DEFAULT, settings)
 
 
-def test_examples_can_be_turned_off():
-    points = points_of(load_recipe("climatecheck-hybrid"), {"rerankers.listwise.examples": [False]})
-    assert points[0][1].rerankers["listwise"].examples is None
-
-
 # -- the cache on disk, and the memory of evaluations on it
 
 
@@ -234,18 +226,16 @@ def test_what_was_put_is_there_in_another_process(tmp_path):
     cache = Cache(tmp_path / "a" / "b.sqlite", MIB, "the cache")
     cache.put(numbered(3, 5))
     assert cache.get(list(numbered(4))) == numbered(3, 5) and cache.get([]) == {}
-    read = (
-        "import sys; from pathlib import Path; from ccheck.core.cache import Cache; "
-        "print(Cache(Path(sys.argv[1]), 1 << 20, 'x').get([(1).to_bytes(4)]))"
-    )
-    said = subprocess.run([sys.executable, "-c", read, cache.path], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == str({(1).to_bytes(4): b"\x01" * 5})
-    cache.put({(1).to_bytes(4): b"other"})
-    assert cache.get([(1).to_bytes(4)]) == {(1).to_bytes(4): b"other"}
+    read = "from pathlib import *; from ccheck.core.cache import *; print(Cache(Path({!r}), 1 << 20, 'x').get([{}]))"
+    key, command = (1).to_bytes(4), [sys.executable, "-c", read.format(str(cache.path), (1).to_bytes(4))]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == str({key: b"\x01" * 5})
+    cache.put({key: b"other"})
+    assert cache.get([key]) == {key: b"other"}
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600 and cache.notice is None
     assert stat.S_IMODE(cache.path.parent.stat().st_mode) == 0o700
     cache.close()
-    assert cache.get([(1).to_bytes(4)]) == {} and cache.put({b"k": b"v"}) is None
+    assert cache.get([key]) == {} and cache.put({b"k": b"v"}) is None
 
 
 def test_the_oldest_go_first(tmp_path):
@@ -286,10 +276,8 @@ def test_a_file_that_cant_be_used_is_said_and_the_run_goes_on(tmp_path, broken):
 
 def test_a_file_that_breaks_on_the_way_is_said(tmp_path):
     cache = Cache(tmp_path / "x.sqlite", MIB, "the cache")
-    other = sqlite3.connect(tmp_path / "x.sqlite")
-    with other:
+    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as other:
         other.execute("DROP TABLE entries")
-    other.close()
     cache.put(numbered(2))
     assert "no such table" in cache.notice and cache.get(list(numbered(2))) == numbered(2)
     cache.close()

@@ -1,4 +1,4 @@
-"""A training in a process of its own that is killed in the middle."""
+"""A training of a reranker in a process of its own that is killed in the middle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import tiny_training as tiny
 import torch
 from paths import FOLDERS
 
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
+from ccheck.lab.train.folders import Output
+from ccheck.lab.train.options import RerankerOptions
+from ccheck.lab.train.reranker import train_reranker
 
 
 def deadly(phase: str, step: int, end: Callable[[], object]) -> Runtime:
@@ -27,29 +31,16 @@ def deadly(phase: str, step: int, end: Callable[[], object]) -> Runtime:
     return Runtime(Settings(device="cpu"), progress=bar)
 
 
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kill_training(train: str, options: str, output: Path, phase: str, step: int) -> None:
-    """Runs the statements of `train` in a process that dies at that step.
-
-    They know `options` (JSON), `output` and a `runtime`. The process has as many threads as this one, so that it
-    computes the same weights.
-    """
-    code = f"""
-import sys
-from pathlib import Path
-from ccheck.lab.train.folders import Output
-from killed import deadly, kill
-options, output, runtime = sys.argv[1], Output(Path(sys.argv[2])), deadly(sys.argv[3], int(sys.argv[4]), kill)
-{train}
-"""
-    killed = subprocess.run(
-        [sys.executable, "-c", code, options, str(output), phase, str(step)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS), "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def kill_training(chosen: RerankerOptions, output: Path, phase: str, step: int) -> None:
+    """Trains in a process that dies at that step, with as many threads as this one: it computes the same weights."""
+    command = [sys.executable, __file__, chosen.model_dump_json(), output, phase, str(step)]
+    own = {"PYTHONPATH": os.pathsep.join(FOLDERS), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    killed = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+if __name__ == "__main__":
+    chosen, output, phase, step = sys.argv[1:]
+    runtime = deadly(phase, int(step), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    options = RerankerOptions.model_validate_json(chosen)
+    train_reranker(options, tiny.DATA, Output(Path(output)), runtime, tiny.candidates)

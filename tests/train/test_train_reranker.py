@@ -9,7 +9,7 @@ import tiny_training as tiny
 from runtimes import on_cpu
 from tiny_rerankers import make_decoder, make_encoder
 
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Claim
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.negatives import Drawing, draw_negatives
@@ -43,9 +43,6 @@ def train(output, chosen, runtime=None, **how):
     return reranker.train_reranker(chosen, DATA, Output(output, **how), runtime or on_cpu(), tiny.candidates)
 
 
-# -- losses
-
-
 def test_the_losses_are_what_they_are_by_hand():
     scores = torch.tensor([2.0, -1.0])
     row = reranker.RerankerRow("claim", ("relevant", "other"))
@@ -58,9 +55,6 @@ def test_the_losses_are_what_they_are_by_hand():
     groups = [reranker.RerankerRow("claim", ("a", "b", "c")), reranker.RerankerRow("claim", ("a",))]
     softmax = reranker.loss_of(torch.tensor([2.0, -1.0, 0.5, 0.0]), groups, options(loss="softmax"))
     assert softmax.item() == pytest.approx((math.log(sum(map(math.exp, (2.0, -1.0, 0.5)))) - 2.0) / 2)
-
-
-# -- one step
 
 
 def rows_of(chosen, count):
@@ -101,17 +95,6 @@ def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
     assert tiny.share_apart(halves, whole) < 1e-3
 
 
-# -- whole trainings
-
-TRAIN = """
-import tiny_training as tiny
-from ccheck.lab.train.options import RerankerOptions
-from ccheck.lab.train.reranker import train_reranker
-chosen = RerankerOptions.model_validate_json(options)
-train_reranker(chosen, tiny.DATA, output, runtime, tiny.candidates)
-"""
-
-
 def interrupt():
     raise KeyboardInterrupt
 
@@ -119,7 +102,7 @@ def interrupt():
 def test_a_training_that_was_killed_goes_on(tmp_path, base):
     chosen = options(base=str(base), epochs=2, second_epochs=1, learning_rate=1e-3, accumulate=2)
     whole = train(tmp_path / "whole", chosen)
-    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "first", 5)
+    kill_training(chosen, tmp_path / "killed", "first", 5)
     work = tmp_path / "killed.training"
     assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-3"
     assert not (tmp_path / "killed").exists()
@@ -187,26 +170,16 @@ def test_a_second_phase_that_gains_nothing_is_undone(tmp_path, base, monkeypatch
     assert weights[0] == weights[1]
 
 
-# -- what can go wrong
-
-
-@pytest.mark.parametrize(
-    ("changed", "error", "message"),
-    [
-        ({"metric": "nDGC@10"}, UsageError, "did you mean"),
-        ({"max_tokens": 4096}, UsageError, "at most 512 tokens"),
-    ],
-)
-def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
-    for _ in range(2):  # what ended before it began leaves nothing behind that would be in the way
-        with pytest.raises(error, match=message):
-            train(tmp_path / "out", options(base=str(base), **changed))
-
-
-def test_a_decoder_is_refused(tmp_path):
-    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1)
-    with pytest.raises(UsageError, match="is a decoder"):
-        train(tmp_path / "out", options(base=str(start)))
+def test_settings_that_make_no_sense(tmp_path, base):
+    decoder = str(make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1))
+    for changed, message in (
+        ({"metric": "nDGC@10"}, "did you mean"),
+        ({"max_tokens": 4096}, "at most 512 tokens"),
+        ({"base": decoder}, "is a decoder"),
+    ):
+        for _ in range(2):  # what ended before it began leaves nothing behind that would be in the way
+            with pytest.raises(UsageError, match=message):
+                train(tmp_path / "out", options(**{"base": str(base), **changed}))
 
 
 def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
@@ -223,9 +196,6 @@ def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
     phase = Phase("first", 1, 1e-3)
     with pytest.raises(UsageError, match="training diverged"):
         training.run(phase, lambda: learner.trainer_on(rows, phase))
-
-
-# -- data
 
 
 def test_no_document_to_measure_on_is_in_training():
@@ -252,18 +222,12 @@ def test_claims_given_to_measure_on_are_in_two_groups():
 
 
 def test_presets_are_settings():
-    assert preset_names(RerankerOptions) == [
-        *(f"climatecheck-ensemble-{number}" for number in range(1, 6)),
-        "climatecheck-hybrid",
-    ]
+    ensemble = [f"climatecheck-ensemble-{number}" for number in range(1, 6)]
+    assert preset_names(RerankerOptions) == [*ensemble, "climatecheck-hybrid"]
     for kind in (RerankerOptions, EmbedderOptions):
         for name in preset_names(kind):
             load_options(kind, name, {}, {})
     two = load_options(RerankerOptions, "climatecheck-hybrid", {"batch": 4, "seed": 3}, {"batch": 2, "epochs": None})
     assert (two.batch, two.seed, two.epochs, two.second_epochs) == (2, 3, 3, 2)
-    with pytest.raises(NotFound, match="did you mean 'climatecheck-hybrid'"):
-        load_options(RerankerOptions, "climatecheck-hybird", {}, {})
-    with pytest.raises(InvalidData, match="did you mean 'learning_rate'"):
-        load_options(RerankerOptions, None, {"learning_rat": 1}, {})
     with pytest.raises(UsageError, match="the setting epochs"):
         load_options(RerankerOptions, None, {"epochs": -1}, {})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cli_runs import jsonl
 from plain_steps import refuse_another_step, tokenizer_of
 from runtimes import on_cpu
 from safetensors.torch import save_file
@@ -25,7 +26,7 @@ from ccheck.lab.measure.rows import StanceRows, judge_rows, read_rows
 from ccheck.lab.train.figures import measure_rows
 from ccheck.lab.train.folders import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
-from ccheck.lab.train.stance import class_weights, focal_loss, row_weights
+from ccheck.lab.train.stance import row_weights
 from ccheck.lab.train.stance import train_stance as train
 from ccheck.lab.train.stance_data import StanceData, join_files, split_rows, stance_data, without_leaks
 from ccheck.verdict.classifier import StanceClassifier
@@ -45,40 +46,15 @@ def train_stance(data, options, output, **how):
     return train(data, options, Output(output, **how), on_cpu())
 
 
-# -- parts
-
-
-def test_the_focal_loss_by_hand():
-    logits = torch.tensor([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
-    labels, alpha = torch.tensor([1, 0]), torch.tensor([0.5, 1.5, 1.0])
-    # p = 1/3 of the first; e^2 / (e^2 + 2) = 0.7869860 of the second.
-    first = -1.5 * (1 - 1 / 3) ** 2 * torch.log(torch.tensor(1 / 3))
-    second = -0.5 * (1 - 0.7869860) ** 2 * torch.log(torch.tensor(0.7869860))
-    assert focal_loss(logits, labels, alpha, 2.0).item() == pytest.approx((first + second).item() / 2, rel=1e-5)
-    plain = torch.nn.functional.cross_entropy(logits, labels)
-    assert focal_loss(logits, labels, torch.ones(3), 0.0).item() == pytest.approx(plain.item(), rel=1e-6)
-
-
-def test_class_weights_by_hand():
-    # Frequencies 1, 2 and 4: inverses 1, 1/2, 1/4, which sum to 7/4.
-    assert class_weights([0, 1, 1, 2, 2, 2, 2]) == pytest.approx([12 / 7, 6 / 7, 3 / 7])
-    assert sum(class_weights([0, 1, 1, 2])) == pytest.approx(3)
-
-
 def test_rare_labels_are_drawn_more_often():
     labels = [0] * 4 + [1] * 1
     assert row_weights(labels, 1.0) == [0.25] * 4 + [1.0], "all labels alike"
     assert row_weights(labels, 0.5) == [0.5] * 4 + [1.0]
 
 
-# -- reading
-
-
 def test_formats(tmp_path):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(
-        '{"_id": "7", "title": "T", "text": "Text of seven."}\n{"doc_id": 8, "abstract": ["One.", "Two."]}\n'
-    )
+    seven, eight = {"_id": "7", "title": "T", "text": "Text of seven."}, {"doc_id": 8, "abstract": ["One.", "Two."]}
+    corpus = jsonl(tmp_path / "corpus.jsonl", seven, eight)
     files = {
         "plain": '{"claim": "c", "evidence": "e", "label": "Entailment"}\n',
         "verdicts": '{"claim_id": "1", "claim": "c", "doc_id": "7", "label": "NEI", "sentences": [0]}\n',
@@ -98,29 +74,22 @@ def test_formats(tmp_path):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name == "fever" else text.encode())
         found[name] = read_rows(tmp_path / name, corpus)
     assert [(row.text, row.label) for row in found["plain"].rows] == [("e", "SUPPORTS")]
-    (row,) = found["verdicts"].rows
-    assert (row.title, row.text, row.label, row.doc_id, row.sentences) == (
-        "T",
-        "Text of seven.",
-        "NOT_ENOUGH_INFO",
-        "7",
-        (0,),
-    )
-    assert [(row.doc_id, row.label, row.sentences) for row in found["own"].rows] == [
-        ("8", "REFUTES", (1,)),
-        ("7", "NOT_ENOUGH_INFO", ()),
-    ]
+    read, open_ = tuple(seven.values()), "NOT_ENOUGH_INFO"
+    for name, expected in (
+        ("verdicts", [(*read, open_, (0,))]),
+        ("own", [("8", "", "One. Two.", "REFUTES", (1,)), (*read, open_, ())]),
+    ):
+        rows = found[name].rows
+        assert [(row.doc_id, row.title, row.text, row.label, row.sentences) for row in rows] == expected
     assert [(row.doc_id, row.title, row.label) for row in found["fever"].rows] == [("A:1", "A", "SUPPORTS")]
     assert [(row.text, row.label) for row in found["averitec"].rows] == [("Q? No.", "REFUTES")]
     assert found["averitec"].skipped == 1 and "1 left out" in found["averitec"].describe()
     assert [row.claim for row in found["mixed"].rows] == ["c"] and found["mixed"].skipped == 2
     with pytest.raises(InvalidData, match=r"line 1: .*--corpus"):
         read_rows(tmp_path / "verdicts")
-    (tmp_path / "bad").write_text(
-        '{"claim": "c", "evidence": "e", "label": "perhaps"}\n{"claim": "", "label": "SUPPORTS"}\n'
-    )
+    wrong = {"claim": "c", "evidence": "e", "label": "perhaps"}, {"claim": "", "label": "SUPPORTS"}
     with pytest.raises(InvalidData, match=r"line 1: unknown label 'perhaps'.*line 2: claim is missing"):
-        read_rows(tmp_path / "bad")
+        read_rows(jsonl(tmp_path / "bad", *wrong))
 
 
 def test_what_is_measured_on_is_in_no_other_part():
@@ -143,9 +112,6 @@ def test_the_preset_has_the_papers_values():
     assert (options.epochs, options.learning_rate, options.schedule, options.gamma) == (10, 5e-5, "constant", 2.0)
     assert options.frozen and options.balanced == 1 and options.class_weights
     assert options.batch * options.accumulate == 32
-
-
-# -- training
 
 
 def test_a_step_is_that_of_plain_torch(tmp_path):
@@ -213,10 +179,8 @@ def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp
     draw = random.Random(3)
     labels = ["SUPPORTS"] * 60 + ["REFUTES"] * 12 + ["NOT_ENOUGH_INFO"] * 24
     draw.shuffle(labels)
-    rows = tuple(
-        replace(row, label=label, claim=f"{row.claim} {draw.random()}")
-        for row, label in zip(rows_of(96), labels, strict=True)
-    )
+    pairs = zip(rows_of(96), labels, strict=True)
+    rows = tuple(replace(row, label=label, claim=f"{row.claim} {draw.random()}") for row, label in pairs)
     options = options_for(base, epochs=2, learning_rate=3e-4)
     made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m")
     said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.output), on_cpu()), rows[64:])[0])
@@ -244,8 +208,8 @@ def test_what_cant_be_trained_says_why(base, tmp_path):
     rows = [row for row in rows_of() if row.label == "SUPPORTS"]
     with pytest.raises(InvalidData, match="SUPPORTS only"):
         train_stance(stance_data(rows, options_for(base)), options_for(base), tmp_path / "model")
+    options = options_for(tmp_path / "nothing")
     with pytest.raises(NotFound):
-        options = options_for(tmp_path / "nothing")
         train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
     file = shutil.copytree(base, tmp_path / "part") / "model.safetensors"
     weights = saved_weights(file)

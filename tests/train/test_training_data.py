@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import tiny_training as tiny
+from cli_runs import jsonl
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim
 from ccheck.lab.train.embedder import embedder_rows
 from ccheck.lab.train.negatives import Drawing, draw_negatives, once_per_claim
-from ccheck.lab.train.options import (
-    EmbedderOptions,
-    RerankerOptions,
-    TrainingOptions,
-    load_options,
-    preset_names,
-)
+from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions, load_options, preset_names
 from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, read_retrieval_data, retrieval_data
 from ccheck.lab.train.split import split_by_claim, split_by_document
 
@@ -50,9 +43,8 @@ def test_no_document_of_a_development_claim_is_in_training(documents, each):
         split = split_by_document(claims, qrels, 0.2, seed)
         assert documents_of(split.train_claims, qrels).isdisjoint(documents_of(split.dev_claims, qrels))
         assert split.dev_documents == documents_of(split.dev_claims, qrels)
-        assert sorted(
-            claim.id for part in (split.train_claims, split.dev_claims, split.dropped) for claim in part
-        ) == sorted(claim.id for claim in claims)
+        parts = (*split.train_claims, *split.dev_claims, *split.dropped)
+        assert sorted(claim.id for claim in parts) == sorted(claim.id for claim in claims)
         assert 18 <= len(split.dev_claims) <= 20
         assert not seen_in_training(split, qrels)
 
@@ -74,9 +66,8 @@ def test_the_seed_decides_and_the_order_does_not():
     split = split_by_document(claims, qrels, 0.3, 7)
     assert set(again.dev_claims) == set(split.dev_claims) and again.dev_claims == split.dev_claims[::-1]
     assert split_by_document(claims, qrels, 0.3, 8).dev_claims != split.dev_claims
-    assert (
-        split_by_claim(claims, qrels, 0.3, 7).dev_claims == split_by_claim(claims[::-1], qrels, 0.3, 7).dev_claims[::-1]
-    )
+    ordered, turned = (split_by_claim(some, qrels, 0.3, 7).dev_claims for some in (claims, claims[::-1]))
+    assert ordered == turned[::-1]
 
 
 def test_claims_of_the_same_words_stay_together():
@@ -167,9 +158,8 @@ def test_a_kind_that_is_none_is_refused(tmp_path):
 def test_triplets_take_what_was_judged_not_to_be_relevant_in_turn():
     chosen = load_options(EmbedderOptions, "climatecheck-hybrid", {}, {})
     rows = embedder_rows(chosen, DATA)
-    assert len(rows) == sum(len(DATA.relevant(claim)) for claim in DATA.train) and {len(r.negatives) for r in rows} == {
-        1
-    }
+    assert len(rows) == sum(len(DATA.relevant(claim)) for claim in DATA.train)
+    assert {len(row.negatives) for row in rows} == {1}
     assert {row.negatives[0] for row in rows} <= NOT_RELEVANT, "never an unjudged document"
     own = [row.negatives[0] for row in rows if row.claim.id == "c0-1"]
     assert sorted(own) == ["d1-1", "d1-2"], "not the first one for both relevant documents"
@@ -199,9 +189,7 @@ def test_all_claims_can_be_trained_on():
     assert len(DATA.train) == len(tiny.claims()) and DATA.groups == {} and not DATA.hidden
     dev, by_claim = tiny.claims()[-3:], TrainingOptions(split="claim")
     given = retrieval_data(tiny.corpus(), tiny.claims()[:-3], tiny.qrels(), by_claim, (dev, {}))
-    assert [len(claims) for claims in given.groups.values()] == [3], (
-        "all of the development claims choose, in one group"
-    )
+    assert [len(claims) for claims in given.groups.values()] == [3], "all of them choose, in one group"
 
 
 def test_what_is_drawn_from_a_ranking_is_in_it():
@@ -224,10 +212,9 @@ def test_what_is_drawn_from_a_ranking_is_in_it():
 def test_a_model_learns_from_the_texts_that_its_recipe_reads(tmp_path, kind, preset, titles):
     """ClimateCheck's collection has titles, and its systems read abstracts alone."""
     corpus, claims, qrels = (tmp_path / f"{name}.jsonl" for name in ("corpus", "claims", "qrels"))
-    documents = [{"abstract_id": n, "title": f"Title {n}", "abstract": f"Abstract {n}"} for n in (1, 2)]
-    corpus.write_text("".join(f"{json.dumps(one)}\n" for one in documents))
-    claims.write_text('{"claim_id": "c", "claim": "a claim"}\n')
-    qrels.write_text('{"claim_id": "c", "abstract_id": 1, "annotation": "Supports"}\n')
+    jsonl(corpus, *({"abstract_id": n, "title": f"Title {n}", "abstract": f"Abstract {n}"} for n in (1, 2)))
+    jsonl(claims, {"claim_id": "c", "claim": "a claim"})
+    jsonl(qrels, {"claim_id": "c", "abstract_id": 1, "annotation": "Supports"})
     chosen = load_options(kind, preset, {}, {"dev_share": 0})
     read = read_retrieval_data(str(corpus), str(claims), str(qrels), chosen).documents["1"].content
     assert read == ("Title 1\nAbstract 1" if titles else "Abstract 1")
