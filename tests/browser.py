@@ -23,3 +23,26 @@ def browser() -> Iterator[Any]:
         started = running.chromium.launch(executable_path=path)
         yield started
         started.close()
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Any]:
+    """Opens pages of a context of their own, with what they `asked` for and their `complaints`: none at the end."""
+    contexts, pages = [], []
+
+    def open_(address: str, **context: Any) -> Any:
+        contexts.append(browser.new_context(**context))
+        contexts[-1].set_default_timeout(120_000)
+        pages.append(page := contexts[-1].new_page())
+        page.asked, page.complaints = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("console", lambda message: page.complaints.append(message.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    complaints = [one for page in pages for one in page.complaints]
+    assert [one for one in complaints if "Failed to load resource" not in one] == []

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,6 +124,12 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("papers") / "store"
     assert ccheck("ingest", CORPUS, "--store", folder, "--no-dense").code == 0
     yield folder
+
+
+@pytest.fixture
+def own_papers(papers: Path, tmp_path: Path) -> Path:
+    """A copy of it, whose record of checks no other test has written to."""
+    return shutil.copytree(papers, tmp_path / "papers")
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ class Client:
         except (ValueError, OSError) as error:
             raise UsageError(f"ccheck can't connect to {connection.name}: {error}") from error
 
-    def request(
+    def request(  # noqa: PLR0913 - the others are by name
         self,
         method: str,
         path: str,

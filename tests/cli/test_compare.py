@@ -54,25 +54,11 @@ def test_as_json():
     assert [key for key in {**good, **change} if f"`{key}`" not in page and f'"{key}"' not in page] == []
 
 
-def test_the_answers_of_query_are_a_run(papers):
-    jsonl(Path("asked.jsonl"), {"_id": "1", "text": "sea level"}, {"_id": "2", "text": "vaccines cause autism"})
-    ran = ccheck("query", "--claims", "asked.jsonl", "--store", papers, "--recipe", "bm25", "--json", "-k", 5)
-    Path("answers.jsonl").write_text(ran.out, encoding="utf-8")
-    best = [one["evidence"][0]["doc_id"] for one in ran.objects]
-    Path("judged").write_text(f"1 0 {best[0]} 1\n2 0 {best[1]} 1\n")
-    write_run("other.run", {"1": {best[0]: 1.0}}, "other")
-    ran = ccheck("compare", "answers.jsonl", "other.run", "--qrels", "judged", "--metric", "MRR@5", "--json")
-    assert ran.code == 0, ran.err
-    assert [one["metrics"] for one in ran.objects] == [{"RR@5": 1.0}, {"RR@5": 0.5}]
-    missing, hint = ran.err.splitlines()
-    assert missing == "ccheck: other: 1 of 2 judged claims not in the run, counted as 0: 2" and "--common" in hint
-    assert ccheck("compare", "answers.jsonl", "other.run", "--qrels", "judged", "--quiet").err == ""
-
-
 def test_a_run_of_a_part_of_the_claims():
     write_run("part.run", {f"q{i}": {"r": 1.0} for i in range(5)} | {"other": {"r": 1.0}}, "part")
     options = ("--qrels", "qrels", "--metric", "RR@10", "--json")
     whole = ccheck("compare", "bad.run", "part.run", *options)
+    assert ccheck("compare", "bad.run", "part.run", *options, "--quiet").err == ""
     assert [one["metrics"]["RR@10"] for one in whole.objects] == [0.525, 0.25]
     assert "part: 15 of 20 judged claims not in the run, counted as 0" in whole.err and "--common" in whole.err
     common = ccheck("compare", "bad.run", "part.run", "--common", *options)
@@ -94,10 +80,8 @@ def test_a_run_of_a_part_of_the_claims():
     [
         (["bad.run"], 2, "at least two runs"),
         (["bad.run", "bad.run"], 2, "the same run is given twice"),
-        (["bad.run", "good.run", "--metric", "nDGC@10"], 2, "did you mean 'nDCG@10'?"),
         (["bad.run", "none.run"], 4, "there is no file none.run"),
         (["bad.run", "qrels"], 5, "qrels can't be used: line 1: 4 columns where a run has 6"),
-        (["bad.run", "good.run", "--metric", "Bpref"], 5, "no document is judged not relevant"),
         (["bad.run", "good.run", "--claims", "bad.run"], 5, "line 1: 6 columns; topics have two"),
     ],
 )

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from cli_runs import ccheck
 from elasticsearch_nodes import delete_indices
+from paths import TESTS
 from tiny_embedder import TinyEmbedder
 
 from ccheck.encode import dense
@@ -19,24 +20,20 @@ from ccheck.ingest import ingest
 from ccheck.search.elastic.companion import PREFIX
 from ccheck.search.local import LocalStore
 
-FORMATS = Path(__file__).parents[1] / "ingest" / "formats"
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     with LocalStore(tmp_path / "store") as opened:
-        ingest([str(FORMATS / name) for name in ("zotero.csv", "scopus.csv", "pubmed.nbib")], opened)
+        files = ("zotero.csv", "scopus.csv", "pubmed.nbib")
+        ingest([str(TESTS / "ingest" / "formats" / name) for name in files], opened)
     return tmp_path / "store"
 
 
-def test_fields_with_examples(store: Path) -> None:
+def test_fields_with_examples_and_a_document_that_is_not_there(store: Path) -> None:
     ran = ccheck("index", "fields", "--store", store, "--json")
-    rows = {row["field"]: row for row in map(json.loads, ran.out.splitlines())}
+    rows = {row["field"]: row for row in ran.objects}
     assert "Annals of Marine Science" in rows["journal"]["examples"]
     assert rows["retracted"]["examples"] == ["true"] and rows["year"]["kind"] == "numbers"
-
-
-def test_a_document_that_is_not_there_is_named(store: Path) -> None:
     ran = ccheck("index", "show", "AB12CD34", "nobody", "--store", store)
     assert ran.code == 4 and "nobody" in ran.err and "Temperature-driven" in ran.out
 
@@ -75,9 +72,6 @@ def test_a_retracted_paper_is_shown_as_one(store: Path, tmp_path: Path) -> None:
     assert "This paper was retracted." in (tmp_path / "page.html").read_text()
     left = ccheck(*asked, "--filter", "retracted!=true", "--json")
     assert "9500320" not in [piece["doc_id"] for piece in json.loads(left.out)["evidence"]]
-
-
-# -- `ccheck index enrich` as a user runs it
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import re
 import signal
 import subprocess
 import time
@@ -14,12 +14,6 @@ from typing import Any
 import pytest
 from cli_runs import BM25, ccheck, command, jsonl
 from scripted_llm import KEY, Said, error, say, scripted, user_text
-
-from ccheck.core.runtime import Runtime
-from ccheck.core.settings import resolve
-from ccheck.lab.measure.calibration import calibrate, open_stance_method
-from ccheck.lab.measure.rows import read_rows
-from ccheck.verdict.calibration import load_calibration
 
 SEA = "sea level has risen 20 cm since 1900"
 SUPPORTS = {"rationale": "It says so.", "quote": "", "label": "SUPPORTS", "confidence": 0.9}
@@ -39,7 +33,6 @@ def at(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "1")
     monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "3")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     def arguments(url: str, *more: str) -> list[object]:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
@@ -69,9 +62,12 @@ def test_a_language_model_judges_and_a_second_run_costs_nothing(at):
     assert all(KEY not in text for ran in (first, again, shown) for text in (ran.out, ran.err))
 
 
-def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_path):
-    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
+@pytest.fixture
+def claims(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
 
+
+def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, claims, tmp_path):
     def fails_on_the_second(request: dict[str, Any]) -> Said:
         return Said(status=500, body={}) if "green tea and weight" in user_text(request) else judge(request)
 
@@ -115,9 +111,7 @@ def test_a_dry_run_asks_nobody(at, monkeypatch):
     assert with_none.code == 2 and "the judge is not a language model" in with_none.err
 
 
-def test_an_interrupt_leaves_what_was_answered(at, tmp_path):
-    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
-
+def test_an_interrupt_leaves_what_was_answered(at, claims, tmp_path):
     def the_first(request: dict[str, Any]) -> Said:
         return judge(request) if SEA in user_text(request) else Said(hang=300)
 
@@ -137,28 +131,17 @@ def test_an_interrupt_leaves_what_was_answered(at, tmp_path):
     assert SEA in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-# -- calibrate
-
-
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    """Labelled pairs of a judge that is right in two of three, however sure it is."""
-    rows = [
-        {"claim": f"claim {number}", "evidence": f"Paper {number} says {number % 3}.", "label": "SUPPORTS"}
-        for number in range(90)
-    ]
-    return jsonl(tmp_path / "pairs.jsonl", *rows)
-
-
 def sure(request: dict[str, Any]) -> Said:
     """Says SUPPORTS of two in three and REFUTES of the third, with more confidence than it should."""
-    seed = random.Random(user_text(request))
-    label = "REFUTES" if "says 0" in user_text(request) else "SUPPORTS"
-    quote = next(f"Paper {n} says {n % 3}." for n in range(90) if f"Paper {n} says" in user_text(request))
-    return say({"rationale": "So.", "quote": quote, "label": label, "confidence": seed.choice([0.95, 0.97, 0.99])})
+    quote, paper, says = re.search(r"Paper (\d+) says (\d)\.", user_text(request)).group(0, 1, 2)
+    label, confidence = "REFUTES" if says == "0" else "SUPPORTS", (0.95, 0.97, 0.99)[int(paper) // 3 % 3]
+    return say({"rationale": "So.", "quote": quote, "label": label, "confidence": confidence})
 
 
-def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path, monkeypatch):
+def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, tmp_path, monkeypatch):
+    texts = [f"Paper {number} says {number % 3}." for number in range(90)]
+    rows = [{"claim": f"claim {n}", "evidence": text, "label": "SUPPORTS"} for n, text in enumerate(texts)]
+    pairs = jsonl(tmp_path / "pairs.jsonl", *rows)
     with scripted(sure) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         made = tmp_path / "calibration.json"
@@ -167,11 +150,8 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
         (facts,) = ran.objects
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
         assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
-        with Runtime(resolve({"llm_model": "m"}).settings) as runtime:  # as a script does it
-            report = calibrate(open_stance_method(runtime), read_rows(str(pairs)).rows)
-        assert facts == {**report.to_dict(), "output": str(made)}
-        assert load_calibration(made) == report.calibration
-        rows = [json.loads(line) for line in pairs.read_text().splitlines()]  # with the documents in another file
+        assert facts["output"] == str(made)
+        # With the documents in another file.
         ids = [{"claim": row["claim"], "doc_id": str(n), "label": row["label"]} for n, row in enumerate(rows)]
         corpus = jsonl(tmp_path / "c.jsonl", *({"_id": str(n), "text": row["evidence"]} for n, row in enumerate(rows)))
         ran = ccheck("calibrate", jsonl(tmp_path / "ids.jsonl", *ids), "--corpus", corpus, "--llm", "m", "--json")

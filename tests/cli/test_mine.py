@@ -36,16 +36,13 @@ class Checker:
             yield Result(claim, tuple(Evidence(hit) for hit in hits[:k]), None, "r", "s")
 
 
-def get(ids):
-    return {id_: CORPUS[id_] for id_ in ids if id_ in CORPUS}
-
-
 CLAIMS = [Claim(f"claim {n}", f"c{n}") for n in range(6)]
 QRELS = {f"c{n}": {"good": 1, "d5": 0} for n in range(6)}
 
 
 def run(output, options):
-    return mine(Source(Checker(), get, sorted(CORPUS)), CLAIMS, QRELS, output, options)
+    source = Source(Checker(), lambda ids: {id_: CORPUS[id_] for id_ in ids if id_ in CORPUS}, sorted(CORPUS))
+    return mine(source, CLAIMS, QRELS, output, options)
 
 
 def rows(output) -> list[dict]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ccheck.demo import CLAIMS, CORPUS
 from ccheck.encode import dense
 from ccheck.lab.measure.runs import read_run
 from ccheck.pipeline.checker import Checker
+from ccheck.search.local import LocalStore
 
 SEA = "sea level has risen 20 cm since 1900"
 DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
@@ -27,9 +27,6 @@ DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_tex
 @pytest.fixture
 def query(papers: Path):
     return lambda *arguments, stdin="": ccheck("query", *arguments, "--store", papers, *BM25, stdin=stdin)
-
-
-# -- one claim
 
 
 def test_a_ranking_is_read_at_a_glance(query):
@@ -74,19 +71,6 @@ def test_json_is_what_the_page_promises(query):
             assert document[sentence["field"]][sentence["start"] : sentence["end"]] == sentence["text"]
 
 
-@pytest.mark.usefixtures("minilm")
-def test_explain_adds_up(embedded):
-    shown = ccheck("query", SEA, "-k", "1", "--store", embedded, "--explain").out
-    ranks = {name: int(rank) for name, rank in re.findall(r"^     (\w+): rank (\d+), score [\d.]+$", shown, re.M)}
-    assert set(ranks) == {"bm25", "dense"}
-    sum_, total = re.search(r"rrf: (.+) = ([\d.]+)$", shown, re.M).groups()
-    parts = re.findall(r"([\d.]+)/\((\d+) \+ (\d+)\)", sum_)
-    assert [int(rank) for _, _, rank in parts] == list(ranks.values())
-    assert sum(float(weight) / (int(k) + int(rank)) for weight, k, rank in parts) == pytest.approx(
-        float(total), abs=1e-5
-    )
-
-
 def test_a_filter_that_nothing_passes_is_shown(query):
     ran = query(SEA, "--filter", "year>=3000")
     assert ran.code == 0 and "No document with year>=3000 bears on this claim." in ran.out
@@ -118,13 +102,15 @@ def test_a_claim_from_standard_input(query):
 
 USAGE = {
     "give either a claim or a file": [[], ["a claim", "--claims", "x.jsonl"]],
-    "the claim is empty": [[""], [" \t"], ["-"]],
-    "Write, for example, 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
+    "the claim is empty": [[" \t"], ["-"]],
+    "Write, for example, 'year>=2010'": [["x", "--filter", "foo"]],
     "is not a date like 2015-01-31": [["x", "--filter", "published<2015-13"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
     "unexpected extra argument": [["sea", "level"]],
     "there is no folder": [["x", "--run", "no/such/run"]],
     "must be the name of a file": [["x", "--run", "-"]],
+    "needs a file of claims": [["x", "--resume"]],
+    "leave out --no-record": [["--claims", str(CLAIMS), "--resume", "--no-record"]],
 }
 
 
@@ -134,19 +120,15 @@ def test_usage_errors_say_what_to_do(papers, message, arguments):
     assert (ran.code, ran.out) == (2, "") and message in ran.err
 
 
-def test_what_is_missing_is_named(papers, tmp_path):
+def test_what_is_missing_is_named(papers):
     for arguments, message in (
         (["x", "--store", "local:nothing"], "ccheck ingest FILE --store local:nothing"),
-        (["x", "--store", tmp_path / "nothing"], f"local:{tmp_path / 'nothing'}"),
         (["x", "--store", papers, "--recipe", "defualt"], "did you mean 'default'?"),
         (["x", "--store", papers, "--recipe", "none-of-them"], "the packaged recipes are averitec-questions, bm25"),
         (["--claims", "nothing.jsonl", "--store", papers], "there is no file nothing.jsonl"),
     ):
         ran = ccheck("query", *arguments)
         assert (ran.code, ran.out) == (4, "") and message in ran.err, arguments
-
-
-# -- models
 
 
 def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
@@ -170,31 +152,26 @@ def test_vectors_without_the_models_extra(embedded, monkeypatch):
 
 
 @pytest.mark.usefixtures("minilm")
-def test_a_model_that_was_named_must_be_there(embedded):
+def test_a_model_and_a_device_that_were_named_must_be_there(embedded, monkeypatch):
     ran = ccheck("query", SEA, "--store", embedded, "--model", "no-such-model")
     assert (ran.code, ran.out) == (4, "") and "no-such-model" in ran.err and "hf download" in ran.err
-
-
-def test_a_device_that_is_not_there(embedded, monkeypatch):
     monkeypatch.setenv("CCHECK_DEVICE", "nonsense")
     ran = ccheck("query", SEA, "--store", embedded)
     assert (ran.code, ran.out) == (2, "") and "'nonsense'" in ran.err
 
 
-# -- many claims
-
 MIXED = [
-    {"_id": "a", "text": "sea level"},
-    "",
-    {"_id": "b", "text": " "},
-    "not json",
-    {"_id": "c"},
-    {"text": "smoking"},
-    [1],
-    {"_id": 50, "text": "vaccines"},
-    {"_id": "f", "text": 5},
-    {"_id": "", "text": "smokers"},
+    ({"_id": "a", "text": "sea level"}, "a", ""),
+    ({"_id": "b", "text": " "}, "b", "line 3: claim b has no text"),
+    ("not json", "3", "line 4: not valid JSON"),
+    ({"_id": "c"}, "c", "line 5: claim c has no text. Its fields are _id"),
+    ({"text": "smoking"}, "5", ""),
+    ([1], "6", "line 7: expected a JSON object"),
+    ({"_id": 50, "text": "vaccines"}, "50", ""),
+    ({"_id": "f", "text": 5}, "f", "line 9: claim f has no text. Its fields are _id, text"),
+    ({"_id": "", "text": "smokers"}, "9", "line 10: the claim's id is empty"),
 ]
+"""Claims, after the first of which there is an empty line, their ids, and what is said of those that are none."""
 
 
 def answers(ran: Ran) -> list[tuple[str, bool, str]]:
@@ -202,38 +179,21 @@ def answers(ran: Ran) -> list[tuple[str, bool, str]]:
 
 
 def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
-    ran = query("--claims", jsonl(tmp_path / "claims.jsonl", *MIXED), "-k", "1")
+    plain = jsonl(tmp_path / "claims.jsonl", MIXED[0][0], "", *(record for record, *_ in MIXED[1:]))
+    (tmp_path / "claims.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    ran, packed = query("--claims", plain, "-k", "1"), query("--claims", tmp_path / "claims.jsonl.gz", "-k", "1")
+    assert answers(ran) == answers(packed) == answers(query("--claims", "-", "-k", "1", stdin=plain.read_bytes()))
     assert ran.code == 7 and "6 of 9 claims could not be checked" in ran.err
     assert "The first: line 3: claim b has no text" in ran.err
-    expected = [
-        ("a", True, ""),
-        ("b", False, "line 3: claim b has no text"),
-        ("3", False, "line 4: not valid JSON"),
-        ("c", False, "line 5: claim c has no text. Its fields are _id"),
-        ("5", True, ""),
-        ("6", False, "line 7: expected a JSON object"),
-        ("50", True, ""),
-        ("f", False, "line 9: claim f has no text. Its fields are _id, text"),
-        ("9", False, "line 10: the claim's id is empty"),
-    ]
-    for found, wanted in zip(answers(ran), expected, strict=True):
-        assert found[:2] == wanted[:2] and found[2].startswith(wanted[2]) and bool(found[2]) == bool(wanted[2])
+    for (id_, evidence, error), (_, wanted, said) in zip(answers(ran), MIXED, strict=True):
+        assert (id_, evidence) == (wanted, not said) and error.startswith(said) and bool(error) == bool(said)
 
 
-def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
-    plain = jsonl(tmp_path / "claims.jsonl", *MIXED)
-    (tmp_path / "claims.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    wanted = answers(query("--claims", plain))
-    assert answers(query("--claims", tmp_path / "claims.jsonl.gz")) == wanted
-    assert answers(query("--claims", "-", stdin=plain.read_bytes())) == wanted
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.jsonl"])
-def test_a_file_in_another_encoding_says_how_to_convert_it(query, tmp_path, name):
-    line = '{"text": "Tea doesn’t"}' if name == "a.jsonl" else "Tea doesn’t"
-    (tmp_path / name).write_bytes(("claim\n" * (name == "a.csv") + line).encode("cp1252"))
-    ran = query("--claims", tmp_path / name)
-    assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
+def test_a_file_in_another_encoding_says_how_to_convert_it(query, tmp_path):
+    for name, before, after in (("a.csv", "claim\n", ""), ("a.txt", "", ""), ("a.jsonl", '{"text": "', '"}')):
+        (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("cp1252"))
+        ran = query("--claims", tmp_path / name)
+        assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
 
 
 @pytest.mark.usefixtures("minilm")
@@ -242,9 +202,6 @@ def test_lone_surrogates_are_answered_as_the_rest(embedded, tmp_path):
     ran = ccheck("query", "--claims", jsonl(tmp_path / "c.jsonl", line, {"text": SEA}), "--store", embedded)
     assert ran.code == 0 and all(one["evidence"] for one in ran.objects)
     assert ran.objects[0]["claim"] == {"id": "s\ud800", "text": "sea \ud83d level\0"}
-
-
-# -- runs
 
 
 def test_a_run_keeps_the_order_of_the_answers(query, tmp_path):
@@ -261,14 +218,10 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
         ran = query("--claims", claims, *arguments)
         assert ran.code == 7 and answers(ran)[0][:2] == ("a", True) and answers(ran)[2][0] == "3"
         again = ran.objects[1]
-        assert (
-            again["claim"] == {"id": "a", "text": "coffee"}
-            and "line 2: the claim on line 1 already has the id 'a'" in again["error"]
-        )
-        assert (again["evidence"], again["verdict"]) == ([], None)
-    assert (
-        read_run(run).keys() <= {"a", "3"} and next(iter(read_run(run)["a"])) == ran.objects[0]["evidence"][0]["doc_id"]
-    )
+        assert (again["claim"], again["evidence"], again["verdict"]) == ({"id": "a", "text": "coffee"}, [], None)
+        assert "line 2: the claim on line 1 already has the id 'a'" in again["error"]
+    found = read_run(run)
+    assert found.keys() <= {"a", "3"} and next(iter(found["a"])) == ran.objects[0]["evidence"][0]["doc_id"]
     assert "the claim on line 1 already has the id" in report.read_text()
 
 
@@ -276,12 +229,6 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
 
 
 TEXTS = ["sea level", "ice sheets", "vaccines", "climate", "ocean", "temperature"]
-
-
-@pytest.fixture
-def own_papers(papers: Path, tmp_path: Path) -> Path:
-    """A copy of the sample corpus's store, whose record of checks no other test has written to."""
-    return shutil.copytree(papers, tmp_path / "papers")
 
 
 @pytest.fixture
@@ -297,23 +244,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     check_many = Checker.check_many
 
     def noted(self: Checker, claims: Any, **options: Any) -> Any:
-        def each() -> Any:
-            for claim in claims:
-                seen.append(claim.id)
-                yield claim
-
-        return check_many(self, each(), **options)
+        return check_many(self, (seen.append(claim.id) or claim for claim in claims), **options)
 
     monkeypatch.setattr(Checker, "check_many", noted)
     return seen
 
 
-def same(one: Ran, other: Ran) -> bool:
-    """The same answers, but for times and last bits: a product's can depend on how many rows are judged together."""
-    return told(one) == told(other)
-
-
 def told(ran: Ran) -> list[Any]:
+    """The answers without times and last bits: a product's can depend on how many rows are judged together."""
     return [
         (
             *(a["claim"], a["settings"], a.get("error"), a["verdict"] and a["verdict"]["label"], a["warnings"]),
@@ -329,7 +267,7 @@ def test_a_batch_that_ended_early_is_gone_on_with(batch, asked, own_papers, tmp_
     assert ccheck("query", "--claims", part, "--store", own_papers, *BM25).code == 0
     asked.clear()
     ran = batch("--resume", "--run", "resumed.run", "--report", "resumed.html")
-    assert ran.code == 0 and asked == ["c0", "c2", "c3", "c5"] and same(ran, whole)
+    assert ran.code == 0 and asked == ["c0", "c2", "c3", "c5"] and told(ran) == told(whole)
     assert "2 answers kept" in ran.err
     assert len(parse(Path("resumed.html").read_text()).all("section", class_="claim")) == 6
     assert Path("resumed.run").read_text() == Path("whole.run").read_text() != ""
@@ -341,20 +279,12 @@ def test_a_batch_that_ended_early_is_gone_on_with(batch, asked, own_papers, tmp_
 
 def test_a_repeated_claim_stays_an_error(own_papers: Path, tmp_path: Path) -> None:
     claims = jsonl(tmp_path / "twice.jsonl", *[{"_id": "a", "text": "sea level"}] * 2)
-    first = ccheck("query", "--claims", claims, "--store", own_papers, *BM25)
-    again = ccheck("query", "--claims", claims, "--store", own_papers, *BM25, "--resume", "--run", "my.run")
-    assert first.code == again.code == 7 and same(first, again)
+    asked = ("query", "--claims", claims, "--store", own_papers, *BM25)
+    first, again = ccheck(*asked), ccheck(*asked, "--resume", "--run", "my.run")
+    assert first.code == again.code == 7 and told(first) == told(again)
     assert [bool(one["evidence"]) for one in again.objects] == [True, False]
     hits = [line.split()[2] for line in Path("my.run").read_text().splitlines()]
     assert len(hits) == len(set(hits))
-
-
-def test_what_does_not_go_with_resume(batch: Any, own_papers: Path) -> None:
-    for ran, said in (
-        (batch("--resume", "--no-record"), "leave out --no-record"),
-        (ccheck("query", "sea", "--resume", "--store", own_papers), "needs a file of claims"),
-    ):
-        assert (ran.code, ran.out) == (2, "") and said in ran.err
 
 
 def test_a_record_that_can_t_be_read_is_an_error_of_resume(batch: Any, asked: list[str], own_papers: Path) -> None:
@@ -367,12 +297,7 @@ def test_a_record_that_can_t_be_read_is_an_error_of_resume(batch: Any, asked: li
     assert batch().code == 0 and len(asked) == 6
 
 
-# -- servers
-
-
 def test_a_server_that_fails_before_the_first_answer(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccheck.search.local import LocalStore
-
     def gone(*_: Any, **__: Any) -> Any:
         raise ServerError("it is gone")
 
@@ -386,8 +311,6 @@ def test_a_server_that_fails_before_the_first_answer(batch: Any, monkeypatch: py
 
 
 def test_a_store_that_fails_midway(batch: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccheck.search.local import LocalStore
-
     whole = batch("--no-record")
     monkeypatch.setattr("ccheck.pipeline.checker.BATCH", 2)
     rank, calls = LocalStore.rank, iter(range(10))
@@ -404,4 +327,4 @@ def test_a_store_that_fails_midway(batch: Any, asked: list[str], monkeypatch: py
     assert [one.get("error") for one in ran.objects] == [None, None, "it is gone", "it is gone", None, None]
     asked.clear()
     resumed = batch("--resume")
-    assert resumed.code == 0 and asked == ["c2", "c3"] and same(resumed, whole)
+    assert resumed.code == 0 and asked == ["c2", "c3"] and told(resumed) == told(whole)

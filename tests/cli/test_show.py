@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from cli_runs import ESCAPE
@@ -36,19 +37,19 @@ def evidence(*sentences: str, stance: Stance | None = None, **hit: object) -> Ev
     return Evidence(Hit(**(given | hit)), tuple(map(sentence, sentences)), stance)
 
 
-def shown(one: Evidence, *, terminal: bool = False, explain: bool = False, width: int = 1_000) -> list[str]:
+def shown(one: Evidence, *, terminal: bool = False, explain: bool = False) -> list[str]:
     """The lines for one document."""
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, width=width, highlight=False, color_system="256")
-    if not terminal:
-        console = Console(file=stream, width=1_000_000, highlight=False)
-    result = Result(Claim("sea level rose"), (one,), Verdict(None, error="none"), "default", "local:papers")
-    show_result(console, result, lambda: RECIPE, explain=explain)
-    lines = stream.getvalue().split("\n")
+    console = {"force_terminal": True, "color_system": "256"} if terminal else {}
+    lines = whole(Verdict(None, error="none"), one, explain=explain, **console).split("\n")
     return lines[2 : lines.index("", 2)]
 
 
-# -- stances
+def whole(verdict: Verdict, *pieces: Evidence, explain: bool = False, **console: Any) -> str:
+    result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers")
+    stream = io.StringIO()
+    shown_on = Console(file=stream, width=1_000_000, highlight=False, **console)
+    show_result(shown_on, result, lambda: RECIPE, explain=explain)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -66,20 +67,14 @@ def test_the_stance_is_said_in_words_and_colour(label, words, colour):
     assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
 
 
-def test_what_is_not_known_of_a_stance_is_left_out():
+def test_what_is_not_known_of_a_stance_is_left_out_and_a_failed_one_is_an_error_and_no_label():
     assert shown(evidence(ROSE))[:2] == ["  1  Sea level (2011)", f"     {ROSE}"]
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS")))[1] == f"     {ROSE}"
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS", 1.0)))[1] == "     confidence 1.00, high"
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS", None, "Why.")))[1] == "     Why."
-
-
-def test_a_failed_stance_is_an_error_and_no_label():
     one = evidence(ROSE, stance=Stance(None, error="the model\x1b[31m timed out"))
     assert shown(one)[0] == "  1  Sea level (2011)  no stance: the model[31m timed out"
     assert "\x1b[33mno stance: the model[31m timed out\x1b[0m" in shown(one, terminal=True)[0]
-
-
-# -- sentences
 
 
 def test_each_sentence_has_a_line_of_its_own_with_the_words_of_the_claim_in_bold():
@@ -87,9 +82,6 @@ def test_each_sentence_has_a_line_of_its_own_with_the_words_of_the_claim_in_bold
     seen = shown(evidence(ROSE), terminal=True)[1]
     assert ESCAPE.sub("", seen) == f"     {ROSE}"
     assert "\x1b[1mSea\x1b[0m \x1b[1mlevel\x1b[0m \x1b[1mrose\x1b[0m by 21 cm" in seen
-
-
-# -- the way through the ranking
 
 
 def test_the_way_of_a_reranked_document():
@@ -116,30 +108,23 @@ def test_the_last_reranker_says_where_a_document_came_from():
     assert shown(evidence(), explain=True)[-2:] == ["     rerank: not read", "     listwise: not read"]
 
 
-# -- what could not be judged
-
-
-def whole(verdict: Verdict, *stances: Stance) -> str:
-    stream = io.StringIO()
-    pieces = tuple(evidence(ROSE, stance=stance, rank=rank) for rank, stance in enumerate(stances, 1))
-    result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers")
-    show_result(Console(file=stream, width=1_000_000, highlight=False), result, lambda: RECIPE)
-    return stream.getvalue()
+def judged(verdict: Verdict, *stances: Stance) -> str:
+    return whole(verdict, *(evidence(ROSE, stance=stance, rank=rank) for rank, stance in enumerate(stances, 1)))
 
 
 def test_what_failed_for_many_documents_is_said_once():
     gone = Stance(None, error="the server is gone")
-    text = whole(Verdict(None, error="none of 3 papers could be judged: the server is gone"), gone, gone, gone)
+    text = judged(Verdict(None, error="none of 3 papers could be judged: the server is gone"), gone, gone, gone)
     assert text.count("the server is gone") == 1 and text.count("no stance") == 3
     other = Stance(None, error="the document has no text")
-    text = whole(Verdict(None, error="none of 4 papers could be judged: the server is gone"), gone, other, gone, other)
+    text = judged(Verdict(None, error="none of 4 papers could be judged: the server is gone"), gone, other, gone, other)
     assert text.count("the server is gone") == 1 and text.count("no stance: the document has no text") == 1
 
 
 def test_a_verdict_without_some_of_its_documents_says_so():
     why = "1 of 2 papers could not be judged: the server is gone"
     verdict = Verdict("SUPPORTS", 0.7, "1 of 2 papers supports it", error=why, judged=1, failed=1)
-    text = whole(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))
+    text = judged(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))
     assert f"Verdict  SUPPORTS (0.70, moderate confidence)  1 of 2 papers supports it\n         {why}\n" in text
     assert text.count("the server is gone") == 1
 
@@ -149,11 +134,8 @@ def test_a_verdict_without_some_of_its_documents_says_so():
     [(0.644, "0.64, low"), (0.6451, "0.65, moderate"), (0.844, "0.84, moderate"), (0.8451, "0.85, high")],
 )
 def test_a_confidence_has_the_word_of_its_printed_digits(confidence, words):
-    text = whole(Verdict("SUPPORTS", confidence, "so"), Stance("SUPPORTS", confidence))
+    text = judged(Verdict("SUPPORTS", confidence, "so"), Stance("SUPPORTS", confidence))
     assert f"Verdict  SUPPORTS ({words} confidence)  so\n" in text and f"confidence {words}\n" in text
-
-
-# -- what progress looks like on a terminal
 
 
 class Terminal(io.StringIO):
@@ -179,7 +161,7 @@ def on_terminal() -> Iterator[Terminal]:
         yield made
 
 
-def test_what_is_said_beside_a_bar_has_a_line_of_its_own():
+def test_what_is_said_beside_a_bar_has_a_line_of_its_own_and_no_rate_comes_before_the_first_document():
     with on_terminal() as terminal:
         say = notifier()
         with progress_bar("checking", unit="claims") as update:
@@ -189,9 +171,6 @@ def test_what_is_said_beside_a_bar_has_a_line_of_its_own():
         assert "loading a model …" in terminal.lines
         say("later")
         assert terminal.lines[-1] == "later …"
-
-
-def test_no_rate_before_the_first_document():
     with on_terminal() as terminal:
         with ingest_progress() as show:
             show(Progress("reading", 0, 0, 500, 1000))

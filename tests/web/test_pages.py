@@ -8,6 +8,7 @@ import io
 import json
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
 from html_page import HOSTILE, Element, parse
@@ -20,10 +21,6 @@ from ccheck.web.access import Access, Counted, Key
 from ccheck.web.jobs import FILES_AT_ONCE
 from ccheck.web.page import for_owner, plainly
 from ccheck.web.problems import Problem, json_text
-
-
-def cards(page: Element) -> list[str]:
-    return [one.one("h3").words for one in page.all("li", class_="document")]
 
 
 def checked(web: Web, claim: str = CLAIM, **fields: str) -> tuple[str, Element]:
@@ -39,11 +36,8 @@ def test_a_claim_is_checked_without_a_script(web):
     address, page = checked(web)
     assert page.one("h1").words == CLAIM
     assert "Conflicting evidence" in page.one("div", id="verdict").words
-    assert [one.words for one in page.one("ul", class_="tally").all("li")] == [
-        "✓ 1 supporting",
-        "✗ 1 refuting",
-        "○ 1 leaving it open",
-    ]
+    tally = [one.words for one in page.one("ul", class_="tally").all("li")]
+    assert tally == ["✓ 1 supporting", "✗ 1 refuting", "○ 1 leaving it open"]
     assert [one.all("a")[0].words for one in page.all("div", class_="side")] == ["Sea level", "Tide gauges"]
     assert "Sea level rose by 20 cm since 1900." in [one.text for one in page.all("mark")]
     assert "Coasts flood." in page.words  # the abstract around it
@@ -70,7 +64,7 @@ def test_a_claim_is_checked_without_a_script(web):
 def test_evidence_is_filtered_by_parameters(web, query, shown):
     address, _ = checked(web)
     page = web.page(f"{address}?{query}")
-    assert cards(page) == shown
+    assert [one.one("h3").words for one in page.all("li", class_="document")] == shown
     assert f"{len(shown)} of 3 papers shown" in page.words
 
 
@@ -117,17 +111,11 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     ("message", "said"),
     [
         ("the store a is empty. Fill it with ccheck ingest FILE", "the store a is empty"),
-        (
-            "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, as its server says",
-            "no language model is set",
-        ),
+        ("no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, as it says", "no language model is set"),
         ("there is no store a (ccheck index list shows them). Create it with ccheck ingest", "there is no store a"),
         ("documents may be missing. To add them, run it again: ccheck ingest F.", "documents may be missing"),
         ("the depth 5 is too large; choose one with --rerank-depth", "the depth 5 is too large"),
-        (
-            "a: no year. Is it 2010--2015? ccheck did not make it",
-            "a: no year. Is it 2010--2015? ccheck did not make it",
-        ),
+        ("Is it 2010--2015? ccheck did not make it", "Is it 2010--2015? ccheck did not make it"),
     ],
 )
 def test_errors_name_no_flags_and_commands_but_on_a_command_line(message: str, said: str):
@@ -139,14 +127,16 @@ def test_errors_name_no_flags_and_commands_but_on_a_command_line(message: str, s
     for_owner.reset(token)
 
 
-def test_what_is_missing_is_said_without_flags_everywhere(serve_web):
+def test_a_store_that_is_missing_is_said_everywhere_without_flags_and_where_it_lies(serve_web, tmp_path):
     web = serve_web(papers=None)
     wait_until(lambda: not web.web.loading)
-    assert "ccheck ingest" in web.web.missing
-    assert "ccheck ingest" not in web.browser.get("/").text + web.client.get("/v1/collections").text
+    assert "ccheck ingest" in web.web.missing and "Nothing can be checked yet" in web.page("/").text
+    answer = web.client.post("/v1/checks", json={"claim": CLAIM})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:ccheck:NotFound")
+    assert "--" not in answer.json()["detail"]
     assert web.client.get("/ready").json()["detail"] == "there is no store local:store"
-    answer = web.client.post("/v1/checks", json={"claim": CLAIM}).json()
-    assert "--" not in answer["detail"]
+    for said in (answer, web.browser.get("/"), web.client.get("/v1/collections"), web.client.get("/ready")):
+        assert "store" in said.text and "ccheck ingest" not in said.text and str(tmp_path) not in said.text
 
 
 def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
@@ -230,11 +220,8 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     web.send(f"{answer.url.path}/retry", {})
     wait_until(lambda: not job.running)
     assert [web.web.service.find(row.check).settings["k"] for row in job.rows if not row.error] == [1, 1]
-    assert [one["status"] for one in web.browser.get(f"{answer.url.path}.json").json()["claims"]] == [
-        "done",
-        "failed",
-        "done",
-    ]
+    claims = web.browser.get(f"{answer.url.path}.json").json()["claims"]
+    assert [one["status"] for one in claims] == ["done", "failed", "done"]
 
 
 def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_path):
@@ -345,9 +332,8 @@ def test_a_card_leads_to_its_pages_and_a_pdf_opens_while_it_is_unchanged(serve_w
     answer = web.client.get("/pdf/sub/sea paper.pdf")
     assert answer.content == file.read_bytes() and answer.headers["content-type"] == "application/pdf"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff" and "/pdf/" in web.browser.get(
-        "/documents/sub/sea paper.pdf"
-    ).text  # fmt: skip
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "/pdf/" in web.browser.get("/documents/sub/sea paper.pdf").text
     for path in ("../secret.pdf", "..%2fsecret.pdf", "linked.pdf", "sea", "no.pdf"):
         assert web.client.get(f"/pdf/{path}").status_code == 404, path
     file.write_bytes(file.read_bytes() + b"%")
@@ -362,9 +348,8 @@ def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
     write_paper(tmp_path / "a.pdf", Layout(), 20)
     web = serve_web(keys=KEYS, papers=None, pdfs=tmp_path)
     web.web.service.checker.ingest(str(tmp_path / "a.pdf"), dense=False)
-    asked = [web.client.get("/pdf/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code for key in (
-        "reader-0123456789", "checker-012345678", "nobody")]  # fmt: skip
-    assert asked == [200, 403, 401]
+    for key, status in (("reader-0123456789", 200), ("checker-012345678", 403), ("nobody", 401)):
+        assert web.client.get("/pdf/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code == status
     other = serve_web(papers=None)
     assert other.client.get("/pdf/a.pdf").json()["detail"] == "this server has no PDF of this paper"
 
@@ -397,20 +382,17 @@ def test_with_keys_people_sign_in(serve_web):
 def test_a_session_ends_and_can_not_be_made_up(monkeypatch):
     access = Access([key := Key("anna", frozenset(["read"]), "s" * 16)])
 
-    class Asked:
-        client, headers, cookies, scope = None, {}, {}, {}
+    def asked(session: str) -> SimpleNamespace:
+        return SimpleNamespace(client=None, headers={}, cookies={"ccheck_session": session}, scope={})
 
-    asked = Asked()
-    asked.cookies = {"ccheck_session": access.session(key)}
-    assert access.caller(asked).name == "anna"
-    for made_up in ("", "anna", "anna.9999999999.x", access.session(key)[:-1], Access([key]).session(key)):
-        asked.cookies = {"ccheck_session": made_up}
+    session = access.session(key)
+    assert access.caller(asked(session)).name == "anna"
+    for made_up in ("", "anna", "anna.9999999999.x", session[:-1], Access([key]).session(key)):
         with pytest.raises(Problem):
-            access.caller(asked)
-    asked.cookies = {"ccheck_session": access.session(key)}
+            access.caller(asked(made_up))
     monkeypatch.setattr("ccheck.web.access.time.time", lambda: 9e9)
     with pytest.raises(Problem):
-        access.caller(asked)
+        access.caller(asked(session))
 
 
 def test_what_is_spent_comes_back(monkeypatch):
@@ -428,23 +410,16 @@ def test_what_is_spent_comes_back(monkeypatch):
 
 
 def test_nothing_from_a_paper_or_a_claim_is_markup(serve_web):
-    paper = {
-        "_id": HOSTILE[:90],
-        "title": HOSTILE,
-        "text": f"{HOSTILE} sea rose.",
-        "journal": HOSTILE[:40],
-        "year": HOSTILE[:9],
-    }
+    paper = {"_id": HOSTILE[:90], "title": HOSTILE, "text": f"{HOSTILE} sea rose."}
+    paper |= {"journal": HOSTILE[:40], "year": HOSTILE[:9]}
     web = serve_web(papers=[paper, {"_id": "b", "title": "sea", "text": "sea fell", "journal": "x"}])
-    address, page = checked(web, f"sea {HOSTILE}".replace("\ud800", ""))
-    web.send(
-        f"{address}/corrections", {"label": "SUPPORTS", "note": HOSTILE.replace("\ud800", ""), "user": HOSTILE[:90]}
-    )
+    unicode = HOSTILE.replace("\ud800", "")
+    address, page = checked(web, f"sea {unicode}")
+    web.send(f"{address}/corrections", {"label": "SUPPORTS", "note": unicode, "user": HOSTILE[:90]})
     for path in (address, "/", "/history", f"/documents/{page.all('a')[-1].text}"):
         text = web.browser.get(path).text
         assert "alert(1)" not in re.sub(r"&lt;.*?&gt;", "", text) or "<script>alert" not in text
         parsed = parse(text) if path != "/documents/" else page
-        assert not parsed.all("img") and all(
-            one.attributes.get("src", "").startswith("/static/") for one in parsed.all("script")
-        )
+        assert not parsed.all("img")
+        assert all(one.attributes.get("src", "").startswith("/static/") for one in parsed.all("script"))
         assert not [name for one in parsed for name in one.attributes if name.startswith("on") or name == "style"]

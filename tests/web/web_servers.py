@@ -4,10 +4,8 @@ can hold."""
 from __future__ import annotations
 
 import functools
-import os
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,9 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_runs import command
+from cli_runs import ccheck as ccheck_command
+from cli_runs import jsonl
 from html_page import Element, parse
-from rerank_servers import running, wait_until
+from rerank_servers import Sidecar, running
 
 import ccheck
 from ccheck.core.types import Stance, Verdict
@@ -52,14 +51,9 @@ class WordJudge:
         assert self.go.wait(60)
         if "boom" in claim.text:
             raise RuntimeError("the judge broke")
-        labels = [
-            "SUPPORTS"
-            if "rose" in one.document.text
-            else "REFUTES"
-            if "fell" in one.document.text
-            else "NOT_ENOUGH_INFO"
-            for one in evidence
-        ]
+        words = {"rose": "SUPPORTS", "fell": "REFUTES", "": "NOT_ENOUGH_INFO"}
+        texts = (one.document.text for one in evidence)
+        labels = [next(label for word, label in words.items() if word in text) for text in texts]
         return [Stance(label, 0.9) for label in labels], Verdict("CONFLICTING", 0.8, "Papers disagree.", method="words")
 
 
@@ -82,6 +76,13 @@ class Web:
         if token is None:
             token = re.findall('name="token" value="([0-9a-f]+)"', self.browser.get("/").text)[0]
         return self.browser.post(path, data={"token": token, **fields}, files=files)
+
+    def held(self) -> str:
+        """The place of a check that the judge holds until it may `go`."""
+        self.judge.go.clear()
+        place = self.client.post("/v1/checks", json={"claim": CLAIM, "wait": 0}).headers["location"]
+        assert self.judge.busy.wait(60)
+        return place
 
     def check(self, claim: str = CLAIM, **how: Any) -> dict[str, Any]:
         answer = self.client.post("/v1/checks", json={"claim": claim, "wait": 30, **how})
@@ -125,21 +126,23 @@ def _start(
 
 
 @contextmanager
-def serving(log: Path, *command_line: object) -> Iterator[str]:
-    """The URL of a server that runs as a program, until SIGTERM stops it."""
-    with log.open("wb") as stream:
-        environ = os.environ | {"OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(command(*command_line), stdin=subprocess.DEVNULL, stderr=stream, env=environ)
+def serving(log: Path, *arguments: object) -> Iterator[str]:
+    """The URL of `ccheck serve web` as a program, until SIGTERM stops it."""
+    server = Sidecar(log, *arguments, what="web")
     try:
-        found: list[str] = []
-        wait_until(lambda: found.extend(re.findall(r"http://\S+\d", log.read_text())) or bool(found))
-        yield found[0]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        yield server.url
+        assert server.stop() == 0
     finally:
-        process.kill()
-        process.wait()
-    assert "Traceback" not in log.read_text()
+        server.stop(signal.SIGKILL)
+    assert "Traceback" not in server.said
+
+
+@pytest.fixture
+def with_papers(tmp_path: Path) -> tuple[object, ...]:
+    """Arguments for a command over a store of the papers, that is ranked by words."""
+    papers, arguments = jsonl(tmp_path / "papers.jsonl", *PAPERS), ("--store", tmp_path / "store", "--recipe", "bm25")
+    assert ccheck_command("ingest", papers, *arguments, "--no-dense").code == 0
+    return arguments
 
 
 @pytest.fixture
