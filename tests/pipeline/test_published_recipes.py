@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shlex
 import uuid
 from collections import Counter
@@ -28,10 +27,6 @@ from ccheck.lab.papers.published import tables_of
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 pytest.importorskip("ir_measures", reason="needs the extra evaluation")
 CLAIM = "sea level has risen 20 cm since 1900"
-
-
-STORES = ("local", "elasticsearch")
-"""Both kinds of store: the second is a real Elasticsearch."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +95,7 @@ def table(file: Path, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["local", "elasticsearch"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "local":
         yield str(tmp_path / "store")
@@ -123,32 +118,23 @@ def answer(request: dict[str, Any]) -> Said:
         return say({"answers": [1] * asked.count('"number": ')})
     if keys == ["corrected", "sentences"]:
         return say({"corrected": "Sea level rises.", "sentences": "A rise of the mean sea level was observed."})
-    if '"answers": ' in system:
-        pairs = [int(number) for number in re.findall(r'"number": (\d+)', asked)]
-        items = [{"number": n, "rationale": "r", "label": "NOT_ENOUGH_INFO", "confidence": 0.9} for n in pairs]
-        return say({"answers": items})
-    if '"polarity": ' in system:
-        return say({"rationale": "r", "quote": "", "relevant": False, "polarity": "NONE", "confidence": 0.8})
     if '"summary": ' in system:
         return say({"summary": "A summary of what was found."})
     if '"posts": ' in system:
         return say({"posts": ["omg sea level goes brrr"]})
     if '"papers"' in system:
         return say({"papers": [{"title": "Sea level since 1900", "abstract": "Tide gauges show a rise of 20 cm."}]})
-    key = next(key for key in ("rewritten", "sentences") if f'"{key}"' in system)
-    return say({key: "Global mean sea level rise in the twentieth century."})
+    assert '"rewritten"' in system
+    return say({"rewritten": "Global mean sea level rise in the twentieth century."})
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     with scripted(answer) as made:
-        for name, value in {
-            "OPENAI_BASE_URL": made.url,
-            "OPENAI_API_KEY": KEY,
-            "CCHECK_CACHE_DIR": str(tmp_path / "cache"),
-            "CCHECK_DEVICE": "cpu",
-        }.items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_BASE_URL", made.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("CCHECK_DEVICE", "cpu")
         yield made
 
 
@@ -260,20 +246,17 @@ def test_checkthat_4b_elasticsearch(server, store, models, raw):
     assert len(server.requests) == 2 * 71 + 6
 
 
-def test_averitec_questions(monkeypatch, store, models, tmp_path):
+def test_averitec_questions(server, monkeypatch, store, models, tmp_path):
     """The rows of the task's table, from the pages of each claim."""
     monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
-    pages = tmp_path / "pages.jsonl"
-    made = [{"url": f"https://example.org/{number}", "text": f"The mayor of town {number} bought bridges. " * 60,
-             "claim_ids": [str(number)]} for number in range(3)]  # fmt: skip
-    pages.write_text("".join(f"{json.dumps(page | {'_id': page['url']})}\n" for page in made))
+    said = {f"https://example.org/{n}": f"The mayor of town {n} bought bridges. " * 60 for n in range(3)}
+    made = [{"_id": url, "url": url, "text": text, "claim_ids": [url[-1]]} for url, text in said.items()]
+    pages = jsonl(tmp_path / "pages.jsonl", *made)
     (tmp_path / "dev.json").write_text(json.dumps(ROWS[:3]))
     recipe = "averitec-questions"
     replace = replacing(recipe, models)
     with questioned(Veracity=lambda text: {"reasoning": "So they say.", "label": "Refuted"}) as llm:
-        for name, value in {"OPENAI_BASE_URL": llm.url, "OPENAI_API_KEY": KEY, "CCHECK_DEVICE": "cpu"}.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("OPENAI_BASE_URL", llm.url)
         ingested = ccheck("ingest", pages, "--store", store, "--recipe", recipe, *replace)
         assert ingested.code == 0, ingested.err
         scores = measured(recipe, "2", {"CLAIMS": tmp_path / "dev.json"}, "--store", store, *replace)

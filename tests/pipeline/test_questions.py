@@ -44,24 +44,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path, llm: ScriptedLlm, more: str = "", **settings: Any) -> Checker:
+def opened(folder: Path, llm: ScriptedLlm, more: str = "") -> Checker:
     (folder / "questions.toml").write_text(RECIPE.format(more=more))
     values = {"store": str(folder / "store"), "cache_dir": folder / "cache", "llm_retry_seconds": 0}
-    resolved = resolve(values | {"llm_model": "m", "llm_base_url": llm.url} | settings)
+    resolved = resolve(values | {"llm_model": "m", "llm_base_url": llm.url})
     checker = Checker(resolved.settings, recipe=load_recipe(str(folder / "questions.toml")))
     if checker.store.info() is None:
         checker.ingest(str(folder / "pages.jsonl"))
     return checker
 
 
-def checked(folder: Path, llm: ScriptedLlm, claim: str | Claim = CLAIM, more: str = "", **settings: Any) -> Result:
-    with opened(folder, llm, more, **settings) as checker:
-        return checker.check(claim)
+def checked(folder: Path, claim: str | Claim = CLAIM, more: str = "", **says: Any) -> tuple[Result, list[Any]]:
+    """What comes of a claim, and what the model was asked. `says` is for `questioned`."""
+    with questioned(**says) as llm, opened(folder, llm, more) as checker:
+        return checker.check(claim), llm.requests
 
 
 def test_a_claim_is_checked_with_questions(folder: Path) -> None:
-    with questioned() as llm:
-        result = checked(folder, llm)
+    result, _ = checked(folder)
     assert [one.question for one in result.questions] == list(QUESTIONS)
     assert (result.verdict.label, result.verdict.rationale) == ("SUPPORTS", "The answers say so.")
     texts = {page["_id"]: page["text"] for page in PAGES}
@@ -81,10 +81,9 @@ def test_a_claim_is_checked_with_questions(folder: Path) -> None:
 
 
 def test_the_model_reads_only_what_each_step_gives_it(folder: Path) -> None:
-    with questioned() as llm:
-        checked(folder, llm)
+    _, requests = checked(folder)
     by_kind: dict[str, list[str]] = {}
-    for request in llm.requests:
+    for request in requests:
         by_kind.setdefault(kind_of(request), []).append(request["messages"][-1]["content"])
     assert all(CLAIM not in text for text in by_kind["PassageAnswer"] + by_kind["Queries"])
     sources = {passage["source"] for text in by_kind["PassageAnswer"] for passage in passages_of(text)}
@@ -117,19 +116,17 @@ def test_a_claim_searches_its_own_pages_until_its_own_date(folder, claim, filter
 
 def test_gaps_are_admitted_and_leave_the_claim_open_without_asking(folder: Path) -> None:
     invented = GAP | {"answer": "It rose by 50 m.", "passages": [1]}
-    with questioned(PassageAnswer=lambda text: invented) as llm:
-        result = checked(folder, llm)
+    result, requests = checked(folder, PassageAnswer=lambda text: invented)
     assert {(one.answer, one.citations, one.error) for one in result.questions} == {(NO_ANSWER, (), None)}
     assert result.verdict.label == "NOT_ENOUGH_INFO" and result.evidence == ()
-    assert "Veracity" not in map(kind_of, llm.requests)
+    assert "Veracity" not in map(kind_of, requests)
 
 
 def test_a_claim_without_pages_is_open(folder: Path) -> None:
-    with questioned() as llm:
-        result = checked(folder, llm, Claim(CLAIM, "77"), 'collection = "claim_ids"')
+    result, requests = checked(folder, Claim(CLAIM, "77"), 'collection = "claim_ids"')
     assert {one.answer for one in result.questions} == {NO_ANSWER}
     assert result.verdict.label == "NOT_ENOUGH_INFO" and result.verdict.rationale
-    assert set(map(kind_of, llm.requests)) == {"Questions", "Queries"}
+    assert set(map(kind_of, requests)) == {"Questions", "Queries"}
 
 
 @pytest.mark.parametrize(
@@ -143,8 +140,7 @@ def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: s
     def answer(text: str) -> Any:
         return Said("no JSON") if asked_of(text) == QUESTIONS[2] else others(text)
 
-    with questioned(PassageAnswer=answer) as llm:
-        result = checked(folder, llm)
+    result, _ = checked(folder, PassageAnswer=answer)
     assert [one.error is None for one in result.questions] == [True, True, False, True]
     assert result.questions[2].answer is None and "neither reply is valid" in str(result.questions[2].error)
     assert result.verdict.label == label and said in str(result.verdict.error)
@@ -161,12 +157,11 @@ def test_a_question_can_fail_and_is_no_label(folder: Path, others: Any, label: s
     ],
 )
 def test_whatever_number_of_questions_the_model_writes(folder: Path, questions: list[str], count: int | None) -> None:
-    with questioned(Questions=lambda text: {"analysis": "", "questions": questions}) as llm:
-        result = checked(folder, llm)
+    result, requests = checked(folder, Questions=lambda text: {"analysis": "", "questions": questions})
     if count is None:
         assert result.questions == () and result.verdict.label is None
         assert str(result.verdict.error).startswith("no questions could be asked")
-        assert Counter(map(kind_of, llm.requests)) == {"Questions": 2}
+        assert Counter(map(kind_of, requests)) == {"Questions": 2}
     else:
         assert len(result.questions) == count and result.verdict.label == "SUPPORTS"
         assert bool(result.warnings) == (len(questions) > 4)
@@ -184,18 +179,17 @@ def test_whatever_number_of_questions_the_model_writes(folder: Path, questions: 
 )
 def test_an_answer_that_makes_no_sense_is_an_error(folder: Path, reply: dict[str, Any]) -> None:
     yes_no = "Is the sea level still rising?"
-    with questioned(
+    result, _ = checked(
+        folder,
         Questions=lambda text: {"analysis": "", "questions": [yes_no]},
         PassageAnswer=lambda text: cite_first(text) | reply,
-    ) as llm:
-        result = checked(folder, llm)
+    )
     (one,) = result.questions
     assert one.answer is None and one.error is not None and one.citations == () and result.verdict.label is None
 
 
 def test_queries_that_fail_leave_the_question_to_be_searched(folder: Path) -> None:
-    with questioned(Queries=lambda text: Said("nonsense")) as llm:
-        result = checked(folder, llm)
+    result, _ = checked(folder, Queries=lambda text: Said("nonsense"))
     assert all(one.answered and one.queries == () for one in result.questions)
     assert len(result.warnings) == 4 and "without further queries" in result.warnings[0]
 
@@ -206,9 +200,8 @@ def test_a_page_that_gives_orders_stays_a_quotation(folder: Path) -> None:
     )
     with (folder / "pages.jsonl").open("a") as pages:
         pages.write("\n" + json.dumps({"_id": "evil", "text": order}))
-    with questioned() as llm:
-        checked(folder, llm)
-    prompts = [request["messages"] for request in llm.requests if kind_of(request) == "PassageAnswer"]
+    _, requests = checked(folder)
+    prompts = [request["messages"] for request in requests if kind_of(request) == "PassageAnswer"]
     assert any("ignore your instructions" in messages[1]["content"] for messages in prompts)
     for system, user in prompts:
         assert "ignore your" not in system["content"]
@@ -226,23 +219,21 @@ def test_passages_that_do_not_fit_the_context_are_left_out(folder: Path) -> None
         read.append(len(passages_of(text)))
         return cite_first(text)
 
-    with questioned(PassageAnswer=answer) as llm:
-        checked(folder, llm, more="context = 1400\npassages = 30")
-        few = max(read)
-        read.clear()
-        checked(folder, llm, more="context = 65536\npassages = 30")
+    _, first = checked(folder, more="context = 1400\npassages = 30", PassageAnswer=answer)
+    few = max(read)
+    read.clear()
+    _, second = checked(folder, more="context = 65536\npassages = 30", PassageAnswer=answer)
     assert 1 <= few < max(read)
-    limits = [request["max_tokens"] for request in llm.requests if kind_of(request) == "PassageAnswer"]
+    limits = [request["max_tokens"] for request in first + second if kind_of(request) == "PassageAnswer"]
     assert limits == [1_000] * 4 + [4_096] * 4
 
 
 def test_questions_and_queries_can_have_a_model_of_their_own(folder: Path) -> None:
     """OldJoe's section 3.2 names another one than 3.4."""
-    with questioned() as llm:
-        checked(folder, llm, more='asker = "q"\ncontext = 4000\n[language_model]\nmax_tokens = 8000')
-    asked = {(kind_of(request), request["model"]) for request in llm.requests}
+    _, requests = checked(folder, more='asker = "q"\ncontext = 4000\n[language_model]\nmax_tokens = 8000')
+    asked = {(kind_of(request), request["model"]) for request in requests}
     assert asked == {("Questions", "q"), ("Queries", "q"), ("PassageAnswer", "m"), ("Veracity", "m")}
-    assert all(request["max_tokens"] < 4000 for request in llm.requests), "prompt and answer share the context"
+    assert all(request["max_tokens"] < 4000 for request in requests), "prompt and answer share the context"
 
 
 def test_one_claim_does_not_wait_for_another(folder: Path) -> None:
@@ -268,8 +259,7 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
     def answer(text: str) -> Any:
         return Said("", hang=60) if asked_of(text) == QUESTIONS[0] else cite_first(text)
 
-    with questioned(PassageAnswer=answer) as llm:
-        result = checked(folder, llm, more="deadline = 4")
+    result, _ = checked(folder, more="deadline = 4", PassageAnswer=answer)
     assert [one.answered for one in result.questions] == [False, True, True, True]
     assert "3 s of the deadline of 4 s passed while the model answered it" in str(result.questions[0].error)
     assert result.questions[0].queries and result.verdict.label == "SUPPORTS" and result.verdict.error is not None
@@ -277,8 +267,7 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_verdict_that_comes_too_late_is_none(folder: Path) -> None:
-    with questioned(Veracity=lambda text: Said("", hang=60)) as llm:
-        result = checked(folder, llm, more="deadline = 3")
+    result, _ = checked(folder, more="deadline = 3", Veracity=lambda text: Said("", hang=60))
     assert all(one.answered for one in result.questions)
     assert result.verdict.label is None
     assert "passed while the model judged the answers" in str(result.verdict.error)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from runtimes import Kept, on_cpu
+from runtimes import Kept, on_cpu, other_minilm
 from scripted_llm import KEY, say, scripted, user_text
-from weights import other_minilm
 
 from ccheck import Checker, Claim
 from ccheck.core.errors import InvalidData, NotFound
@@ -19,7 +17,7 @@ from ccheck.core.fusion import fuse
 from ccheck.core.recipe import Recipe, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
-from ccheck.core.types import Query, Result
+from ccheck.core.types import Query
 from ccheck.demo import CORPUS
 from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.search import Search
@@ -112,33 +110,13 @@ def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, reci
     assert sum("whole" in piece.hit.ranks for piece in usual.evidence) > 10
 
 
-def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:
-    memory = Kept()
-    loaded = Runtime(settings, memory=memory)
-    with Checker(loaded, recipe=recipe) as checker:
-        first = list(checker.check_many(CLAIMS, k=8, trace=True))
-        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
-        monkeypatch.setattr(checker.store, "rank", lambda *_, **__: pytest.fail("searched again"))
-        second = list(checker.check_many(CLAIMS, k=8, trace=True))
-        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
-    strip = [(result.stages, [piece.hit for piece in result.evidence]) for result in first]
-    assert strip == [(result.stages, [piece.hit for piece in result.evidence]) for result in second]
-    # Another fusion or weight is no other search.
-    other = recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})})
-    with Checker(loaded, recipe=other) as checker:
-        monkeypatch.setattr(checker.store, "rank", lambda *_, **__: pytest.fail("searched again"))
-        assert list(checker.check_many(CLAIMS, k=8, trace=True))
-    loaded.close()
-
-
-def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: Recipe, monkeypatch) -> None:
+def test_a_second_run_with_a_memory_searches_for_nothing_and_loads_no_model(settings, recipe, monkeypatch) -> None:
     memory = Kept()
 
-    def run() -> tuple[list[Result], dict[str, Query]]:
-        """The results, and what the store was asked for each claim."""
+    def run(recipe: Recipe = recipe) -> tuple[list[Any], dict[str, Query]]:
+        """What was found, and what the store was asked for each claim."""
         asked: dict[str, Query] = {}
-        loaded = Runtime(settings, memory=memory)
-        with Checker(loaded, recipe=recipe) as checker:
+        with Runtime(settings, memory=memory) as loaded, Checker(loaded, recipe=recipe) as checker:
             rank = checker.store.rank
 
             def ranked(search: Search) -> Any:
@@ -147,22 +125,24 @@ def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: R
 
             monkeypatch.setattr(checker.store, "rank", ranked)
             results = list(checker.check_many([*CLAIMS, CLAIMS[0]], k=8, trace=True))
-        loaded.close()
-        return results, asked
+        return [(result.stages, [piece.hit for piece in result.evidence]) for result in results], asked
 
     first, before = run()
-    # The rankings are asked for again, with vectors that the memory gives.
-    memory.values = {key: value for key, value in memory.values.items() if key[0] != "ranking"}
     for module in ("dense", "sparse"):
         monkeypatch.setattr(f"ccheck.encode.{module}.load_encoder", lambda *_: pytest.fail("a model was loaded"))
+    assert run() == (first, {}) and memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
+    # Another fusion or weight is no other search.
+    found, asked = run(recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})}))
+    assert found and not asked
+    # The rankings are asked for again, with vectors that the memory gives.
+    memory.values = {key: value for key, value in memory.values.items() if key[0] != "ranking"}
     second, after = run()
-    assert memory.missed["sparse"] == len(after) == 3
+    assert second == first and memory.missed["sparse"] == len(after) == 3
     for text, query in after.items():
         made, was = query.weights("sparse"), before[text].weights("sparse")
         assert made is not None and was is not None and made.ids.size
         for one, other in ((made.ids, was.ids), (made.weights, was.weights)):
             assert one.dtype == other.dtype and one.tolist() == other.tolist()
-    assert [result.stages for result in second] == [result.stages for result in first]
 
 
 def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -> None:
@@ -173,44 +153,33 @@ def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -
     with Checker(loaded, recipe=bm25) as checker:
         checker.ingest(str(CORPUS), dense=False)
         before = next(checker.check_many(CLAIMS[:1], trace=True))
-        (tmp_path / "more.jsonl").write_text(
-            json.dumps({"_id": "new", "title": CLAIMS[0].text, "text": CLAIMS[0].text})
-        )
-        checker.ingest(str(tmp_path / "more.jsonl"), dense=False)
+        checker.ingest({"_id": "new", "title": CLAIMS[0].text, "text": CLAIMS[0].text}, dense=False)
         after = next(checker.check_many(CLAIMS[:1], trace=True))
     assert before.stages["bm25"][0] != "new" == after.stages["bm25"][0]
 
 
-def test_a_store_without_what_the_recipe_needs_says_how_to_add_it(papers: Path, recipe: Recipe) -> None:
-    made = resolve({"store": str(papers), "device": "cpu"}).settings
-    for name, needed in (("sparse", "no sparse vectors"), ("words", "no terms of this analysis")):
-        only = recipe.model_copy(update={"retrievers": {name: recipe.retrievers[name]}})
-        with (
-            Checker(made, recipe=only) as checker,
-            pytest.raises(NotFound, match=f"{needed}.*ccheck ingest FILE --recipe"),
-        ):
-            checker.plan()
-    optional = {name: stage.model_copy(update={"required": False}) for name, stage in recipe.retrievers.items()}
-    optional["bm25"] = recipe.retrievers["bm25"]
-    with Checker(made, recipe=recipe.model_copy(update={"retrievers": optional})) as checker:
-        plan = checker.plan()
-    assert list(plan.retrievers) == ["bm25"]
-    assert len(plan.warnings) == 4
-
-
-def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, splade: Path) -> None:
+def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, recipe: Recipe, splade: Path) -> None:
     store = tmp_path / "a store"
     made = resolve({"store": str(store), "device": "cpu"}).settings
     with Checker(made, recipe=load_recipe("bm25")) as checker:
         checker.ingest(str(CORPUS), dense=False)
-    file = tmp_path / "mine.toml"
-    file.write_text(f'[retrievers.sparse]\nmodel = "{splade}"\n')
     hybrid = load_recipe("climatecheck-hybrid", {"naver/splade-v3": str(splade)})
-    stand_in = f"--replace naver/splade-v3={splade}"
-    for recipe, rest in ((hybrid, f"climatecheck-hybrid {stand_in}"), (load_recipe(str(file)), "NAME")):
-        with Checker(made, recipe=recipe) as checker, pytest.raises(NotFound) as caught:
+    words, sparse = (
+        recipe.model_copy(update={"retrievers": {name: recipe.retrievers[name]}}) for name in ("words", "sparse")
+    )
+    for lacking, needed, rest in (
+        (hybrid, "ingest FILE", f"climatecheck-hybrid --replace naver/splade-v3={splade}"),
+        (words, "no terms of this analysis", "NAME"),
+        (sparse, "no sparse vectors", "NAME"),
+    ):
+        with Checker(made, recipe=lacking) as checker, pytest.raises(NotFound, match=needed) as caught:
             checker.plan()
         assert str(caught.value).endswith(f": ccheck ingest FILE --recipe {rest} --store 'local:{store}'")
+    optional = {name: stage.model_copy(update={"required": False}) for name, stage in recipe.retrievers.items()}
+    optional["bm25"] = recipe.retrievers["bm25"]
+    with Checker(made, recipe=recipe.model_copy(update={"retrievers": optional})) as checker:
+        plan = checker.plan()
+    assert list(plan.retrievers) == ["bm25"] and len(plan.warnings) == 4
 
 
 def test_sparse_vectors_of_other_weights_are_refused(settings: Settings, recipe: Recipe, tmp_path: Path) -> None:
@@ -235,11 +204,10 @@ def _answer(request: dict) -> object:
     return say({"rewritten": f"mean sea level rise {len(claim)}"})
 
 
-def _rewriting(base: Recipe, **query: str) -> Recipe:
+def _rewriting(base: Recipe, required: bool = True, **query: str) -> Recipe:
     stages = {name: base.retrievers[name].model_copy(update={"query": kind}) for name, kind in query.items()}
-    return base.model_copy(
-        update={"retrievers": stages, "rewriting": base.rewriting.model_copy(update={"papers": 2, "with_claim": True})}
-    )
+    how = base.rewriting.model_copy(update={"papers": 2, "with_claim": True, "required": required})
+    return base.model_copy(update={"retrievers": stages, "rewriting": how})
 
 
 @pytest.fixture
@@ -272,20 +240,14 @@ def test_each_retriever_searches_for_what_its_query_says(settings, recipe, llm_s
 
 
 def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_error(recipe, llm_settings) -> None:
-    changed = _rewriting(recipe, bm25="rewrite")
+    results = []
     with scripted(lambda request: say({"nonsense": 1})) as server:
-        made = llm_settings(server.url)
-        with Checker(made, recipe=changed) as checker:
-            (failed,) = checker.check_many(CLAIMS[:1])
-        assert failed.error is not None and not failed.evidence
-        assert failed.usage_by_stage["rewrite"].llm_calls == 2  # what came to nothing was paid too
-        lenient = changed.model_copy(update={"rewriting": changed.rewriting.model_copy(update={"required": False})})
-        with Checker(made, recipe=lenient) as checker:
-            (went_on,) = checker.check_many(CLAIMS[:1])
-        with Checker(
-            made, recipe=recipe.model_copy(update={"retrievers": {"bm25": recipe.retrievers["bm25"]}})
-        ) as checker:
-            (plain,) = checker.check_many(CLAIMS[:1])
+        for query, required in (("rewrite", True), ("rewrite", False), ("claim", True)):
+            with Checker(llm_settings(server.url), recipe=_rewriting(recipe, required, bm25=query)) as checker:
+                results += checker.check_many(CLAIMS[:1])
+    failed, went_on, plain = results
+    assert failed.error is not None and not failed.evidence
+    assert failed.usage_by_stage["rewrite"].llm_calls == 2  # what came to nothing was paid too
     assert [piece.document.id for piece in went_on.evidence] == [piece.document.id for piece in plain.evidence]
     assert any("the search used the claim itself" in warning for warning in went_on.warnings)
     assert went_on.usage_by_stage["rewrite"].llm_calls == 2
@@ -302,14 +264,8 @@ def test_a_claim_that_nobody_rewrote_is_encoded_as_a_claim(recipe, llm_settings,
             f"encode_{role}",
             lambda self, texts, _encode=encode, _seen=seen: (_seen.extend(texts), _encode(self, texts))[1],
         )
-    changed = _rewriting(recipe, dense="hyde")
-    changed = changed.model_copy(
-        update={
-            "retrievers": {"dense": changed.retrievers["dense"]},
-            "rewriting": changed.rewriting.model_copy(update={"required": False}),
-            "evidence": changed.evidence.model_copy(update={"sentences": 0}),
-        }
-    )
+    unread = recipe.model_copy(update={"evidence": recipe.evidence.model_copy(update={"sentences": 0})})
+    changed = _rewriting(unread, required=False, dense="hyde")
 
     def sometimes(request: dict) -> object:
         return say({"nonsense": 1}) if CLAIMS[1].text in user_text(request) else _answer(request)

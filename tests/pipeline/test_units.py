@@ -70,13 +70,8 @@ def test_a_hit_is_a_unit_and_its_sentences_stand_in_the_document(checker: Checke
     for sentence in first.sentences:
         assert first.document.text[sentence.start : sentence.end] == sentence.text
     said = first.to_dict()
-    assert said["doc_id"] == "sea" and said["unit"] == {
-        "granularity": "sentences",
-        "number": 1,
-        "start": unit.start,
-        "end": unit.end,
-        "text": unit.text,
-    }
+    place = {"start": unit.start, "end": unit.end, "text": unit.text}
+    assert said["doc_id"] == "sea" and said["unit"] == {"granularity": "sentences", "number": 1, **place}
     assert {piece.document.id for piece in others} == {"tea"}
 
 
@@ -90,9 +85,8 @@ def test_parents_are_hits_without_units(tmp_path: Path, checker: Checker) -> Non
 def test_traced_and_remembered_searches_find_the_same(checker: Checker) -> None:
     plain = checker.check(CLAIM).evidence
     (traced,) = checker.check_many([Claim(CLAIM)], trace=True)
-    assert [(piece.hit.unit, piece.hit.score) for piece in traced.evidence] == [
-        (piece.hit.unit, piece.hit.score) for piece in plain
-    ]
+    found, usual = ([(piece.hit.unit, piece.hit.score) for piece in one] for one in (traced.evidence, plain))
+    assert found == usual
     assert traced.stages == {"words": ("sea", "tea")}
 
 
@@ -115,10 +109,8 @@ def test_rerankers_and_judges_read_the_unit(tmp_path: Path, checker: Checker, mo
             for case in cases:
                 texts = [piece.document.text for piece in case.evidence]
                 read.extend(texts)
-                ends = [text.index(" ") for text in texts]
-                quotes = tuple(
-                    (Sentence(text[:end], "text", 0, end, 1.0),) for text, end in zip(texts, ends, strict=True)
-                )
+                words = [text.split(" ")[0] for text in texts]
+                quotes = tuple((Sentence(word, "text", 0, len(word), 1.0),) for word in words)
                 yield Judged((Stance("SUPPORTS", 0.9),) * len(texts), quotes)
 
     monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", lambda *_: ByLength())
@@ -177,10 +169,8 @@ def test_an_ingest_cuts_what_the_recipe_searches_and_a_claim_is_encoded_for_it(t
     with opened(tmp_path, recipe(tmp_path, '[retrievers.dense]\nunits = "sentences"')) as checker:
         checker.ingest(str(tmp_path / "papers.jsonl"))
         info = checker.store.info()
-        embedding = info.layout.units["sentences"].embedding
-        assert (
-            embedding is not None and embedding.model == DEFAULT_MODEL == info.layout.dense["passages"].embedding.model
-        )
+        models = {info.layout.units["sentences"].embedding.model, info.layout.dense["passages"].embedding.model}
+        assert models == {DEFAULT_MODEL}
         best = checker.check("the ocean is higher than a century ago").evidence[0].hit
     assert best.unit is not None and best.unit.text == "The sea level rose by 20 cm since 1900."
     assert set(best.scores) >= {"dense", "rrf"}

@@ -27,7 +27,6 @@ START_SECONDS = 120
 QUERY = "sea level rise"
 LONG = "sea " * 9
 TEI_BODY = {"query": QUERY, "texts": ["tea with milk", "the sea level", "sea level rise"]}
-COHERE_BODY = {"query": QUERY, "documents": TEI_BODY["texts"]}
 
 
 class WordScorer:
@@ -162,14 +161,10 @@ class Sidecar:
 
     def __init__(self, log: Path, *arguments: object, what: str = "rerank", port: int = 0, **environment: str) -> None:
         self.log = log
+        words = command("serve", what, "--port", port, *arguments)
+        environ = os.environ | {"OMP_NUM_THREADS": "1", **environment}
         with log.open("wb") as stream:
-            self.process = subprocess.Popen(
-                command("serve", what, "--port", port, *arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                env=os.environ | {"OMP_NUM_THREADS": "1", **environment},
-            )
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environ)
 
     @property
     def said(self) -> str:

@@ -22,7 +22,7 @@ from ccheck.llm import InvalidReply, LanguageModel
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
 from ccheck.rerank.apply import Place, interpolated, rerank_many
-from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted, windows
+from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted
 from ccheck.rerank.several import EnsembleReranker
 from ccheck.rerank.tokens import Prompt, PromptPairs, SpecialPairs, Template, template, tokeniser
 from ccheck.rerank.types import only
@@ -40,19 +40,13 @@ class Table:
         return Scores(tuple(self.values[text] for text in passages), tuple(text in self.cut for text in passages))
 
 
+def retrieved(rank: int, id_: str) -> Hit:
+    fused = 1 / (20 + rank)
+    return Hit(rank, Document(id_, "", id_), fused, {"bm25": 9.0 - rank, "rrf": fused}, {"bm25": rank})
+
+
 def ranking(*ids: str) -> Ranking:
-    return Ranking(
-        tuple(
-            Hit(
-                rank,
-                Document(id_, "", id_),
-                1 / (20 + rank),
-                {"bm25": 9.0 - rank, "rrf": 1 / (20 + rank)},
-                {"bm25": rank},
-            )
-            for rank, id_ in enumerate(ids, 1)
-        )
-    )
+    return Ranking(tuple(retrieved(rank, id_) for rank, id_ in enumerate(ids, 1)))
 
 
 def ids(found: Ranking) -> list[str]:
@@ -96,10 +90,8 @@ def test_what_was_cut_is_said():
 
 
 def test_ensembles():
-    one, two = (
-        Table({"a": 0.0, "b": 10.0, "c": 4.0}, "one"),
-        Table({"a": 3.0, "b": 2.0, "c": 1.0}, "two", frozenset("c")),
-    )
+    one = Table({"a": 0.0, "b": 10.0, "c": 4.0}, "one")
+    two = Table({"a": 3.0, "b": 2.0, "c": 1.0}, "two", frozenset("c"))
     rrf = EnsembleReranker([one, two], k=60)("q", ["a", "b", "c"])
     assert rrf.values == pytest.approx((1 / 63 + 1 / 61, 1 / 61 + 1 / 62, 1 / 62 + 1 / 63))
     assert rrf.cut == (False, False, True) and not rrf.logits and rrf.normalized == rrf.values
@@ -214,15 +206,6 @@ def passages(*values: int) -> list[str]:
     return [f"passage {value}" for value in values]
 
 
-def test_windows_go_from_the_end_to_the_front_and_leave_nothing_out():
-    assert windows(20, 20, 10) == [(0, 20)]
-    assert windows(40, 20, 10) == [(20, 40), (10, 30), (0, 20)]
-    assert windows(25, 20, 10) == [(5, 25), (0, 20)]
-    assert windows(21, 20, 20) == [(1, 21), (0, 20)]
-    assert windows(7, 20, 10) == [(0, 7)]
-    assert (windows(1, 20, 10), windows(0, 20, 10)) == ([], [])
-
-
 def test_one_window_gives_the_scores_of_the_paper(open_model):
     with scripted(by_value) as server:
         reranker = listwise(open_model(server.url))
@@ -232,15 +215,18 @@ def test_one_window_gives_the_scores_of_the_paper(open_model):
     assert scores.usage == Usage(1, 100, 20) and reranker.name == "listwise:m"
 
 
-def test_the_best_come_up_through_the_windows(open_model):
-    values = [*range(30), 99, 98]
+@pytest.mark.parametrize(("count", "window", "stride", "asked"), [(32, 8, 4, 7), (25, 20, 10, 2), (21, 20, 20, 2)])
+def test_the_best_come_up_through_the_windows(open_model, count, window, stride, asked):
+    values = [*range(count - 2), 99, 98]
     with scripted(by_value) as server:
-        scores = listwise(open_model(server.url), window=8, stride=4)("claim", passages(*values))
-    order = sorted(range(len(values)), key=lambda index: -scores.values[index])
-    assert order[:2] == [30, 31] and sorted(scores.values, reverse=True)[0] == 1.0 and min(scores.values) == 0.0
-    assert len(set(scores.values)) == len(values)
-    assert scores.usage.llm_calls == len(server.requests) == len(windows(32, 8, 4)) == 7
-    assert shown(server.requests[0]) == passages(*values[-8:])  # the last are read first
+        scores = listwise(open_model(server.url), window=window, stride=stride)("claim", passages(*values))
+    order = sorted(range(count), key=lambda index: -scores.values[index])
+    assert order[:2] == [count - 2, count - 1]
+    assert max(scores.values) == 1.0 and min(scores.values) == 0.0 and len(set(scores.values)) == count
+    assert scores.usage.llm_calls == len(server.requests) == asked
+    read = [shown(request) for request in server.requests]
+    assert read[0] == passages(*values[-window:])  # the last are read first
+    assert {len(texts) for texts in read} == {window} and set().union(*read) == set(passages(*values))
 
 
 def test_documents_that_the_answer_leaves_out_keep_their_order_at_the_end(open_model):
@@ -353,26 +339,19 @@ def letters(texts: Any) -> list[list[int]]:
     return [[ord(letter) for letter in text] for text in texts]
 
 
-def text(ids: Any) -> str:
-    return "".join(map(chr, ids))
-
-
-def prompted(length: int, **given: Any) -> PromptPairs:
-    start = given.pop("start", (ord("^"),))
-    return PromptPairs(letters, Prompt("?", query="A", passage="B"), (ord("|"),), (ord("?"),), start, length, **given)
-
-
 def special(length: int, **given: Any) -> SpecialPairs:
     return SpecialPairs(letters, Template((ord("<"),), (ord("/"), ord("/")), (ord(">"),), (0, 1)), length, **given)
 
 
 def read(pairs: Any, query: str, passage: str) -> tuple[str, bool, int]:
     (encoded,) = pairs(query, [passage])
-    return text(encoded.ids), encoded.cut, encoded.prefix
+    return "".join(map(chr, encoded.ids)), encoded.cut, encoded.prefix
 
 
 def test_pairs_of_a_prompt_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
-    assert read(prompted(8, keep_end=True), "123456789", "abcdefghij") == ("^456789|ij|?", True, 8)
+    prompt = Prompt("?", query="A", passage="B")
+    pairs = PromptPairs(letters, prompt, (ord("|"),), (ord("?"),), (ord("^"),), 8, keep_end=True)
+    assert read(pairs, "123456789", "abcdefghij") == ("^456789|ij|?", True, 8)
 
 
 def test_pairs_of_special_tokens_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from rerank_servers import TEI_BODY, wait_until
+from rerank_servers import TEI_BODY, starting, wait_until
 
 MOST_BYTES = 2000
 """What a patient attacker sends, a byte at a time, before the test gives up."""
@@ -27,11 +27,9 @@ def connected(url: str) -> Iterator[socket.socket]:
 def rest(opened: socket.socket) -> bytes:
     """What arrives until the server closes."""
     received = b""
-    try:
+    with suppress(ConnectionError):
         while part := opened.recv(65536):
             received += part
-    except ConnectionError:
-        pass
     return received
 
 
@@ -118,9 +116,7 @@ def test_an_answer_may_take_longer_than_a_head(serve):
 
 
 @pytest.fixture(scope="module")
-def named(request) -> Iterator[str]:
-    from rerank_servers import starting
-
+def named() -> Iterator[str]:
     with starting() as start:
         yield start(hosts=("Rerank.example.org",)).url
 

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from runtimes import Kept, on_cpu
-from weights import other_minilm
+from runtimes import Kept, on_cpu, other_minilm
 
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.core.models import find_model
@@ -43,16 +42,10 @@ def test_maxsim_by_hand():
     # The first token's best is 1, the second's .8.
     assert maxsim(claim, passage, [1.0, 1.0]) == pytest.approx(0.9)
     assert maxsim(claim, passage, [3.0, 1.0]) == pytest.approx((3 * 1 + 0.8) / 4)
-    # Stretches of two tokens: (1, .8) and (1, .6).
-    assert maxsim(claim, passage, [1.0, 1.0], window=2) == pytest.approx(0.9)
-    apart = np.array([[1.0, 0.0], [0.0, -1.0], [0.0, -1.0], [0.0, 1.0]])
-    assert maxsim(claim, apart, [1.0, 1.0]) == pytest.approx(1.0)
-    assert maxsim(claim, apart, [1.0, 1.0], window=2) == pytest.approx(0.5)
-    assert maxsim(claim, apart, [1.0, 1.0], window=100) == pytest.approx(1.0)
     assert maxsim(claim, passage[:0], [1.0, 1.0]) == 0.0
 
 
-@pytest.mark.parametrize(("length", "window"), [(1, 1), (5, 2), (48, 48), (49, 48), (73, 48), (100, 7)])
+@pytest.mark.parametrize(("length", "window"), [(1, 1), (4, 100), (5, 2), (48, 48), (49, 48), (73, 48)])
 def test_stretches_leave_no_token_out(length, window):
     rng = np.random.default_rng(length)
     claim, passage = rng.normal(size=(4, 8)), rng.normal(size=(length, 8))

@@ -61,11 +61,17 @@ def test_an_embedding_model_is_refused():
         load_scorer(str(find_model("all-MiniLM-L6-v2").path), device="cpu")
 
 
-@pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
-def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path, bert, activation):
-    folder = shutil.copytree(bert, tmp_path / "model")
+def activated(folder: Path, function: str) -> Path:
+    """With the activation function that sentence-transformers would write into the configuration."""
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "sentence_transformers": {"activation_fn": activation}}))
+    config["sentence_transformers"] = {"activation_fn": f"torch.nn.modules.{function}"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("function", ["activation.Sigmoid", "linear.Identity"])
+def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path, bert, function):
+    folder = activated(shutil.copytree(bert, tmp_path / "model"), function)
     with_it, without = (load_scorer(str(one), device="cpu") for one in (folder, bert))
     assert with_it.score(with_it.encode("sea", ["ice"])) == without.score(without.encode("sea", ["ice"]))
 
@@ -88,7 +94,7 @@ def without_tokenizer(folder: Path) -> None:
     [
         ({"labels": 2}, None, InvalidData, "classifier with 2 labels"),
         ({"labels": 3}, None, InvalidData, "classifier with 3 labels"),
-        ({"activation": "torch.nn.modules.activation.GELU"}, None, InvalidData, "GELU"),
+        ({}, lambda folder: activated(folder, "activation.GELU"), InvalidData, "GELU"),
         ({"vocab_size": 50}, None, InvalidData, "but the model only 50"),
         ({}, without_classifier, InvalidData, r"not complete: classifier\.weight"),
         ({}, without_tokenizer, InvalidData, "has no tokenizer"),

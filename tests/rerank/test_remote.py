@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,15 +11,9 @@ from typing import Any
 
 import pytest
 from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
-from rerank_servers import WordScorer, running
-from tiny_rerankers import TEXTS
 
 from ccheck.core import http
 from ccheck.core.errors import InvalidData, ServerError, UsageError
-from ccheck.core.runtime import Runtime
-from ccheck.core.settings import Settings
-from ccheck.rerank import remote
-from ccheck.rerank.open import open_remote
 from ccheck.rerank.remote import RemoteReranker
 
 Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]] | None
@@ -81,14 +74,11 @@ def tei(body: Any) -> Answer:
 
 
 def cohere(body: Any) -> Answer:
-    return 200, {
-        "id": "x",
-        "results": [
-            {"index": i, "relevance_score": len(text) / 100, "document": {"text": text}}
-            for i, text in reversed(list(enumerate(body["documents"])))
-        ],
-        "meta": {},
-    }
+    results = [
+        {"index": i, "relevance_score": len(text) / 100, "document": {"text": text}}
+        for i, text in reversed(list(enumerate(body["documents"])))
+    ]
+    return 200, {"id": "x", "results": results, "meta": {}}
 
 
 LENGTHS = tuple(map(len, PASSAGES))
@@ -132,29 +122,12 @@ def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
     }
 
 
-def test_vllm_behind_the_same_setting():
-    """As its source says (entrypoints, RerankRequest and RerankResponse): no vLLM runs here, it is our reading."""
-
-    def vllm(asked: Asked) -> Reply:
-        if (asked.method, asked.path) != ("POST", "/v1/rerank"):
-            return Reply({"detail": "Not Found"}, 404)
-        body = asked.json
-        assert isinstance(body["query"], str) and body["top_n"] == len(body["documents"]) and "model" not in body
-        results = cohere(body)[1]["results"]
-        usage = {"prompt_tokens": 9, "total_tokens": 9}
-        return Reply({"id": "rerank-1", "model": "BAAI/bge-reranker-v2-m3", "usage": usage, "results": results})
-
-    with http_stub(vllm) as one, http_stub(vllm) as other, Runtime(Settings()) as runtime:
-        scores = open_remote(f"{one.url},{other.url}", runtime)(QUERY, PASSAGES * 40)
-        assert scores.values == tuple(length / 100 for length in LENGTHS) * 40
-        assert sum(len(server.bodies("/v1/rerank")) for server in (one, other)) == 10  # of 16 passages, each once
-
-
 def test_values_outside_of_0_to_1_are_logits(stub, ask):
     results = [{"index": i, "relevance_score": 1.5 - i} for i in range(4)]
     stub.answers = {("POST", "/v1/rerank"): [(200, {"results": results})]}
     scores = ask(f"{stub.url}/v1")
     assert scores.logits and scores.normalized[0] == pytest.approx(0.8176, abs=1e-4)
+    assert "model" not in stub.bodies("/v1/rerank")[0]
 
 
 def test_the_name_shows_no_secret():
@@ -168,16 +141,6 @@ def test_the_name_shows_no_secret():
 def test_what_is_no_url_is_refused(url):
     with pytest.raises(UsageError, match="URL"):
         RemoteReranker(url)
-
-
-# -- the server's limit
-
-
-def test_texts_are_split_to_the_limit_that_the_server_names(stub, ask):
-    stub.answers = {("GET", "/info"): [(200, TEI_INFO)], ("POST", "/rerank"): [tei]}
-    passages = ["x" * (i % 37) for i in range(100)]
-    assert ask(stub.url, passages).values == tuple(i % 37 - 10.0 for i in range(100))
-    assert [len(body["texts"]) for body in stub.bodies("/rerank")] == [32, 32, 32, 4]
 
 
 # -- servers that are busy, gone, or wrong
@@ -239,27 +202,6 @@ def test_the_same_score_for_all_is_an_error(stub, ask):
     assert ask(f"{stub.url}/v1", ["same"] * 4).values == (0.5,) * 4
 
 
-def test_an_answer_that_is_too_large_is_not_read(stub, ask, monkeypatch):
-    monkeypatch.setattr(remote, "MOST_BYTES", 1 << 20)
-    stub.answers = {("POST", "/v1/rerank"): [(200, b" " * (2 << 20))]}
-    with pytest.raises(ServerError, match="larger than 1 MiB"):
-        ask(f"{stub.url}/v1")
-
-
-def test_a_server_that_is_not_there(ask, no_server):
-    with pytest.raises(ServerError, match=r"can't be reached: the connection was refused.*Is it running"):
-        ask(no_server, retry_seconds=0.5)
-
-
-def test_a_server_that_hangs(ask):
-    # It takes the connection and says nothing.
-    with (
-        socket.create_server(("127.0.0.1", 0)) as deaf,
-        pytest.raises(ServerError, match=r"did not answer within 0\.3 s"),
-    ):
-        ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
-
-
 def test_a_server_that_hangs_costs_two_timeouts_and_not_one_for_each_query(stub, monkeypatch):
     goes_on, tries = threading.Event(), []
     once = RemoteReranker._request
@@ -306,19 +248,10 @@ def test_hostile_text_is_sent(stub, ask):
 # -- the sidecar
 
 
-@pytest.fixture
-def words() -> Iterator[tuple[str, WordScorer]]:
+def test_the_sidecar(serve, ask):
     pytest.importorskip("fastapi", reason="the server extra is not installed")
-    from ccheck.rerank.server.app import create_app
-    from ccheck.rerank.server.guard import Access, Limits
-
-    scorer = WordScorer()
-    with running(create_app("words", scorer, Limits(texts=3), Access("k3y"))) as url:
-        yield url, scorer
-
-
-def test_the_sidecar(words, ask):
-    url, scorer = words
+    served = serve(texts=3, key="k3y")
+    url, scorer = served.url, served.scorer
     passages = [*PASSAGES, "sea " * 9]
     scores = ask(url, passages, api_key="k3y")
     assert scores.values == tuple(scorer.expected(QUERY, passage) for passage in passages)
@@ -333,21 +266,19 @@ def test_the_sidecar(words, ask):
         ask(f"{url}?model=x", passages, api_key="k3y")
 
 
-def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
-    pytest.importorskip("fastapi", reason="the server extra is not installed")
-    from ccheck.rerank.server.app import create_app
-
+def test_a_server_that_stays_away_is_waited_for_once(stub, monkeypatch):
     monkeypatch.setattr(http, "FIRST_SECONDS", 0.0)
     tries = []
     once = RemoteReranker._request
     monkeypatch.setattr(RemoteReranker, "_request", lambda self, *given: tries.append(given) or once(self, *given))
-    with running(create_app("words", WordScorer())) as url:
-        ask = RemoteReranker(f"{url}/v1/rerank", retry_seconds=3)
-        assert len(ask("sea level", TEXTS[:3]).values) == 3
+    stub.answers = {("POST", "/v1/rerank"): [cohere]}
+    ask = RemoteReranker(f"{stub.url}/v1", retry_seconds=3)
+    assert ask(QUERY, PASSAGES).values
+    stub.server.stop()
     for least, most in ((2, 100), (0, 0), (1, 1)):
         tries.clear()
         if least == 1:
             ask._left_alone.until = 0
         with pytest.raises(ServerError, match="can't be reached"):
-            ask("sea level", TEXTS[:3])
+            ask(QUERY, PASSAGES)
         assert least <= len(tries) <= most

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from cli_runs import ccheck
 from rerank_servers import QUERY, TEI_BODY, Sidecar, WordScorer, wait_until
-from tiny_rerankers import TEXTS, make_decoder, make_encoder
+from tiny_rerankers import TEXTS, load_scorer, make_decoder, make_encoder
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.install import install_command
@@ -89,9 +89,7 @@ def test_a_slow_caller_holds_up_nobody(serve):
         slow.sendall(whole[:-10])
         wait_until(lambda: served.service.bytes.used > 0)
         assert served.post("/rerank", TEI_BODY).status_code == 200
-        answer = b""
-        while part := slow.recv(65536):
-            answer += part
+        answer = b"".join(iter(lambda: slow.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 408") and b"did not arrive within 2 s" in answer
     assert served.service.bytes.used == 0
 
@@ -112,29 +110,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
     """They take turns; queries, lengths and duplicates differ."""
-    from tiny_rerankers import load_scorer
-
     scorer = load_scorer(str(folders[kind]), device="cpu", max_tokens=128)
     asked = [
-        (
-            f"{TEXTS[i % 8]} {i}",
-            [f"{TEXTS[(i + j) % 8]} {j} " * (1 + (i * j) % 5) for j in range(1 + i % 13)] + ["", "é"],
-        )
+        {"query": f"{TEXTS[i % 8]} {i}", "raw_scores": True}
+        | {"texts": [f"{TEXTS[(i + j) % 8]} {j} " * (1 + (i * j) % 5) for j in range(1 + i % 13)] + ["", "é"]}
         for i in range(64)
     ]
-    expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
+    expected = [scorer.score(scorer.encode(body["query"], body["texts"])) for body in asked]
     served = serve(model=scorer, batch_tokens=1024)
     with ThreadPoolExecutor(32) as callers:
-        answers = list(
-            callers.map(
-                lambda one: served.post("/rerank", {"query": one[0], "texts": one[1], "raw_scores": True}), asked
-            )
-        )
+        answers = list(callers.map(lambda body: served.post("/rerank", body), asked))
     for answer, scores in zip(answers, expected, strict=True):
         found = {item["index"]: item["score"] for item in answer.json()}
         assert [found[i] for i in range(len(scores))] == pytest.approx(scores, abs=1e-5)
-    metrics = served.metrics
-    assert metrics["ccheck_texts_total"] == sum(len(texts) for _, texts in asked)
+    assert served.metrics["ccheck_texts_total"] == sum(len(body["texts"]) for body in asked)
 
 
 def test_a_small_request_does_not_wait_for_a_huge_one(serve):
@@ -175,8 +164,6 @@ def test_health_info_metrics_and_the_openapi_page(serve, caplog):
 
 
 def test_the_canary(folders):
-    from tiny_rerankers import load_scorer
-
     good = WordScorer()
     check_scorer(good)
     with pytest.raises(InvalidData, match="answers it scores"):

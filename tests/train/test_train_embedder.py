@@ -6,7 +6,6 @@ import pytest
 import tiny_training as tiny
 from cli_runs import jsonl
 from runtimes import on_cpu
-from weights import saved_weights
 
 from ccheck.core.errors import UsageError
 from ccheck.lab.train.options import EmbedderOptions, Lora
@@ -16,6 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from plain_steps import refuse_another_step, tokenizer_of  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 from ccheck.core.models import find_model, fingerprint  # noqa: E402
 from ccheck.encode.dense import load_embedder  # noqa: E402
@@ -102,8 +102,8 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     assert value == pytest.approx(figure.after, abs=0.02)
     assert tokenizer_of(out) == tokenizer_of(find_model(MINILM).path)
     # LoRA is merged: names and shapes are the base's, and what was not adapted is as it was.
-    old = saved_weights(find_model(MINILM).path / "model.safetensors")
-    new = saved_weights(out / "model.safetensors")
+    old = load_file(find_model(MINILM).path / "model.safetensors")
+    new = load_file(out / "model.safetensors")
     assert set(new) == set(old) - {"embeddings.position_ids"}
     assert {name for name in new if not torch.equal(old[name], new[name])} == {
         f"encoder.layer.5.attention.self.{part}.weight" for part in ("query", "key", "value")

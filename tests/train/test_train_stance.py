@@ -14,11 +14,10 @@ import torch
 from cli_runs import jsonl
 from plain_steps import refuse_another_step, tokenizer_of
 from runtimes import on_cpu
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tiny_rerankers import make_encoder
 from tiny_stances import options_for, rows_of
 from tiny_training import without_dropout
-from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
@@ -134,7 +133,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path):
     alpha = torch.tensor([6 / 7, 6 / 7, 9 / 7])[y]
     p = model(**inputs).logits.softmax(-1)[torch.arange(8), y]
     loss = (-alpha * (1 - p) ** 2 * p.log()).mean()
-    refuse_another_step(saved_weights(tmp_path / "model" / "model.safetensors"), model, loss, 0.1, 0.05)
+    refuse_another_step(load_file(tmp_path / "model" / "model.safetensors"), model, loss, 0.1, 0.05)
 
 
 def test_a_trained_folder_is_a_stance_model(base, tmp_path):
@@ -198,7 +197,7 @@ def test_few_pairs_leave_more_to_choose_by():
 def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
     options = options_for(base, frozen=True, epochs=1)
     train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
-    before, after = (saved_weights(folder / "model.safetensors") for folder in (base, tmp_path / "model"))
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "model"))
     same = {name: torch.equal(before[name], after[name]) for name in after if before[name].shape == after[name].shape}
     assert all(same[name] for name in same if ".encoder." in name or ".embeddings." in name)
     assert not any(same[name] for name in same if ".pooler." in name)
@@ -212,7 +211,7 @@ def test_what_cant_be_trained_says_why(base, tmp_path):
     with pytest.raises(NotFound):
         train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
     file = shutil.copytree(base, tmp_path / "part") / "model.safetensors"
-    weights = saved_weights(file)
+    weights = load_file(file)
     del weights["bert.encoder.layer.1.output.dense.weight"]
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(InvalidData, match=r"its weights lack bert\.encoder"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import math
@@ -128,10 +127,8 @@ def test_the_rule(stances, label, confidence):
 def test_a_judge_that_knows_how_sure_it_must_be_says_what_decides():
     guess, sure = Stance(S, 0.8, decides=False), Stance(R, 0.6, decides=True)
     assert said(guess) == N and said(sure) == R and said(guess, sure) == R
-    assert [decides(one) for one in (guess, sure, Stance(S, DECISIVE), Stance(S, GUESS), Stance(N, 1.0), FAILED)] == [
-        *(False, True, True),
-        *(False, False, False),
-    ]
+    stances = (guess, sure, Stance(S, DECISIVE), Stance(S, GUESS), Stance(N, 1.0), FAILED)
+    assert [decides(one) for one in stances] == [False, True, True, False, False, False]
 
 
 def test_a_failure_is_never_a_label():
@@ -144,10 +141,6 @@ def test_a_failure_is_never_a_label():
         assert verdict.label is None and verdict.error == NO_DOCUMENTS and not verdict.failed
     unsaid = conclude(evidence(Stance(None)), "test")
     assert unsaid.error == "none of 1 paper could be judged: no reason given"
-    partly = conclude(evidence(FAILED, Stance(N, 0.9)), "test")
-    assert partly.label == N and "1 paper could not be judged" in partly.rationale
-    assert partly.error == "1 of 2 papers could not be judged: the server answered 500"
-    assert (partly.judged, partly.failed) == (1, 1)
     whole = conclude(evidence(Stance(S, 0.9), Stance(N, 0.9), None), "test")
     assert (whole.judged, whole.failed, whole.error) == (2, 0, None)
     # What was never judged is not counted.
@@ -281,13 +274,6 @@ def test_properties_of_the_rule():
         assert verdict.label in (N, *given) or (verdict.label == "CONFLICTING" and {S, R} <= given)
 
 
-def test_climate_fevers_claims_follow_from_their_evidence(climate_fever):
-    with gzip.open(climate_fever, "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            stances = [Stance(parse_label(piece["evidence_label"]), 1.0) for piece in row["evidences"]]
-            assert said(*stances) == parse_label(row["claim_label"])
-
-
 # -- the spellings of labels
 
 
@@ -334,11 +320,6 @@ def test_a_misspelling_gets_a_hint_and_a_long_one_is_cut():
     assert len(str(caught.value)) < 600
 
 
-def test_the_labels_of_the_evaluation_data_are_known(scifact):
-    labels = {json.loads(line)["label"] for line in (scifact / "verdicts.jsonl").read_text().splitlines()}
-    assert {parse_label(label) for label in labels} == set(STANCES)
-
-
 # -- calibrated confidences
 
 
@@ -381,10 +362,9 @@ def test_an_overconfident_method_is_calibrated_on_pairs_it_has_not_seen(probabil
 
 
 def test_the_temperature_is_the_true_one():
-    stances, labels = overconfident(4000, sharper=3.0)
-    assert fit_calibration(stances, labels, "stance:x").temperature == pytest.approx(3.0, rel=0.1)
-    stances, labels = overconfident(4000, sharper=0.5)
-    assert fit_calibration(stances, labels, "stance:x").temperature == pytest.approx(0.5, rel=0.1)
+    for true in (3.0, 0.5):
+        stances, labels = overconfident(4000, sharper=true)
+        assert fit_calibration(stances, labels, "stance:x").temperature == pytest.approx(true, rel=0.1)
 
 
 def test_reliability_by_hand():

@@ -15,7 +15,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
 from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
-from ccheck.verdict.differences import differences, quantities
+from ccheck.verdict.differences import differences
 from ccheck.verdict.evidence import Match, choose_sentences
 from ccheck.verdict.features import RELATIONS, read_words, relations
 from ccheck.verdict.roles import roles_in, with_roles
@@ -171,16 +171,8 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
 @pytest.mark.parametrize(
     ("claim", "sentence", "expected"),
     [
-        (
-            "Vaccination cuts admission by 30 %.",
-            "Vaccination cut admission by 3 % (95% CI 2 to 5%).",
-            "number 30 % 3 %",
-        ),
-        (
-            "Sea level has risen 20 m since 1900",
-            "Sea level rose by a little under 20 centimetres.",
-            "number 20 m 20 centimetres",
-        ),
+        ("The jab cuts admission by 30 %.", "The jab cut admission by 3 % (95% CI 2 to 5%).", "number 30 % 3 %"),
+        ("Sea level rose 20 m", "Sea level rose by a little under 20 centimetres.", "number 20 m 20 centimetres"),
         ("The trial had 35 patients", "The trial had twelve patients.", "number 35 twelve"),
         ("More than 20 % of children are overweight", "15 % of children are overweight", "number 20 % 15 %"),
         ("Sea level is falling", "Sea level is rising faster than before.", "direction falling rising"),
@@ -189,11 +181,7 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("Ivermectin reduces admission", "Ivermectin did not reduce admission.", "negation reduces not reduce"),
         ("MMR vaccine causes autism", "MMR vaccination is not associated with autism.", "negation  not"),
         ("The polio vaccine does not work", "The polio vaccine works.", "negation not "),
-        (
-            "Metformin lowers mortality in lung cancer",
-            "Metformin lowered mortality in breast cancer.",
-            "word lung breast",
-        ),
+        ("Metformin lowers deaths in lung cancer", "Metformin lowered deaths in breast cancer.", "word lung breast"),
     ],
 )
 def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
@@ -203,10 +191,7 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "sentence"),
     [
-        (
-            "Sea level has risen 20 cm since 1900",
-            "Sea level rose by 1.6 mm a year from 1900, in all a little under 20 cm.",
-        ),
+        ("Sea level has risen 20 cm since 1900", "Sea level rose 1.6 mm a year from 1900, in all just under 20 cm."),
         ("Sea level has risen 20 cm since 1900", "Sea level rises by 1.6 mm a year."),
         ("More than 20 % of children are overweight", "25 % of children are overweight"),
         ("Emissions of steel fell by 50 percent", "Emissions of steel fell from 40 to 20 percent."),
@@ -217,13 +202,6 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
 )
 def test_what_says_the_same_or_something_else_altogether_differs_in_nothing(claim: str, sentence: str) -> None:
     assert differences(claim, sentence) == ()
-
-
-def test_amounts_are_compared_in_one_unit() -> None:
-    assert {(one.dimension, round(one.value, 6)) for one in quantities("20 cm, 0.2 m and 3.2 mm per year")} == {
-        ("length", 0.2),
-        ("lengthyear", 0.0032),
-    }
 
 
 def test_a_long_text_is_read_in_its_time() -> None:

@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_llm import KEY, Said, error, say, scripted, user_text
+from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.articles.asking import ELEMENT, ELEMENTS, PASSAGES
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
-from ccheck.core.runtime import Runtime
-from ccheck.core.settings import resolve
-from ccheck.core.stages import ListwiseStage, RewritingStage, VerdictStage
+from ccheck.core.stages import RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.ingest import additional
 from ccheck.lab.measure import ev2r
-from ccheck.llm import LanguageModel, load_prompt, open_llm
+from ccheck.llm import LanguageModel, load_prompt
 from ccheck.pipeline import rewriting
-from ccheck.rerank.listwise import PLACEHOLDERS
+from ccheck.rerank.listwise import PLACEHOLDERS, load_examples
 from ccheck.verdict import questions
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.llm import PROMPTS, LlmStances
@@ -90,9 +88,8 @@ def shown(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_stance_has_its_label_confidence_reason_and_quote_with_exact_offsets(judge):
-    (judged,) = judge(
-        [say(reply(quote="sea level rose by 20 cm since 1900.  The rate is growing - fast"))], case(document(1))
-    )
+    said = reply(quote="sea level rose by 20 cm since 1900.  The rate is growing - fast")
+    (judged,) = judge([say(said)], case(document(1)))
     (stance,), ((quote,),) = judged.stances, judged.quotes
     assert stance == Stance("SUPPORTS", 0.9, "It says so.")
     assert (quote.field, quote.text) == ("text", RISE[quote.start : quote.end])
@@ -111,9 +108,8 @@ def test_a_stance_has_its_label_confidence_reason_and_quote_with_exact_offsets(j
     ],
 )
 def test_a_reply_that_makes_no_sense_is_asked_for_again_and_is_then_an_error(judge, said, why):
-    (judged,) = judge(
-        [say(said), say(said), say(reply())], case(document(1), document(2)), settings={"llm_concurrency": 1}
-    )
+    answers = [say(said), say(said), say(reply())]
+    (judged,) = judge(answers, case(document(1), document(2)), settings={"llm_concurrency": 1})
     first, second = judged.stances
     assert first.label is None and first.confidence is None and why in (first.error or "")
     assert second.label == "SUPPORTS" and judged.quotes[0] == ()
@@ -192,17 +188,10 @@ def pairs_of(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [item for item in shown(request) if "number" in item]
 
 
-def batch_reply(request: dict[str, Any], **other: Any) -> dict[str, Any]:
-    answers = [
-        {
-            "number": pair["number"],
-            "rationale": "So.",
-            "label": "REFUTES" if "false" in pair["claim"] else "SUPPORTS",
-            "confidence": 0.75,
-        }
-        for pair in pairs_of(request)
-    ]
-    return {"answers": answers} | other
+def batch_reply(request: dict[str, Any]) -> dict[str, Any]:
+    labels = {pair["number"]: "REFUTES" if "false" in pair["claim"] else "SUPPORTS" for pair in pairs_of(request)}
+    said = {"rationale": "So.", "confidence": 0.75}
+    return {"answers": [{"number": number, "label": label, **said} for number, label in labels.items()]}
 
 
 def test_a_batch_holds_pairs_of_several_claims_and_is_answered_by_number(judge):
@@ -256,84 +245,51 @@ def test_a_batch_that_is_answered_wrongly_gives_what_is_beyond_doubt(judge, spoi
 EXAMPLES = load_recipe("climatecheck-hybrid").rerankers["listwise"].examples
 
 
-def cases(claims, documents=2):
-    texts = [[f"abstract {n}-{m}" for m in range(documents)] for n in range(claims)]
-    return [
-        Case(Claim(f"claim {n}"), tuple(Evidence(Hit(1, Document(text, "", text), 1.0)) for text in some))
-        for n, some in enumerate(texts)
-    ]
-
-
-@pytest.fixture
-def ask(tmp_path, monkeypatch):
-    def asked(answer, use):
-        with scripted(answer) as server:
-            settings = resolve(
-                {"llm_base_url": server.url, "llm_api_key": KEY, "llm_model": "m", "cache_dir": str(tmp_path / "cache")}
-            ).settings
-            with open_llm(Runtime(settings)) as llm:
-                return use(llm), server.requests
-
-    return asked
-
-
-def stances(ask, stage, some, answer):
-    made, requests = ask(answer, lambda llm: list(LlmStances(llm, stage)(some)))
-    return [one for judged in made for one in judged.stances], requests
-
-
 def system(request):
     return request["messages"][0]["content"]
 
 
-def test_one_step_asks_for_the_label_alone(ask):
-    stage = VerdictStage(prompts="paper")
-    found, (request,) = stances(ask, stage, cases(1, 1), lambda request: say({"label": "REFUTES"}))
-    assert (found[0].label, found[0].confidence, found[0].rationale, found[0].error) == ("REFUTES", None, None, None)
+def test_one_step_asks_for_the_label_alone(judge):
+    (judged,) = judge([say({"label": "REFUTES"})], case(document(1)), prompts="paper")
+    (request,) = judge.requests
+    assert judged.stances == (Stance("REFUTES"),)
     assert request["response_format"]["json_schema"]["schema"]["required"] == ["label"]
     assert "rationale" not in system(request) and "quote" not in system(request)
 
 
-def test_hybrid_thinks_silently_and_shows_the_six_examples_to_every_claim(ask):
-    stage = VerdictStage(strategy="hybrid", prompts="paper", examples=EXAMPLES, shots=18)
-    _, requests = stances(ask, stage, cases(2, 1), lambda request: say({"label": "SUPPORTS"}))
-    shown = [[json.loads(line) for line in system(one).splitlines() if line.startswith("{")] for one in requests]
-    assert shown[0] == shown[1] and len(shown[0]) == 6
+def test_hybrid_thinks_silently_and_shows_the_six_examples_to_every_claim(judge):
+    answer, paper = [say({"label": "SUPPORTS"})], {"strategy": "hybrid", "prompts": "paper", "shots": 18}
+    judge(answer, case(document(1)), case(document(2)), examples=EXAMPLES, **paper)
+    shown = [[json.loads(line) for line in system(one).splitlines() if line.startswith("{")] for one in judge.requests]
+    assert len(shown) == 2 and shown[0] == shown[1] and len(shown[0]) == 6
     for example in shown[0]:
         labels = sorted(one["label"] for one in example["abstracts"])
         assert labels == ["NOT_ENOUGH_INFO", "REFUTES", "SUPPORTS"]
-    assert "without writing anything down" in system(requests[0])
-    bare, (request,) = stances(
-        ask, stage.model_copy(update={"examples": None}), cases(1, 1), lambda request: say({"label": "SUPPORTS"})
-    )
-    assert bare[0].label == "SUPPORTS" and "Examples" not in system(request)
+    assert "without writing anything down" in system(judge.requests[0])
+    (bare,) = judge(answer, case(document(1)), **paper)
+    assert bare.stances[0].label == "SUPPORTS" and "Examples" not in system(judge.requests[0])
 
 
-def test_a_batch_has_pairs_of_several_claims_and_one_digit_each(ask):
-    stage = VerdictStage(strategy="batch", prompts="paper", batch=6, open_share=0.3)
-
+def test_a_batch_has_pairs_of_several_claims_and_one_digit_each(judge):
     def answer(request):
-        numbers = [json.loads(line)["number"] for line in user_text(request).splitlines() if line.startswith("{")]
-        return say({"answers": [1 + (number - 1) % 3 for number in numbers]})
+        return say({"answers": [1 + (pair["number"] - 1) % 3 for pair in pairs_of(request)]})
 
-    found, requests = stances(ask, stage, cases(5), answer)
-    assert [one.label for one in found] == ["NOT_ENOUGH_INFO", "SUPPORTS", "REFUTES"] * 3 + ["NOT_ENOUGH_INFO"]
-    assert len(requests) == 2
-    first = max(requests, key=lambda request: len(user_text(request)))
-    claims = {json.loads(line)["claim"] for line in user_text(first).splitlines() if line.startswith("{")}
-    assert len(claims) == 3 and "climate scientist" in system(first) and "30%" in system(first)
-
-
-def test_a_batch_without_a_digit_for_each_pair_is_no_answer(ask):
-    stage = VerdictStage(strategy="batch", prompts="paper")
-    found, requests = stances(ask, stage, cases(1), lambda request: say({"answers": [1]}))
-    assert [one.label for one in found] == [None, None] and "1 digits" in str(found[0].error)
-    assert len(requests) == 2, "asked once more"
+    cases = [case(document(1), document(2), claim=Claim(f"claim {number}")) for number in range(5)]
+    judged = judge(answer, *cases, strategy="batch", prompts="paper", batch=6, open_share=0.3)
+    labels = [stance.label for one in judged for stance in one.stances]
+    assert labels == ["NOT_ENOUGH_INFO", "SUPPORTS", "REFUTES"] * 3 + ["NOT_ENOUGH_INFO"]
+    first = max(judge.requests, key=lambda request: len(user_text(request)))
+    assert len(judge.requests) == 2 and len({pair["claim"] for pair in pairs_of(first)}) == 3
+    assert "climate scientist" in system(first) and "no less than 30%" in system(first)
 
 
-def test_the_listwise_reranker_shows_the_same_examples_evidence_first(ask):
-    from ccheck.rerank.listwise import ListwiseReranker, load_examples
+def test_a_batch_without_a_digit_for_each_pair_is_no_answer(judge):
+    (judged,) = judge([say({"answers": [1]})], case(document(1), document(2)), strategy="batch", prompts="paper")
+    assert [one.label for one in judged.stances] == [None, None] and "1 digits" in str(judged.stances[0].error)
+    assert len(judge.requests) == 2, "asked once more"
 
+
+def test_the_examples_of_the_listwise_reranker_have_evidence_first():
     examples = load_examples(EXAMPLES)
     assert len(examples) == 6 and all(len(one.passages) == 3 for one in examples)
     labels = {
@@ -343,23 +299,15 @@ def test_the_listwise_reranker_shows_the_same_examples_evidence_first(ask):
     for one in examples:
         ordered = [labels[one.claim, one.passages[number - 1]] for number in one.order]
         assert ordered[2] == "NOT_ENOUGH_INFO" and "NOT_ENOUGH_INFO" not in ordered[:2]
-    scores, (request,) = ask(
-        lambda request: say({"order": [2, 1]}),
-        lambda llm: ListwiseReranker(llm, ListwiseStage(examples=EXAMPLES, prompts="paper"))("claim", ["a", "b"]),
-    )
-    assert scores.values == (0.0, 1.0) and "evidentiary" in system(request)
-    assert sum(message["role"] == "assistant" for message in request["messages"]) == 6
 
 
-def test_expand_searches_for_the_corrected_post_and_its_abstract(ask):
-    from ccheck.pipeline.rewriting import rewrite
-
-    (made,), (request,) = ask(
-        lambda request: say({"corrected": "Ice melts.", "sentences": "The loss of ice was observed."}),
-        lambda llm: rewrite(["ice melst"], ["expand"], RewritingStage(prompts="paper"), llm),
-    )
+def test_expand_searches_for_the_corrected_post_and_its_abstract(open_model):
+    said = {"corrected": "Ice melts.", "sentences": "The loss of ice was observed."}
+    with scripted([say(said)]) as server:
+        stage = RewritingStage(prompts="paper")
+        (made,) = rewriting.rewrite(["ice melst"], ["expand"], stage, open_model(server.url))
     assert made.texts == {"expand": ("Ice melts. The loss of ice was observed.",)}
-    assert "corrected" in system(request)
+    assert "corrected" in system(server.requests[0])
 
 
 def test_claims_are_judged_together_until_a_prompt_is_full():
@@ -371,9 +319,6 @@ def test_claims_are_judged_together_until_a_prompt_is_full():
 
 
 # -- what a language model is shown of claims and documents, hostile ones too, and what counts as its quote
-
-
-# -- hostile documents
 
 
 HOSTILE = [
@@ -432,10 +377,8 @@ def test_a_dry_run_shows_the_prompts_and_asks_nothing(open_model):
         assert server.requests == [] and len(plan) == 2 and not any(prompt.cached for prompt in plan)
         list(method([case(document(1))]))
         assert server.requests[0]["messages"] == list(plan[0].messages)
-        assert [prompt.cached for prompt in method.plan_prompts([case(document(1), document(9, "New."))])] == [
-            True,
-            False,
-        ]
+        again = method.plan_prompts([case(document(1), document(9, "New."))])
+        assert [prompt.cached for prompt in again] == [True, False]
     characters = sum(len(message["content"]) for message in plan[0].messages)
     assert characters / 5 < plan[0].prompt_tokens < characters / 3 and plan[0].completion_tokens > 0
 
