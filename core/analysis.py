@@ -408,6 +408,12 @@ def wording_of(text: str) -> Wording:
     return "open_question" if _ASKS.match(text) else "statement"
 
 
+def as_sentence(text: str) -> str:
+    """The text with a full stop, if it ends in a word, a number or a bracket."""
+    text = text.rstrip()
+    return f"{text}." if text[-1:].isalnum() or text[-1:] in ("%", ")", "]") else text
+
+
 def two_claims(text: str) -> tuple[str, str] | None:
     """The two halves of an English sentence that are joined by "and", "but", "while" or a semicolon and have a verb
     each; None for another text, and for one with a subordinate clause before the joint, which may be about both.

@@ -245,8 +245,7 @@ class Checker(Closing):
         if not 1 <= k <= MOST_HITS:
             raise UsageError(f"k is {k}. It must be from 1 to {MOST_HITS:,}")
         plan = self.plan()
-        several = [given] if isinstance(given, str | Filter) else given
-        filters = [parse_filter(one) if isinstance(one, str) else one for one in several]
+        filters = filters_of(given)
         # In a store of ccheck's a mistake passes no document, which `why_nothing` then explains, or is in a negation.
         mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
         if filters and mistakes_pass:
@@ -353,6 +352,12 @@ class Checker(Closing):
         self._plan = None
         if self._owns_store:
             self.store.close()
+
+
+def filters_of(given: Filters) -> list[Filter]:
+    """The conditions as values. Raises UsageError."""
+    several = [given] if isinstance(given, str | Filter) else given
+    return [parse_filter(one) if isinstance(one, str) else one for one in several]
 
 
 def claims_of(given: Iterable[str | Claim]) -> Iterator[Claim]:

@@ -28,13 +28,13 @@ from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
-from ..pipeline.checker import Checker, claims_of
+from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
-from ..search import Store, parse_filter
+from ..search import Store
 from ..verdict.labels import LABELS, STANCES
 from .record import FileRecord, Record, Trying, missing, text_of
-from .types import Check, Correction, Description, Event, How, OnEvent, Wanted
+from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -192,9 +192,9 @@ class Service(Closing):
             yield check, answered
 
     def _way(self, how: How) -> _Way:
+        refuse_unknown(how)
         checker = self._checker(how.get("recipe"))
-        given = how.get("filters", ())
-        filters = [parse_filter(one) if isinstance(one, str) else one for one in given]
+        filters = filters_of(how.get("filters", ()))
         k = how.get("k", 10)
         plan = self._planned(checker)
         key = settings_key(checker.settings, checker.recipe, checker.store.name, k, filters, strict=False)

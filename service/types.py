@@ -30,6 +30,16 @@ class How(TypedDict, total=False):
     user: str | None
 
 
+def refuse_unknown(how: Mapping[str, Any]) -> None:
+    """Raises UsageError for a name that `How` does not have, whose wish would not be heard: `filter`, say."""
+    from ..core.errors import UsageError
+    from ..core.text import did_you_mean
+
+    known = How.__annotations__
+    for name in how.keys() - known.keys():
+        raise UsageError(f"a check has no option {name!r}: {did_you_mean(name, known, 'it has ' + ', '.join(known))}")
+
+
 @dataclass(frozen=True, slots=True)
 class Correction:
     """What a person says about a check. It stands beside the model's answer, and never replaces it.

@@ -55,7 +55,7 @@ def choices(documents: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tupl
     for one in documents:
         for name, value in one["evidence"].document.metadata.items():
             for each in value if isinstance(value, list) else [value]:
-                if isinstance(each, str | bool) and len(str(each)) <= LONGEST_VALUE and name not in CITED:
+                if isinstance(each, str | bool) and len(str(each)) <= LONGEST_VALUE and name.lower() not in CITED:
                     values.setdefault(name, Counter())[str(each)] += 1
     return [(name, found.most_common()) for name, found in sorted(values.items()) if 1 < len(found) <= MOST_VALUES]
 

@@ -12,7 +12,7 @@ import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
-from ccheck.core.analysis import two_claims, wording_of
+from ccheck.core.analysis import as_sentence, two_claims, wording_of
 from ccheck.core.answers import result_of
 from ccheck.core.stages import Bm25, Dense, QueryText, RewritingStage
 from ccheck.core.types import Document, Hit, Part, Verdict
@@ -185,6 +185,15 @@ def test_a_question_is_answered_as_one(papers):
     assert YES_NO in asked.warnings and asked.verdict is not None and asked.verdict.reason != "no_claim"
     assert other.verdict is not None and other.verdict.reason == "no_claim" and other.evidence
     assert all(piece.stance is None for piece in other.evidence)
+
+
+def test_a_claim_is_judged_the_same_without_its_full_stop(papers):
+    with ccheck.open(str(papers), recipe="bm25") as checker:
+        typed, whole = (checker.check(f"Sea level has risen by 20 cm since 1900{end}", k=3) for end in ("", "."))
+    assert [piece.stance for piece in typed.evidence] == [piece.stance for piece in whole.evidence]
+    assert not typed.claim.text.endswith(".") and typed.verdict == whole.verdict
+    ended = {"It rose": "It rose.", "by 3 % ": "by 3 %.", "rose (a lot)": "rose (a lot).", "Is it?": "Is it?", "A.": "A."}
+    assert {text: as_sentence(text) for text in ended} == ended
 
 
 def test_two_claims_are_checked_one_by_one(papers):

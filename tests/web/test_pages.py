@@ -44,6 +44,7 @@ def test_a_claim_is_checked_without_a_script(web):
     assert "https://doi.org/10.1000/sea" in [one.attributes["href"] for one in page.all("a")]
     assert "Found by its words (rank 1)" in page.words
     assert "What was not found" in page.words and "Only the 3 best matches" in page.words
+    assert "journal" in (names := [one.attributes["label"] for one in page.all("optgroup")]) and "DOI" not in names
     (link,) = [one for one in page.all("input") if "readonly" in one.attributes]
     assert link.attributes["value"] == web.url + address
     assert "no language model was asked" in page.words
@@ -274,6 +275,10 @@ def test_a_claim_that_no_judge_could_judge_is_tried_again(serve_web):
     wait_until(lambda: not job.running)
     assert [row.label for row in job.rows] == ["CONFLICTING", None] and not job.failed
     assert [one for one in web.page(place).all("button") if "Check 1 claim again" in one.text]
+    web.judge.go.clear()
+    web.send(f"{place}/retry", {})
+    assert [len(row.all("a")) for row in web.page(place).one("tbody").all("tr")] == [1, 0], "one waits"
+    assert "It stops after those under way" in parse(web.send(f"{place}/stop", {}).text).words
 
 
 def test_a_check_is_made_again_with_its_own_recipe(serve_web):

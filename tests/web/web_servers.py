@@ -29,9 +29,10 @@ from ccheck.web.shared import Limits, Served
 PAPERS = [
     {"_id": "sea", "title": "Sea level", "text": "Coasts flood. Sea level rose by 20 cm since 1900.", "year": 2015,
      "journal": "Nature", "doi": "10.1000/sea", "authors": ["Church, J.", "White, N."]},
-    {"_id": "gauge", "title": "Tide gauges", "text": "Sea level fell at this gauge.", "year": 2003, "journal": "Tides"},
+    {"_id": "gauge", "title": "Tide gauges", "text": "Sea level fell at this gauge.", "year": 2003, "journal": "Tides",
+     "DOI": "10.1000/gauge"},
     {"_id": "ice", "title": "Ice", "text": "Sea ice melts. The level of lakes is stable.", "year": 2020,
-     "journal": "Nature"},
+     "journal": "Nature", "DOI": "10.1000/ice"},
 ]  # fmt: skip
 CLAIM = "Sea level has risen by 20 cm since 1900."
 KEYS = "anna:read+check+write:anna-0123456789ab reader:read:reader-0123456789 checker:check:checker-012345678"
