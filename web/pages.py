@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import secrets
 import shutil
@@ -104,9 +105,14 @@ def _form(*rights: Right) -> Any:
 
     async def sent(request: Request, web: Shared) -> AsyncIterator[Page]:
         caller = web.caller(request, *rights)
-        async with request.form(max_files=MOST_FILES, max_fields=100) as form:
-            web.access.refuse_forged(request, form.get("token"))
-            yield Page(request, web, caller, form)
+        try:
+            async with request.form(max_files=MOST_FILES, max_fields=100) as form:
+                web.access.refuse_forged(request, form.get("token"))
+                yield Page(request, web, caller, form)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise Problem(507, "the server's disk is full: what you sent was not read") from error
 
     return Depends(sent)
 

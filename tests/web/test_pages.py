@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -316,6 +317,18 @@ def test_papers_are_added_with_progress_and_rejects(serve_web):
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
     said = web.page(refused).words
     assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
+
+
+def test_a_full_disk_is_said(serve_web, monkeypatch):
+    web = serve_web()
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ccheck.web.pages.shutil.copyfileobj", full)
+    refused = web.send("/papers", {}, files=[("file", ("p.jsonl", "{}"))])
+    assert refused.status_code == 507 and "disk is full" in refused.text and "ccheck-papers-" not in refused.text
+    assert web.client.get("/health").status_code == 200
 
 
 def test_a_card_leads_to_its_pages_and_a_pdf_opens_while_it_is_unchanged(serve_web, tmp_path):
