@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -401,7 +401,7 @@ def why_not_judged(run: Run, state: ClaimState) -> str | None:
 def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
     """Returns the cases to judge: the claims, each with the pieces of its evidence that are read."""
     # The packaged reader learned from sentences: without its full stop, it is much less sure of one.
-    ended = as_sentence if is_packaged(run.plan.method) else str
+    ended: Callable[[str], str] = as_sentence if is_packaged(run.plan.method) else str
     return [
         Case(
             replace(state.claim, text=ended(state.claim.text)),

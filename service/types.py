@@ -128,6 +128,17 @@ class Wanted:
     after: str = "~"
     corrected: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for a `before` that is no time: every check would be before it, or none."""
+        from datetime import datetime
+
+        try:
+            datetime.fromisoformat(self.before or "2026-01-31")
+        except ValueError:
+            from ..core.errors import UsageError
+
+            raise UsageError(f"{self.before!r} is not a time: write 2026-01-31 or 2026-01-31T12:00") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -30,6 +30,9 @@ def test_a_check_is_listed_and_shown_as_it_was_printed(own_papers):
     assert [one["check"]["id"] for one in found.objects] == [id_]
     again = ccheck("show", id_, "--store", own_papers, "--json").objects[0]
     assert again["check"]["settings"]["recipe"] == again["recipe"] == "bm25" and "result" not in again["check"]
+    assert ccheck("history", "--before", "2020-01-31", "--store", own_papers).out == ""
+    wrong = ccheck("history", "--before", "yesterday", "--store", own_papers)
+    assert (wrong.code, wrong.out) == (2, "") and "'yesterday' is not a time" in wrong.err
     shutil.rmtree(own_papers)
     assert ccheck("show", id_, "--store", own_papers).out == asked.out, "the record outlives the store"
 

@@ -192,7 +192,13 @@ def test_a_claim_is_judged_the_same_without_its_full_stop(papers):
         typed, whole = (checker.check(f"Sea level has risen by 20 cm since 1900{end}", k=3) for end in ("", "."))
     assert [piece.stance for piece in typed.evidence] == [piece.stance for piece in whole.evidence]
     assert not typed.claim.text.endswith(".") and typed.verdict == whole.verdict
-    ended = {"It rose": "It rose.", "by 3 % ": "by 3 %.", "rose (a lot)": "rose (a lot).", "Is it?": "Is it?", "A.": "A."}
+    ended = {
+        "It rose": "It rose.",
+        "by 3 % ": "by 3 %.",
+        "rose (a lot)": "rose (a lot).",
+        "Is it?": "Is it?",
+        "A.": "A.",
+    }
     assert {text: as_sentence(text) for text in ended} == ended
 
 
