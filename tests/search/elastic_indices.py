@@ -13,16 +13,18 @@ import httpx
 import numpy as np
 import pytest
 from elasticsearch_nodes import delete_indices
-from searching import fill
+from searching import answer_one, fill
 from store_documents import DIMENSIONS
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.types import Document, Entry, Passage, Ranking, Vector
+from ccheck.core.stages import Bm25, Retriever
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, Vector
 from ccheck.search.elastic import Connection, ElasticStore
 
 PATIENCE_S = 120.0
 """A machine that runs tests beside a node stands still now and then for longer than a user would wait."""
+WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
 
 
@@ -77,6 +79,11 @@ def put_all(client: httpx.Client, index: str, sources: Mapping[str, dict[str, An
     how: Any = {"params": {"refresh": "true"}, "headers": {"content-type": "application/x-ndjson"}}
     made = client.post(f"/{index}/_bulk", content="\n".join([*lines, ""]), **how).raise_for_status()
     assert not made.json()["errors"], made.text
+
+
+def documents_of(store: ElasticStore, words: str, retrievers: Mapping[str, Retriever] = WORDS, **how: Any) -> list[Any]:
+    """The documents that are found with these words, the best first."""
+    return [hit.document for hit in answer_one(store, Query(words), retrievers, k=10, **how).hits]
 
 
 def ids(ranking: Ranking | CcheckError) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from cli_runs import ccheck
+from elastic_indices import documents_of as search
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub
-from searching import answer_one, info_of, rank_all
+from searching import info_of, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Layout
@@ -28,7 +29,6 @@ from ccheck.search.elastic.found import Sample, choose, unified
 
 TEXT, KEYWORD = Field("text"), Field("keyword")
 PROSE = "Mountain glaciers lose more ice each year than snow brings."
-WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 
 
 def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: StoreProfile | None = None) -> Any:
@@ -38,11 +38,6 @@ def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], name
         return {name: Sample(len(texts.get(name, ())), tuple(filter(None, texts.get(name, ())))) for name in wanted}
 
     return choose(fields, names or StoreProfile(), sampling, "here")
-
-
-def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
-    ranking = answer_one(store, Query(words), retrievers, k=10, **options)
-    return [hit.document for hit in ranking.hits]
 
 
 # -- by name, then by what they hold

@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from cli_runs import BM25, ccheck
+from elastic_indices import documents_of as found
 from elastic_indices import ids, make, node_client, node_store, put, put_all  # noqa: F401 (fixtures)
 from elasticsearch_nodes import delete_indices
 from runtimes import on_cpu
@@ -22,7 +23,7 @@ from ccheck.core.layout import Layout
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.settings import Settings, config_files, resolve
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Hit, Query
+from ccheck.core.types import Hit, Query
 from ccheck.pipeline.agreement import agreement
 from ccheck.pipeline.checker import Checker
 from ccheck.search import open_store, parse_filter
@@ -61,12 +62,6 @@ PACKAGES: dict[Callable[..., dict[str, Any]], dict[str, Any]] = {
     haystack: {"properties": {"content": TEXT, "embedding": UNSIZED}, "dynamic_templates": [{"strings": STRINGS}]},
 }
 """What is stored of each chunk, and the mappings of its index."""
-
-
-def found(store: ElasticStore, words: str, bm25: Bm25 | None = None, **options: Any) -> list[Document]:
-    retrievers: dict[str, Retriever] = {"bm25": bm25 or Bm25()}
-    ranking = answer_one(store, Query(words), retrievers, k=10, **options)
-    return [hit.document for hit in ranking.hits]
 
 
 def test_a_keyword_is_searched_in_its_text_multi_field(client, store):
@@ -128,7 +123,7 @@ def test_text_in_nested_passages(client, store):
     best, other = found(store, "snow on mountain glaciers")
     assert (best.id, best.title, best.text) == ("p", "Ice", f"Nothing of it.\n\n{PROSE}")
     assert other.id == "q"
-    (one,) = found(store, "rivers", Bm25(fields={"passages.text": 1.0}, fuzziness="auto"))
+    (one,) = found(store, "rivers", {"bm25": Bm25(fields={"passages.text": 1.0}, fuzziness="auto")})
     assert one.id == "q" and store.get(["q"])["q"] == one
     query = Query("snow on mountain glaciers")
     hits = [Hit(1, best, 1.0), Hit(2, other, 0.5), Hit(3, replace(other, id="gone"), 0.1)]

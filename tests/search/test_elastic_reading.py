@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck
-from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
+from elastic_indices import FOREIGN, WORDS, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import WRITES, Answer, Stub, searched
 from http_stub import HttpStub, proxy
 from searching import answer_all, fill, info_of, rank_all, rank_one, write
@@ -20,7 +20,6 @@ from ccheck.core.types import Document, Entry, Filter, Query, Ranking
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import Connection, ElasticStore
 
-WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 TWICE: dict[str, Retriever] = {"bm25": Bm25(), "again": Bm25(fields={"title": 1.0})}
 OWN = Fusion(method="minmax")
 """No server does it, so that the documents of two retrievers are read after the search."""
