@@ -220,14 +220,14 @@ def why_nothing(run: Run) -> Callable[[str], str]:
     def why(text: str) -> str:
         total, passing = counted()
         found = _filtered_out(store, filters, total) if not passing else found_nothing(text, total, passing)
-        return f"{DEGRADED}, and what could be searched has nothing: {found}" if run.plan.degraded else found
+        return f"{DEGRADED}, so that papers may be missing: {found}" if run.plan.degraded else found
 
     def found_nothing(text: str, total: int, passing: int) -> str:
         words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
         only_words = all(stage.by_words for stage in run.plan.retrievers.values())
         if only_words and not words:
             return "the claim has only words that are too common to search for"
-        of, before = f"the {total:,} documents", ""
+        of, before = "what can be searched" if run.plan.degraded else f"the {total:,} documents", ""
         if filters:
             of, before = f"these {passing:,}", f"{passing:,} of {total:,} documents pass {said}, but "
         if only_words:

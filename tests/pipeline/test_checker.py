@@ -6,6 +6,7 @@ import datetime
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,9 @@ def test_an_empty_answer_says_which_stage_left_nothing_with_counts(words: Checke
         for result in words.check_many([Claim(claim), Claim(claim)], filters=some):
             assert not result.evidence and result.error is None
             assert said in result.warnings[-1] and said in str(result.verdict and result.verdict.rationale)
+    words._plan = replace(words.plan(), degraded=True)  # as where an ingest was broken off
+    assert "missing: none of what can be searched has a word" in words.check("Zzzqqq yyy").warnings[-1]
+    words.forget_plan()
     (one, empty) = words.check_many([Claim("sea"), Claim("")], filters=filters[:2])
     assert one.evidence and not [warning for warning in one.warnings if "documents" in warning]
     assert empty.error is not None and not [warning for warning in empty.warnings if "documents" in warning]
