@@ -60,27 +60,40 @@ def judged(pages: Sequence[tuple[str, ...]], found: Sequence[Sentence]) -> Itera
             yield "unknown", one
             continue
         first = one.page
-        if first == last and any(own in order for order in pages[first - 1]):
+        if first == last:
             said[own, last] += 1
-            there = max(order.count(own) for order in pages[first - 1])
-            yield "right" if said[own, last] <= there else "wrong", one
-        elif first < last and _over(own, pages[first - 1], pages[last - 1]):
-            yield "right", one
-        elif first == last and _beyond(own, first, pages):
-            yield "wrong", one
+            there, *elsewhere = (
+                max(order.count(own) for order in pages[page - 1]) - said[own, page]
+                for page in (last, *(page for page in range(1, len(pages) + 1) if page != last))
+            )
+            if there >= 0:
+                yield "right", one
+            elif len(own) < 3 * PIECE:
+                yield "unchecked", one
+            elif max(elsewhere, default=0) > 0 or _beyond(own, first, pages):
+                yield "wrong", one
+            else:
+                yield _by_pieces(own, first, last, pages), one
         else:
-            yield _by_pieces(own, first, last, pages), one
+            yield "right" if _over(own, pages[first - 1], pages[last - 1]) else _by_pieces(own, first, last, pages), one
 
 
 def _over(own: str, first: tuple[str, ...], last: tuple[str, ...]) -> bool:
-    """Whether letters begin on one page and end on another, and are wholly on neither."""
-    cuts = [cut for cut in range(1, len(own)) if any(own[:cut] in one for one in first)]
-    whole = any(own in one for one in (*first, *last))
-    return not whole and any(own[cut:] in one for cut in cuts for one in last)
+    """Whether letters begin on one page and end on another, each part oftener than the whole stands there."""
+
+    def oftener(part: str, page: tuple[str, ...]) -> bool:
+        return any(order.count(part) > order.count(own) for order in page)
+
+    return any(oftener(own[:cut], first) and oftener(own[cut:], last) for cut in range(1, len(own)))
 
 
 def _beyond(own: str, page: int, pages: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the rest of letters that begin or end on a page is not on it, but on the page after or before it."""
+    """Whether the rest of letters that begin or end on a page is not on it, but on the page after or before it.
+
+    It is not if the page has the letters in two pieces, too.
+    """
+    if min(_pieces(own, order) for order in pages[page - 1]) <= 2:
+        return False
     beside = [pages[at] for at in (page - 2, page) if 0 <= at < len(pages)]
     for cut in range(1, len(own)):
         parts = own[:cut], own[cut:]
@@ -91,10 +104,16 @@ def _beyond(own: str, page: int, pages: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _by_pieces(own: str, first: int, last: int, pages: Sequence[tuple[str, ...]]) -> str:
-    """What is true of letters that stand in another order: their page is that which has them in the fewest pieces."""
-    here = min(_pieces(own, order) for order in map("".join, zip(*pages[first - 1 : last], strict=True)))
-    ends = first == last or (own[:3] in "".join(pages[first - 1]) and own[-3:] in "".join(pages[last - 1]))
-    if not ends or here > min(_pieces(own, order) for orders in pages for order in orders):
+    """What is true of letters that stand in another order: their pages are those that have them in the fewest pieces.
+    Of two pages, both must be needed."""
+
+    def least(begin: int, end: int) -> int:
+        return min(_pieces(own, order) for order in map("".join, zip(*pages[begin - 1 : end], strict=True)))
+
+    here, beyond = least(first, last), last - first
+    if any(least(page, page + beyond) < here for page in range(1, len(pages) - beyond + 1)):
+        return "wrong"
+    if beyond and here >= min(least(first, last - 1), least(first + 1, last)):
         return "wrong"
     return "right" if here * PIECE <= len(own) else "unchecked"
 
@@ -226,7 +245,7 @@ def made(folder: Path, part: str) -> Made:
 @click.option("--name", "part", default="", help="Only PDFs whose name has this in it; their sentences are printed.")
 def main(folder: Path, only: str | None, part: str) -> None:
     """Compare the page of each sentence with what is known of made and real PDFs."""
-    table = ["| PDFs | sentences | right | unknown | wrong | unchecked | marked | whole |", f"|{' --- |' * 8}"]
+    table = ["| PDFs | page right | wrong | unknown | unchecked | marked | whole |", f"|{'---|' * 7}"]
     for kind in [only] if only else ["made", "real"]:
         (place := folder / kind).mkdir(parents=True, exist_ok=True)
         total, files = Counter[str](), 0
@@ -255,7 +274,7 @@ def main(folder: Path, only: str | None, part: str) -> None:
                         f"  not whole: {have.get(letters(text))}, {truth.sentences[text]}: {text}\n" for text in missed
                     )
                 )
-        shown = [f"{total[name]:,}" for name in ("sentences", "right", "unknown", "wrong", "unchecked", "marked")]
+        shown = [f"{total[name]:,}" for name in ("right", "wrong", "unknown", "unchecked", "marked")]
         whole = f"{total['whole']:,} of {total['true']:,}" if total["true"] else "–"
         table.append(f"| {files} {kind} | {' | '.join(shown)} | {whole} |")
     common.told({}, ROWS, f"pypdfium2 {version('pypdfium2')}", table=table)

@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -201,13 +202,16 @@ _FULL_LINE = 0.8
 
 def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     import pypdfium2
-    from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDFText_GetUnicode
+    from pypdfium2.raw import FPDF_ERR_FORMAT, FPDF_ERR_PASSWORD, FPDFText_GetUnicode
 
     assert source.path is not None
     try:
         opened = pypdfium2.PdfDocument(source.path)
     except pypdfium2.PdfiumError as error:
-        why = f"the file can't be read as a PDF ({error}). Get it again, or repair it: qpdf IN OUT"
+        why = f"the file can't be read as a PDF ({str(error).rstrip('.')}). Get it again, or repair it: qpdf IN OUT"
+        if error.err_code == FPDF_ERR_FORMAT and not _says_pdf(source.path):
+            why = "the file is empty" if not source.size else "the file is no PDF"
+            why += ". Get it again, or give it the ending of what it is, such as .txt or .html"
         if error.err_code == FPDF_ERR_PASSWORD:
             why = "the PDF needs a password. Save it without one first: qpdf --decrypt --password=… IN OUT"
         yield Reject(source.name, 1, why)
@@ -252,6 +256,11 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         FILE_HASH: file_hash,
     }
     yield one_document(source, data, "PDF files")
+
+
+def _says_pdf(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return b"%PDF-" in stream.read(1024)
 
 
 def spelled(text: str) -> list[str]:

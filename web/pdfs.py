@@ -10,6 +10,7 @@ from urllib.parse import quote
 from ..core.citation import on_pages
 from ..core.types import Document, Evidence, Sentence
 from ..ingest.documents import FILE_HASH
+from ..ingest.sniff import COMPRESSIONS
 from .views import in_place
 
 MOST_BYTES = 256 << 20
@@ -24,8 +25,9 @@ HEADERS = {
 
 
 def pdf_of(folder: Path | None, document: Document) -> Path | None:
-    """Where the document's PDF should be; None if it was not read from one, or the folder does not have it."""
-    if folder is None or FILE_HASH not in document.metadata or "\0" in document.id:
+    """Where the document's PDF should be; None if it was not read from one, or the folder does not have it as it is."""
+    packed = document.id.endswith(tuple(COMPRESSIONS))
+    if folder is None or FILE_HASH not in document.metadata or "\0" in document.id or packed:
         return None
     try:
         path = (folder / document.id).resolve()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck
 from memory_store import MemoryStore
-from read_files import documents
+from read_files import documents, parts
 
 from ccheck.core.citation import on_pages
 from ccheck.core.errors import InvalidData
@@ -105,6 +105,15 @@ def test_ligatures_and_dashes_that_a_font_does_not_name() -> None:
 
 
 # -- from a file to an answer
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "the file is empty"), (b"Seas rise.", "no PDF. Get"), (b"%PDF-1.4 no", "or repair it")]
+)
+def test_a_file_that_is_no_pdf_says_what_it_is(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "a.pdf").write_bytes(content)
+    _, (reject,) = parts(tmp_path / "a.pdf")
+    assert said in reject.reason and ".)" not in reject.reason
 
 
 def test_a_record_says_where_its_pages_begin() -> None:

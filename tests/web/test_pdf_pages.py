@@ -17,6 +17,7 @@ from ccheck.core.errors import InvalidData, NotFound, StoreChanged, UsageError
 from ccheck.core.types import Document
 from ccheck.web import pages, pdf_pages
 from ccheck.web.pdf_pages import marked_pages, spans_of
+from ccheck.web.pdfs import pdf_of
 
 pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
@@ -162,6 +163,12 @@ def test_a_sentence_that_is_not_there_is_not_marked(tmp_path: Path) -> None:
     # A few letters that are there by chance are not the sentence.
     (page,) = marked_pages(tmp_path / "a.pdf", other, [(28, 30)])
     assert page["sentences"][0]["boxes"] == []
+
+
+def test_a_compressed_pdf_is_not_shown(tmp_path: Path) -> None:
+    for name, there in (("a.pdf", True), ("a.pdf.gz", False)):
+        (tmp_path / name).touch()
+        assert (pdf_of(tmp_path, Document(name, "", "Seas rise.", {"file_sha256": "0"})) is not None) == there
 
 
 def test_what_an_address_names(tmp_path: Path) -> None:
