@@ -268,10 +268,13 @@ class Sentence:
     differences: tuple[Difference, ...] = ()
 
     def on_pages_of(self, document: Document) -> Sentence:
-        """The sentence with its pages, if the document knows where they begin."""
+        """The sentence with the pages of its letters and digits, if the document knows where pages begin."""
         if self.field != "text" or not document.pages:
             return self
-        first, last = document.page_at(self.start), document.page_at(self.end - 1)
+        places = [place for place in range(self.start, self.end) if document.text[place].isalnum()]
+        first, last = (
+            document.page_at(place) for place in ((places or [self.start])[0], (places or [self.end - 1])[-1])
+        )
         return replace(self, page=first, last_page=last if last != first else None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -294,20 +294,44 @@ def upright(page: PdfPage) -> PdfTextPage:
 
 def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
     """The lines of a page, and the height of each one's letters in points."""
-    from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
+    from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex as index
 
     lines: list[str] = []
     heights: list[float] = []
+    baselines: list[float] = []
     begin = 0
     for line in page.get_text_range().split("\r\n"):
+        pieces = line.split(_CUT)
         letters = [place for place, one in enumerate(line) if not one.isspace()] or [0]
         places = (begin + _units(line[: letters[len(letters) * part // 6]]) for part in range(1, 6))
-        height = median(_height(page, FPDFText_GetCharIndexFromTextIndex(page, place)) for place in places)
-        begin += _units(line) + 2
-        *cut, last = readable(line.replace(PAGE, "").replace("\n", " ")).split(_CUT)
-        lines += [*(f"{one}-" for one in cut), last]
-        heights += [height] * (len(cut) + 1)
-    return lines, heights
+        heights += [median(_height(page, index(page, place)) for place in places)] * len(pieces)
+        for number, piece in enumerate(pieces, 1):
+            cut = "-" if number < len(pieces) else ""
+            lines.append(f"{readable(piece.replace(PAGE, '').replace(chr(10), ' '))}{cut}")
+            baselines.append(_baseline(page, index(page, begin + len(piece) - len(piece.lstrip()))))
+            begin += _units(piece) + 1
+        begin += 1
+    order = downward(baselines, heights)
+    return [lines[at] for at in order], [heights[at] for at in order]
+
+
+def downward(baselines: Sequence[float], heights: Sequence[float]) -> Sequence[int]:
+    """The order of lines from the top of a page, if many were drawn in another one and none stands beside another."""
+    as_drawn = range(len(baselines))
+    order = sorted(as_drawn, key=lambda at: -baselines[at])
+    rises = sum(after > before for before, after in itertools.pairwise(baselines))
+    beside = any(baselines[one] - baselines[other] < heights[other] / 2 for one, other in itertools.pairwise(order))
+    return order if 3 * rises > len(order) and not beside else as_drawn
+
+
+def _baseline(page: PdfTextPage, place: int) -> float:
+    from ctypes import byref, c_double
+
+    from pypdfium2.raw import FPDFText_GetCharOrigin
+
+    x, y = c_double(), c_double()
+    FPDFText_GetCharOrigin(page, place, byref(x), byref(y))
+    return y.value
 
 
 def _units(text: str) -> int:

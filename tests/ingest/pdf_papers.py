@@ -24,7 +24,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "two columns": {"columns": 2, "header": "Tides", "numbers": True, "cut": 2},
     "three columns, notes": {"columns": 3, "notes": True, "numbers": True},
     "cut words, cover": {"cut": 1, "cover": True},
-    "scanned pages": {"scans": True, "numbers": True},
+    "scanned pages, drawn backwards": {"scans": True, "numbers": True, "order": "backwards"},
     "turned": {"rotate": 90, "header": "Section {s} of the tides"},
     "upside down": {"rotate": 180, "upside_down": True, "numbers": True},
     "lines that run up, line numbers": {"sideways": True, "line_numbers": True},

@@ -15,7 +15,7 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.types import Document, Sentence
 from ccheck.ingest import ingest
 from ccheck.ingest.documents import clean, make_document
-from ccheck.ingest.pdf import PAGE, flowing, joined, notes_apart, placed, readable, without_running
+from ccheck.ingest.pdf import PAGE, downward, flowing, joined, notes_apart, placed, readable, without_running
 
 pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
@@ -97,6 +97,13 @@ def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
     assert notes_apart(page, [10.0] * 4) == notes_apart(page, [8.0] * 4) == page and notes_apart("", [0.0]) == ""
 
 
+def test_lines_that_are_drawn_in_another_order() -> None:
+    assert downward([10, 30, 20, 40], [8] * 4) == [3, 1, 2, 0]
+    # Columns, one rise, and lines side by side stay as they were drawn.
+    for drawn in ([40, 30, 20, 40.5, 30, 20], [40, 30, 20, 10, 50], [10, 30, 20, 40, 38]):
+        assert list(downward(drawn, [8] * len(drawn))) == list(range(len(drawn)))
+
+
 def test_ligatures_and_dashes_that_a_font_does_not_name() -> None:
     assert readable("A coe\x1ecient, the \x1crst, o\x1b 2\x153 months \x16 so") == (
         "A coefficient, the first, off 2\N{EN DASH}3 months \N{EM DASH} so"
@@ -128,6 +135,10 @@ def test_a_record_says_where_its_pages_begin() -> None:
             make_document(record | {"page_starts": wrong})
     one = Sentence("Ice melts.", "text", 11, 21, 1.0)
     assert one.on_pages_of(Document("1", "", made.text)) == one
+    # Signs alone are on no page: where a sentence's letters end, it ends.
+    assert Sentence("rise. I", "text", 5, 12, 1.0).on_pages_of(made).last_page == 2
+    over = Document("1", "", "Seas rise (!) now.", pages=(0, 10))
+    assert Sentence("Seas rise (!)", "text", 0, 13, 1.0).on_pages_of(over).last_page is None
     assert one.on_pages_of(made).to_dict()["page"] == 2 and "last_page" not in one.on_pages_of(made).to_dict()
     assert "page" not in one.to_dict()
 
