@@ -160,9 +160,7 @@ def marked(file: Path, document: Document, found: Sequence[Sentence]) -> int:
     seen = defaultdict[int, list[bool]](list)
     with pypdfium2.PdfDocument(file) as opened:
         for page, some in parts.items():
-            shown = upright(opened[page - 1])
-            raw = shown.get_text_range()
-            have, _ = pdf_pages._letters(raw)
+            have, _ = pdf_pages.text_of(upright(opened[page - 1]))
             for number, part in some:
                 start, end = pdf_pages._found(have, *(pdf_pages._letters(one)[0] for one in part))
                 seen[number].append(start < end)

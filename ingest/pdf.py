@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.text import TEXT_CHARS, whole_number
 from .documents import FILE_HASH, PAGE_STARTS, clean
@@ -292,27 +292,42 @@ def upright(page: PdfPage) -> PdfTextPage:
     return page.get_textpage()
 
 
-def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
-    """The lines of a page, and the height of each one's letters in points."""
+class Line(NamedTuple):
+    """A line of a page: its place in the text that PDFium gives, and the height and baseline of its letters."""
+
+    start: int
+    text: str
+    height: float
+    baseline: float
+    cut: bool
+    """Whether it ends in a hyphen that PDFium left out."""
+
+
+def lines_of(page: PdfTextPage) -> list[Line]:
+    """The lines of a page as they are to be read."""
     from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex as index
 
-    lines: list[str] = []
-    heights: list[float] = []
-    baselines: list[float] = []
-    begin = 0
+    found: list[Line] = []
+    begin = start = 0  # in PDFium's units, and in characters
     for line in page.get_text_range().split("\r\n"):
         pieces = line.split(_CUT)
         letters = [place for place, one in enumerate(line) if not one.isspace()] or [0]
         places = (begin + _units(line[: letters[len(letters) * part // 6]]) for part in range(1, 6))
-        heights += [median(_height(page, index(page, place)) for place in places)] * len(pieces)
+        height = median(_height(page, index(page, place)) for place in places)
         for number, piece in enumerate(pieces, 1):
-            cut = "-" if number < len(pieces) else ""
-            lines.append(f"{readable(piece.replace(PAGE, '').replace(chr(10), ' '))}{cut}")
-            baselines.append(_baseline(page, index(page, begin + len(piece) - len(piece.lstrip()))))
-            begin += _units(piece) + 1
-        begin += 1
-    order = downward(baselines, heights)
-    return [lines[at] for at in order], [heights[at] for at in order]
+            baseline = _baseline(page, index(page, begin + len(piece) - len(piece.lstrip())))
+            found.append(Line(start, piece, height, baseline, number < len(pieces)))
+            begin, start = begin + _units(piece) + 1, start + len(piece) + 1
+        begin, start = begin + 1, start + 1
+    order = downward([one.baseline for one in found], [one.height for one in found])
+    return [found[at] for at in order]
+
+
+def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
+    """The lines of a page, and the height of each one's letters in points."""
+    found = lines_of(page)
+    texts = [readable(one.text.replace(PAGE, "").replace("\n", " ")) + "-" * one.cut for one in found]
+    return texts, [one.height for one in found]
 
 
 def downward(baselines: Sequence[float], heights: Sequence[float]) -> Sequence[int]:
@@ -325,13 +340,14 @@ def downward(baselines: Sequence[float], heights: Sequence[float]) -> Sequence[i
 
 
 def _baseline(page: PdfTextPage, place: int) -> float:
+    """How high a character stands in the page as it is turned, from anywhere, in points."""
     from ctypes import byref, c_double
 
     from pypdfium2.raw import FPDFText_GetCharOrigin
 
     x, y = c_double(), c_double()
     FPDFText_GetCharOrigin(page, place, byref(x), byref(y))
-    return y.value
+    return (y.value, -x.value, -y.value, x.value)[page.page.get_rotation() // 90]
 
 
 def _units(text: str) -> int:

@@ -17,7 +17,7 @@ from ..core.child import Child, Ended
 from ..core.errors import InvalidData, NotFound, StoreChanged, UsageError, require
 from ..core.types import Document
 from ..ingest.documents import FILE_HASH
-from ..ingest.pdf import spelled, upright
+from ..ingest.pdf import lines_of, spelled, upright
 from .pdfs import CHANGED, unchanged
 
 if TYPE_CHECKING:
@@ -103,15 +103,34 @@ def drawn(*, file: str, file_hash: str, pages: Sequence[tuple[int, Sequence[Part
             page = document[number - 1]
             text = upright(page)
             raw = text.get_text_range()
-            letters, places = _letters(raw)
+            letters, places = text_of(text)
             units = [0, *accumulate(1 + (one > "\uffff") for one in raw)]  # as PDFium counts: UTF-16's
             boxes = []
             for part in parts:
                 start, end = _found(letters, *(_letters(one)[0] for one in part))
-                boxes.append(_boxes(text, units[places[start]], units[places[end - 1]]) if start < end else [])
+                runs = _runs(raw, places[start:end])
+                boxes.append([box for one, other in runs for box in _boxes(text, units[one], units[other])])
             width, height = page.get_size()
             png = base64.b64encode(_png(_marked(page, [box for some in boxes for box in some]))).decode()
             yield {"of": len(document), "width": width, "height": height, "boxes": boxes, "png": png}
+
+
+def text_of(page: PdfTextPage) -> tuple[str, list[int]]:
+    """The letters of a page as it is read, see `_letters`, and the place of each in the text that PDFium gives."""
+    lines = lines_of(page)
+    own = [place for one in lines for place in range(one.start, one.start + len(one.text) + 1)]
+    letters, places = _letters("\n".join(one.text for one in lines))
+    return letters, [own[place] for place in places]
+
+
+def _runs(raw: str, places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first and last place of each run of letters that follow each other in PDFium's text."""
+    first = 0
+    for at in range(1, len(places) + 1):
+        before, after = places[at - 1], places[at] if at < len(places) else -1
+        if after < before or any(map(str.isalnum, raw[before + 1 : after])):
+            yield places[first], before
+            first = at
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
