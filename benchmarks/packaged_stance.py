@@ -51,6 +51,7 @@ from stance_pairs import base_pairs, judged_pairs, opens_of_trials, texts_of_wor
 from stance_reader import PAIRS, TOKENS, packed, unpacked, write_pairs
 from stance_swaps import Swaps
 
+from ccheck.core.analysis import as_sentence
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -288,7 +289,7 @@ def answered(name: str, part: Part, counts: PackagedWeights, file: Path) -> Answ
     """What a model says of the pairs of a data set. `name` is that of the part."""
     read = kept(
         file.with_name(f"{file.stem}, {name}.pickle"),
-        lambda: outputs([(pair.claim, pair.evidence) for pair in part.pairs()], file),
+        lambda: outputs([(as_sentence(pair.claim), pair.evidence) for pair in part.pairs()], file),
     )
     stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
     claims = np.array([row.claim for row in part.rows])
@@ -434,10 +435,12 @@ def controls(parts: Mapping[str, Part], work: Path, weights: PackagedWeights) ->
         part = sampled(parts[names[0]], MOST // 5)
         others = random.Random(1).sample(part.near, len(part.near))
         ways = {
-            "claim alone": [(pair.claim, "") for pair in part.pairs()],
+            "claim alone": [(as_sentence(pair.claim), "") for pair in part.pairs()],
             "document alone": [("", pair.evidence) for pair in part.pairs()],
-            "another document": [(pair.claim, other) for pair, other in zip(part.pairs(), others, strict=True)],
-            "both": [(pair.claim, pair.evidence) for pair in part.pairs()],
+            "another document": [
+                (as_sentence(one.claim), other) for one, other in zip(part.pairs(), others, strict=True)
+            ],
+            "both": [(as_sentence(pair.claim), pair.evidence) for pair in part.pairs()],
         }
         file = work / f"{group}.safetensors"
         found[names[0]] = {way: _f1(part.labels, outputs(pairs, file).argmax(1)) for way, pairs in ways.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stance_trials import DOWN, SAME, UP, claim_that
 
-from ccheck.core.analysis import clean
+from ccheck.core.analysis import as_sentence, clean
 from ccheck.core.types import Document
 from ccheck.lab.measure.rows import StanceRow, read_rows
 from ccheck.verdict.features import counts_and_nearest
@@ -83,7 +83,7 @@ def read_parts(folder: Path, embed: Callable[[Sequence[str]], NDArray[np.float32
     """The data sets by name."""
     made = {}
     for name, rows in _rows(folder).items():
-        pairs = [(row.claim, Document(row.doc_id, row.title, row.text)) for row in rows]
+        pairs = [(as_sentence(row.claim), Document(row.doc_id, row.title, row.text)) for row in rows]
         counts, near = counts_and_nearest(pairs, embed, read=read)
         labels = np.array([STANCES.index(row.label) for row in rows])
         made[name] = Part(rows, counts.astype(np.float64), [" ".join(some) for some in near], labels)

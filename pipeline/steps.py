@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import orjson
 
-from ..core.analysis import as_sentence, foreign_language
+from ..core.analysis import foreign_language
 from ..core.cache import Memory, memory_key, recall
 from ..core.errors import CcheckError
 from ..core.fusion import Scored
@@ -36,17 +36,7 @@ from ..rerank.apply import Place, rerank_many
 from ..rerank.types import all_or_error
 from ..search import Ranks, Search, answer
 from ..search.store import searched_units
-from ..verdict import (
-    Case,
-    Judge,
-    all_judged,
-    choose_sentences,
-    conclude,
-    is_packaged,
-    no_claim,
-    nothing_bears,
-    with_stances,
-)
+from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
 from .relevance import relevance, retrieval_is_weak
 from .run import ClaimState, Run, going
 
@@ -400,11 +390,9 @@ def why_not_judged(run: Run, state: ClaimState) -> str | None:
 
 def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
     """Returns the cases to judge: the claims, each with the pieces of its evidence that are read."""
-    # The packaged reader learned from sentences: without its full stop, it is much less sure of one.
-    ended: Callable[[str], str] = as_sentence if is_packaged(run.plan.method) else str
     return [
         Case(
-            replace(state.claim, text=ended(state.claim.text)),
+            state.claim,
             tuple(
                 piece if piece.hit.unit is None else replace(piece, hit=replace(piece.hit, document=piece.hit.read))
                 for piece in state.evidence[: run.recipe.verdict.documents]

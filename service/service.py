@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, get_args
 
 from more_itertools import chunked
 
@@ -26,13 +26,12 @@ from ..core.recipe import Recipe, load_recipe, recipe_names
 from ..core.settings import Settings
 from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
-from ..core.types import Claim, Document, Evidence, Filter, Result
+from ..core.types import Claim, Document, Evidence, Filter, Label, Result
 from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import Store
-from ..verdict.labels import LABELS, STANCES
 from .record import FileRecord, Record, Trying, missing, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
+LABELS: tuple[Label, ...] = get_args(Label)
+STANCES = tuple(one for one in LABELS if one != "CONFLICTING")
+"""The labels that one document can have."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..core.analysis import clean, sentence_spans
+from ..core.analysis import as_sentence, clean, sentence_spans
 from ..core.errors import InvalidData
 from ..core.models import require_models
 from ..core.runtime import Runtime
@@ -119,7 +119,9 @@ class PackagedStances(PairStances):
     def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
         """See `PairStances`."""
         readable = [bool(sentences_of(document)) for _, document in pairs]
-        said = iter(self._said([pair for pair, one in zip(pairs, readable, strict=True) if one]))
+        # The reader learned from sentences: without its full stop, it is much less sure of one.
+        whole = [(as_sentence(claim), document) for claim, document in pairs]
+        said = iter(self._said([pair for pair, one in zip(whole, readable, strict=True) if one]))
         return [next(said) if one else Stance(None, error=NO_TEXT) for one in readable]
 
     def _said(self, pairs: Sequence[tuple[str, Document]]) -> Iterator[Stance]:
