@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
-LABELS: tuple[Label, ...] = get_args(Label)
-STANCES = tuple(one for one in LABELS if one != "CONFLICTING")
-"""The labels that one document can have."""
+LABELS, NO_STANCES = get_args(Label), (None, "CONFLICTING")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -331,7 +329,7 @@ class Service(Closing):
         while some := record.list(page):
             for check in some:
                 for one in check.corrections:
-                    if one.doc_id is not None and (one.label in STANCES or one.what == "not relevant"):
+                    if one.doc_id is not None and (one.label not in NO_STANCES or one.what == "not relevant"):
                         last = said.setdefault((check.claim, one.doc_id), one)
                         said[check.claim, one.doc_id] = one if one.created >= last.created else last
             page = replace(page, before=some[-1].created, after=some[-1].id)
@@ -457,7 +455,7 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
     if correction.doc_id not in ids:
         said = did_you_mean(str(correction.doc_id), ids, f"it has {', '.join(ids[:5])}" if ids else "it has none")
         raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
-    if correction.what == "wrong stance" and correction.label not in STANCES:
+    if correction.what == "wrong stance" and correction.label in NO_STANCES:
         raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
 
 
