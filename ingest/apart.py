@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 from ..core.child import ANSWER_BYTES, Child, Ended
 from ..core.errors import InvalidData, require, why_unread
 from .lines import CHUNK, decompressed
+from .office import read_docx, read_parquet, read_xlsx
 from .pages import read_html
-from .pdf import read_docx, read_parquet, read_pdf, read_xlsx
+from .pdf import read_pdf
 from .records import Record, Reject
 from .references import read_references, read_xml
 from .sniff import Format
