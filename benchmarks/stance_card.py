@@ -58,7 +58,7 @@ count. The figures below are without this last rule.
 findings and CliniFact together), as when you use it on another kind of claim. *In field*: other claims, documents
 and trials of data sets that it was made from. How both parts are put together, and from which confidence
 an answer decides, was fitted to both kinds: at least 85% of what decides is right on each of these sets (all but one
-where it decides less than seven times), and at most 3% of the claims that the evidence refutes are called supported.
+where it decides less than seven times), and at most 1% of the claims that the evidence refutes are called supported.
 With confidences chosen without the set that is counted, {without_it[0]} of {without_it[1]} that decide are right.
 *Measured only*: the model that ships.
 The readers of the other rows are its three parts. Of Climate-FEVER in field, a quarter of the evidence sentences were
