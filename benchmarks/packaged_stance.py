@@ -175,7 +175,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
             "pairs": {name: len(part.labels) for name, part in everything.items()},
             "base": learned_from["base"],
             "pool": learned_from["pool"],
-            "judged": max(count for name, count in learned_from.items() if name.startswith("judged ")),
+            "judged": max(learned_from[f"judged {group}"] for group in GROUPS),
         }
         facts |= {
             "run": f"{commit()} {datetime.now(UTC).date()}",
