@@ -88,8 +88,8 @@ MOST = 800
 """About how many pairs of a data set are measured."""
 TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"}
 PRECISION, FALSE_SUPPORT, FEW = 0.85, 0.01, 7
-"""Of what decides on each data set left out: how much must be right, to the nearest answer, and how much of what the
-evidence refutes may be called supported, which is the worst mistake."""
+"""Of what decides on each data set left out: how much must be right, and how much of what the evidence refutes may be
+called supported, which is the worst mistake."""
 KINDS = ("stated", "SUPPORTS", "denied", "REFUTES")
 """Answers whose least confidence for deciding is chosen by itself: SUPPORTS where a sentence has every word of the
 claim, other SUPPORTS, REFUTES where a sentence differs from the claim, other REFUTES."""
@@ -371,9 +371,7 @@ def thresholds(sets: Sequence[Decided]) -> dict[str, float]:
         count, wrong, false = (
             sum(table[kind][places[kind]] for kind in range(len(KINDS))) for table in (one.all, one.wrong, one.false)
         )
-        allowed &= (wrong <= np.where(count < FEW, 1, np.round((1 - PRECISION) * count))) & (
-            false <= FALSE_SUPPORT * one.refuted
-        )
+        allowed &= (wrong <= np.where(count < FEW, 1, (1 - PRECISION) * count)) & (false <= FALSE_SUPPORT * one.refuted)
         share, total, mistakes = share + count / one.pairs, total + count, mistakes + wrong
     allowed &= mistakes <= (1 - PRECISION) * total
     best = places[:, np.where(allowed, share, -1).argmax()]
