@@ -250,9 +250,7 @@ def _unigram(texts: Sequence[str], vocab_size: int) -> Any:
         texts, vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False
     )
     vocabulary = [(piece, score) for piece, score in json.loads(learner.to_str())["model"]["vocab"]]
-    made = XLMRobertaTokenizer(vocab=vocabulary, model_max_length=512)
-    made.backend_tokenizer.normalizer = learner.normalizer
-    return made
+    return XLMRobertaTokenizer(vocab=vocabulary, model_max_length=512)
 
 
 def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:

