@@ -240,17 +240,27 @@ def _windows(text: str, size: int = 40) -> list[str]:
 
 
 def _unigram(texts: Sequence[str], vocab_size: int) -> Any:
-    """XLM-RoBERTa's: `<s> a </s></s> b </s>`."""
-    from tokenizers import SentencePieceUnigramTokenizer
-    from transformers import XLMRobertaTokenizer
+    """As XLM-RoBERTa's: `<s> a </s></s> b </s>`."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
 
-    learner = SentencePieceUnigramTokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    learner.train_from_iterator(
-        texts, vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False
+    made = Tokenizer(models.Unigram())
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
-    vocabulary = [(piece, score) for piece, score in json.loads(learner.to_str())["model"]["vocab"]]
-    return XLMRobertaTokenizer(vocab=vocabulary, model_max_length=512)
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made.train_from_iterator(
+        texts,
+        trainers.UnigramTrainer(vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False),
+    )
+    made.decoder = decoders.Metaspace()
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    ends = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
+    others = {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=512, **ends, **others)
 
 
 def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
