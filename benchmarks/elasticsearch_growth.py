@@ -80,14 +80,15 @@ def main(folder: Path | None, counts: tuple[int, ...], claims: int, seconds: flo
                 client.indices.delete(index=f"{index}-000001", ignore_unavailable=True)
             connection = Connection(where, hosts=tuple(others), request_timeout=120)
             with ElasticStore(connection, OURS) as store, ElasticStore(connection, PLAIN) as other:
-                stores = [store, other] if count <= beside else [store]
-                for one in stores:
+                sides = {"ccheck": (OURS, store), "plain": (PLAIN, other)}
+                if count > beside:
+                    del sides["plain"]
+                for _, one in sides.values():
                     one.prepare(random_layout(passages.shape[1]))
-                written(store, client if count <= beside else None, batches(abstracts, passages, count), count, taken)
-                for one in stores:
+                written(store, client if "plain" in sides else None, batches(abstracts, passages, count), count, taken)
+                for side, (index, one) in sides.items():
                     one.publish()
                     assert one.count() == count
-                for side, index in list({"ccheck": OURS, "plain": PLAIN}.items())[: len(stores)]:
                     sized(client, side, index, count, taken)
                 for many in CALLERS:
                     for side, times in searched(store, client, asked, many, seconds).items():

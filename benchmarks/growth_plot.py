@@ -1,6 +1,8 @@
 """Draw what growth.py kept: CPU time, memory and disk of each side as the documents grow, on logarithmic axes.
 
-pip install matplotlib && python benchmarks/growth_plot.py      # writes benchmarks/results/growth.svg
+    pip install matplotlib && python benchmarks/growth_plot.py
+
+It writes benchmarks/results/growth.svg.
 """
 
 from __future__ import annotations
@@ -27,16 +29,13 @@ SIDES = {"ccheck": "ccheck", "bare": "tantivy, numpy and SQLite", "lancedb": "La
 
 def main() -> None:
     kept = json.loads((FOLDER / "growth.json").read_text(encoding="utf-8"))
+    counts = sorted({int(key.split()[0]) for key in kept["taken"]["ccheck"]})
     figure, panels = plt.subplots(1, len(PANELS), figsize=(14, 3.4), layout="constrained")
     for panel, (measure, title) in zip(panels, PANELS.items(), strict=True):
         for (side, name), marker in zip(SIDES.items(), "os^", strict=True):
-            taken = {
-                int(key.split()[0]): values
-                for key, values in kept["taken"][side].items()
-                if key.partition(" ")[2] == measure
-            }
-            counts = sorted(taken)
-            panel.loglog(counts, [statistics.median(taken[one]) for one in counts], marker=marker, label=name)
+            taken = kept["taken"][side]
+            middles = [statistics.median(taken[f"{count} {measure}"]) for count in counts]
+            panel.loglog(counts, middles, marker=marker, label=name)
         panel.set(title=title, xlabel="documents")
         panel.grid(alpha=0.3)
     panels[0].legend()

@@ -437,13 +437,12 @@ def controls(parts: Mapping[str, Part], work: Path, weights: PackagedWeights) ->
     for group, names in GROUPS.items():
         part = sampled(parts[names[0]], MOST // 5)
         others = random.Random(1).sample(part.near, len(part.near))
+        claims = [as_sentence(pair.claim) for pair in part.pairs()]
         ways = {
-            "claim alone": [(as_sentence(pair.claim), "") for pair in part.pairs()],
-            "document alone": [("", pair.evidence) for pair in part.pairs()],
-            "another document": [
-                (as_sentence(one.claim), other) for one, other in zip(part.pairs(), others, strict=True)
-            ],
-            "both": [(as_sentence(pair.claim), pair.evidence) for pair in part.pairs()],
+            "claim alone": [(claim, "") for claim in claims],
+            "document alone": [("", evidence) for evidence in part.near],
+            "another document": list(zip(claims, others, strict=True)),
+            "both": list(zip(claims, part.near, strict=True)),
         }
         file = work / f"{group}.safetensors"
         found[names[0]] = {way: _f1(part.labels, outputs(pairs, file).argmax(1)) for way, pairs in ways.items()}

@@ -271,10 +271,9 @@ class Sentence:
         """The sentence with the pages of its letters and digits, if the document knows where pages begin."""
         if self.field != "text" or not document.pages:
             return self
-        places = [place for place in range(self.start, self.end) if document.text[place].isalnum()]
-        first, last = (
-            document.page_at(place) for place in ((places or [self.start])[0], (places or [self.end - 1])[-1])
-        )
+        letters = [place for place in range(self.start, self.end) if document.text[place].isalnum()]
+        ends = letters or [self.start, self.end - 1]
+        first, last = document.page_at(ends[0]), document.page_at(ends[-1])
         return replace(self, page=first, last_page=last if last != first else None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -321,8 +321,8 @@ class Service(Closing):
     def pairs(self) -> Iterator[dict[str, Any]]:
         """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
 
-        One for each claim and document of which people said a label, the last one, of whichever check they said it;
-        "not relevant" is NOT_ENOUGH_INFO.
+        There is one for each claim and document that people gave a label. The last correction counts, whichever check
+        of the claim it is of. "not relevant" is NOT_ENOUGH_INFO.
         """
         record, page = self._kept_by(), Wanted(limit=PAGE, corrected=True)
         said: dict[tuple[str, str], Correction] = {}

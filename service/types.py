@@ -129,11 +129,12 @@ class Wanted:
     corrected: bool = False
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a `before` that is no time: every check would be before it, or none."""
+        """Raises UsageError if `before` is not a time: it would find all checks, or none."""
         from datetime import datetime
 
         try:
-            datetime.fromisoformat(self.before or "2026-01-31")
+            if self.before:
+                datetime.fromisoformat(self.before)
         except ValueError:
             from ..core.errors import UsageError
 
