@@ -4,8 +4,6 @@ Among them: several answers to a question, answers of the type Boolean with and 
 without answers, more than ten predicted questions, a prediction without evidence, and texts of several sentences.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 SUPPORTED, REFUTED = "Supported", "Refuted"

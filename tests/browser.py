@@ -1,7 +1,5 @@
 """A real browser to look at pages with: Chromium, driven by playwright."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 than the file says (skipped ones count), or if all rooms together ran over 2 % more: then the file is behind.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sample corpus' claims as evaluation files, and a checker that ranks as it is told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A test is slow by what it asks for, if it is marked `slow`, or if `slow_tests.tx
 tests that run are measured, and those that take more than `SLOW_SECONDS` of CPU time are listed there.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

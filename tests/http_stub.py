@@ -1,7 +1,5 @@
 """A server on loopback that answers by a function of the request, and keeps what it was asked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Shorter waits between two tries, so that a test of a busy server spends its time on the tries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ fails too, such as `pytest.importorskip` for a package that the development inst
 (`skipif`) stay: they are for another system, or for tests that run on demand.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Literal, NoReturn, get_args

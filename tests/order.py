@@ -1,7 +1,5 @@
 """The order in which files of tests run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

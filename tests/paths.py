@@ -1,7 +1,5 @@
 """Where the tests and their helpers lie, for tests and benchmarks that start processes of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TESTS = Path(__file__).parent

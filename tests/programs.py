@@ -1,7 +1,5 @@
 """Python programs that tests start, and kill."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

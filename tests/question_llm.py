@@ -1,7 +1,5 @@
 """A scripted server that asks and answers questions: what it says is given by the kind of reply that is wanted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Runtimes, memories of stages, and a model with other weights, for tests."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

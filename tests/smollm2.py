@@ -4,8 +4,6 @@ It is converted once, into the user's cache, and served by `transformers serve`,
 and ignores it, as several servers do.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

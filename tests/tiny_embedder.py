@@ -1,7 +1,5 @@
 """An embedder without a model: words are tokens, and the same text always has the same vector."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

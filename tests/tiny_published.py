@@ -1,7 +1,5 @@
 """Embedding models of the published systems, small and with random weights, of the true architectures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tiny_rerankers import make_decoder, make_encoder

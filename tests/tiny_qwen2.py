@@ -1,7 +1,5 @@
 """A Qwen2 with random weights as sentence-transformers saves it, and its vectors with a mask of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sparse encoders with random weights, of the true architectures: a BERT with its masked-language-model head."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 WORDS = (

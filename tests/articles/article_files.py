@@ -1,7 +1,5 @@
 """Small articles in every format, for tests of the readers and of what ranks their figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 FILES = Path(__file__).parent / "files"

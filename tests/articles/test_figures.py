@@ -1,7 +1,5 @@
 """Elements are ranked as the recipe says: by what stands for them, by chunks that cite them, and merged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Articles are read from every format and come back from every store; strangers' files do no harm."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`ccheck demo`, `index`, `recipes`, `config`, `doctor`, and what they all have in common."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

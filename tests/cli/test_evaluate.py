@@ -1,7 +1,5 @@
 """`ccheck evaluate`, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

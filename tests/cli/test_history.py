@@ -1,7 +1,5 @@
 """What was checked can be found, shown, corrected and learned from."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

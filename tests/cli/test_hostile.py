@@ -3,8 +3,6 @@
 What strangers wrote steers no terminal and hides nothing, whichever way it is shown. Arguments can be any bytes.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`ccheck index`: the documents of a store, looked at, taken out and cited; vectors for an index of others."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`ccheck ingest`."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ccheck query` with judges and `ccheck calibrate`, as a user meets them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

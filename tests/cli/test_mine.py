@@ -1,7 +1,5 @@
 """Hard negatives: what is left out and what is drawn."""
 
-from __future__ import annotations
-
 import json
 
 from cli_runs import BM25, ccheck, jsonl

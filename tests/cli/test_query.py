@@ -1,7 +1,5 @@
 """`ccheck query`."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """A result as a person reads it: on a terminal and through a pipe."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

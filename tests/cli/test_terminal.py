@@ -1,7 +1,5 @@
 """ccheck as a program: pipes, terminals, signals, full disks."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`ccheck train`, from files to a model that is used."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Servers of strangers, on loopback: they keep what they were sent, and say it again wherever a text can stand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Text as the terms of an `Analysis`."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

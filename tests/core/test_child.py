@@ -1,7 +1,5 @@
 """The other process: it answers, and whatever it does, it ends with a reason and the next question gets a fresh one."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

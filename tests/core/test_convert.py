@@ -1,7 +1,5 @@
 """Weights that torch saved become safetensors; and what is known about the models that recipes name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Fusion and runs, against values that were calculated manually."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Why a server can't be reached, in words, whichever client found out; limits on what a server says."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

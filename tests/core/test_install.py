@@ -1,7 +1,5 @@
 """The command that installs an extra here, for each way in which ccheck can have been installed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import sys

@@ -1,7 +1,5 @@
 """Finding models, with a server on loopback that answers as the hub does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Recipes: the packaged ones, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

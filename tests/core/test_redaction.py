@@ -1,7 +1,5 @@
 """No text that leaves the process shows a secret: what is known as one, and what looks like one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Settings: which layer wins, what they are called, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Special tokens that stand in texts are words, for every kind of model."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 import unicodedata

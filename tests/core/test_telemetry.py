@@ -1,7 +1,5 @@
 """Traces and events. A collector of the test's own takes the spans, as OTLP over HTTP sends them."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """A stranger's folder chooses nothing that matters until the user allows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

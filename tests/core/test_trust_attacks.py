@@ -1,7 +1,5 @@
 """Attacks by folders, recipes and servers: code beside weights, keys sent elsewhere, files put into prompts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

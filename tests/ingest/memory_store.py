@@ -1,7 +1,5 @@
 """A store in memory, with what an ingest asks of one, for tests of what it writes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

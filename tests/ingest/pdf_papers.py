@@ -1,7 +1,5 @@
 """PDFs of several layouts, of sentences whose pages are known."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field

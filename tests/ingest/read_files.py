@@ -1,7 +1,5 @@
 """What files are read to, for tests of their readers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ccheck.core.types import Document

@@ -1,7 +1,5 @@
 """Additional texts, several embeddings and sparse vectors at ingest, into a store in memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

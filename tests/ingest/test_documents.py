@@ -1,7 +1,5 @@
 """Records becoming documents: fields, cleaning, metadata, dates, limits."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from dataclasses import replace

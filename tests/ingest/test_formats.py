@@ -1,7 +1,5 @@
 """Files as people have them: a small one of each format under `formats/`, read to the right documents."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Documents that were made to take time and memory, pages of records, and files that change while they are read."""
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """Cutting documents into passages."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The text of PDFs, and the pages that its sentences stand on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading files of every format, good and bad."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import decimal

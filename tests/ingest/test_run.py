@@ -1,7 +1,5 @@
 """Whole ingests, into a store in memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

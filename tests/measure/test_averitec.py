@@ -1,7 +1,5 @@
 """AVeriTeC's own measures, its files, and a recipe measured with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

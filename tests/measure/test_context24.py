@@ -1,7 +1,5 @@
 """The measures of Context24, as the task's scripts compute them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

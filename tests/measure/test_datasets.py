@@ -1,7 +1,5 @@
 """Claims, judgements and true labels, from files as the data sets have them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Evaluating a recipe: what is measured of which claims, and what is said of the others."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """Metrics are ir-measures' own, ClimateCheck's score is that of its evaluation script, and nothing is 0 by mistake."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import statistics

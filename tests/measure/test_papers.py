@@ -1,7 +1,5 @@
 """The tables that recipes' sources published, and the page that sets measured figures beside them."""
 
-from __future__ import annotations
-
 import re
 import sys
 

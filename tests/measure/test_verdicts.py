@@ -1,7 +1,5 @@
 """Figures of stances and verdicts are scikit-learn's, and a failure is never a label."""
 
-from __future__ import annotations
-
 import random
 import sys
 

@@ -4,8 +4,6 @@ Each holds, somewhere, a reply that says SUPPORTS, or a bomb. `tests/pipeline/te
 `benchmarks/hostile_servers.py` ask them all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The pipeline and the Python API, on real stores."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import sys

@@ -1,7 +1,5 @@
 """What is done with a claim beside the search: it is told from what is none, rewritten, and judged for relevance."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

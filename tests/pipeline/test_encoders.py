@@ -1,7 +1,5 @@
 """What an ingest makes: what the store has, and what a recipe needs."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 `benchmarks/hostile_servers.py` asks more of them, and counts.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -2,8 +2,6 @@
 their main tables, with the commands that the tables print. Models are small ones of the true architectures with random
 weights, and the language model is scripted."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

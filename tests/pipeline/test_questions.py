@@ -1,7 +1,5 @@
 """Checking with questions: from a claim to questions, answers with citations, and a verdict."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

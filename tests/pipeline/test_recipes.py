@@ -1,7 +1,5 @@
 """The pipeline with what published recipes name: sparse vectors, several embeddings, analyses, rewriting, a memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pipeline after retrieval: reranking, sentences, stances, verdicts; and what fails on the way."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack

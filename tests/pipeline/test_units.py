@@ -1,7 +1,5 @@
 """A pipeline over units: what is found, read, judged and quoted is a part of a document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Counted are the modules of ccheck in which a function runs while one claim is ch
 store of the sample papers, after another claim was: stores, models and the pipeline are open then.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runner of the benchmarks: rows of the page from figures that were kept, and the age of figures."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

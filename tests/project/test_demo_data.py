@@ -1,7 +1,5 @@
 """The sample corpus and the sample claims are well formed and agree with each other."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

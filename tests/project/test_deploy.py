@@ -1,7 +1,5 @@
 """The files to deploy with are valid, hold no secret, and agree with the image and with each other."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

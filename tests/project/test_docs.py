@@ -1,7 +1,5 @@
 """The documents are true: what they show runs, what they link to is there, what they describe is what there is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

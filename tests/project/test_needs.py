@@ -1,7 +1,5 @@
 """A run can't be green because next to nothing ran: what a CI machine lacks, and how many tests ran."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The package as it is installed: what the wheel holds, what it needs, what importing it costs."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

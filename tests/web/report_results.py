@@ -1,7 +1,5 @@
 """Results of claims, of every kind that a report shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

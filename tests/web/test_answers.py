@@ -1,7 +1,5 @@
 """Answers that are read again from a record, where others can write."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

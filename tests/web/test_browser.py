@@ -1,7 +1,5 @@
 """The service's pages in a real browser: streaming, keyboard, phone, dark, and what axe finds."""
 
-from __future__ import annotations
-
 import threading
 from importlib.resources import files
 from typing import Any

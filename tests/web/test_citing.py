@@ -1,7 +1,5 @@
 """Citations that others' programs read: BibTeX, CSV and Markdown, parsed again as those programs do."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

@@ -1,7 +1,5 @@
 """`ccheck query` with `CCHECK_SERVER`: the same output as without, from a server that has its models loaded."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """The tools for language models' programs, with the SDK's own client, over both transports."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import Any

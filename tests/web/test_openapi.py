@@ -1,7 +1,5 @@
 """The REST API does what its OpenAPI description says, whatever it is sent: schemathesis makes requests from it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The service's pages as a browser without scripts sees them: forms, their tokens, exports, files, papers, keys."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import hashlib

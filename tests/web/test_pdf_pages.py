@@ -1,7 +1,5 @@
 """Pages of PDFs as images with sentences marked: in all layouts, and what can't be found, drawn or trusted."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

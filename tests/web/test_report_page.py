@@ -1,7 +1,5 @@
 """The report page, as a file and in a browser."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

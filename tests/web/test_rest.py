@@ -1,7 +1,5 @@
 """REST over a real port: checks, events, corrections, what is refused, and OpenAPI."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Servers of the service for tests: the real application on a real port, over a small store, with a judge that a test
 can hold."""
 
-from __future__ import annotations
-
 import functools
 import re
 import signal
