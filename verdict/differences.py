@@ -23,6 +23,7 @@ from .features import NEGATION
 SHARED = 0.5
 """The least share of a claim's other words that a sentence must have to be about the same."""
 _UNITS: dict[str, dict[str, float]] = {
+    "pressure": {"mm ?hg": 1, "kpa": 7.5006, "hpa|mbar": 0.75006},
     "percent": {"%": 1, "percent": 1, "per cent": 1, "percentage points?": 1},
     "length": {
         "mm|millimet(?:er|re)s?": 1e-3,
@@ -62,7 +63,8 @@ _FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, fac
 _SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
 _LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _QUANTITY = re.compile(
-    rf"(?<![\w.,])(?P<value>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
+    rf"(?<![\w.,])(?P<value>(?P<comma>(?:0,\d+|\d+,\d\d?)(?![.,]?\d|\s?(?:and|or|&)\s?\d+(?!,?\d)))"
+    rf"|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
     rf"(?:[\s-]?(?P<scale>{'|'.join(_LARGE)})\b)?"
     rf"(?:[\s-]?(?:{'|'.join(f'(?P<u{place}>{unit})' for place, unit in enumerate(_FACTORS))})(?!\w)"
     r"(?P<rate>\s?(?:an?|per|each|every|/)\s?(?:year|decade|century|day|week|month|hour|yr|kg|person|capita)\b"
@@ -70,13 +72,15 @@ _QUANTITY = re.compile(
     re.IGNORECASE,
 )
 _INTERVAL = re.compile(
-    r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?\d[\d.]*\s?(?:-|–|to|,|and)\s?\d[\d.]*%?"
-    r"|\bp\s?[<=>≤]\s?0?\.\d+",
+    r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?"
+    r"\d+(?:[.,]\d+)?\s?(?:-|–|to|,|and)\s?\d+(?:[.,]\d+)?%?|\bp\s?[<=>≤]\s?0?[.,]\d+",
     re.IGNORECASE,
 )
 """A confidence interval or a p value, whose numbers are not the finding."""
 _RANGE = re.compile(r"\s?(?:to|and|or|[-–,])\s?(?=\d)")
 """`40 to 50 %`: both have the unit."""
+_MEASURED = re.compile(r"\b(?:by|of|to|from|than|at|was|is|were|are|mean|average|median|between(?: \S+ and)?)|[=±]")
+"""What stands before one number. Without it or a unit, `3,5` may be a list, as in `groups 3,5`, and no decimal."""
 _WORDS = re.compile(r"[^\W\d_]+")
 _ABOVE = re.compile(r"(?:more|greater|higher|longer) than|over|above|at least|exceed\w*|[>≥]", re.IGNORECASE)
 _BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up to|[<≤]", re.IGNORECASE)
@@ -186,7 +190,6 @@ def quantities(text: str) -> tuple[_Quantity, ...]:
     for one in reversed(list(itertools.islice(_QUANTITY.finditer(text), _MOST))):
         unit = next((name for place, name in enumerate(_FACTORS) if one[f"u{place}"]), None)
         written, scale, after = one["value"].lower(), (one["scale"] or "").lower(), text[one.end() :]
-        value = (_SMALL.get(written) or float(written.replace(",", ""))) * _LARGE.get(scale, 1)
         if unit is not None:
             dimension, factor = _FACTORS[unit]
             dimension += re.sub(r"\W|per|an?\b|each|every", "", (one["rate"] or "").lower())
@@ -197,6 +200,11 @@ def quantities(text: str) -> tuple[_Quantity, ...]:
         side = _ends_with(_ABOVE, before) - _ends_with(_BELOW, before)
         beside = " ".join(_WORDS.findall(before)[-2:] + _WORDS.findall(after[:24])[:1])
         about = _ends_with(_ABOUT, before)
+        if one["comma"]:
+            counted = dimension or scale or about or side or after.startswith(("-fold", " times"))
+            decimal = counted or written[0] == "0" or _ends_with(_MEASURED, before)
+            written = written.replace(",", ".") if decimal else written.partition(",")[0]
+        value = (_SMALL.get(written) or float(written.replace(",", ""))) * _LARGE.get(scale, 1)
         said = one.group().strip()
         made.append(_Quantity(said, value * factor, dimension, about, side, frozenset(terms(beside))))
     return tuple(reversed(made))

@@ -196,6 +196,8 @@ OPPOSITES = {
 BOTH_WAYS = {second: first for first, second in OPPOSITES.items()} | OPPOSITES
 """Each word with its opposite."""
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[A-Za-z]+(?:['’]t)?|%")
+_COMMA = re.compile(r"(?<=^0),|,(?=\d\d?$)")
+"""Of a decimal: `3,5` is the number 3.5, and `1,000` stays."""
 NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
 """A word that denies what comes after it: a regular expression, for small letters."""
 _DENYING = re.compile(rf"{NEGATION}|false|myth|unaffected|unchanged|unrelated|independent\w*")
@@ -245,7 +247,7 @@ class Words:
 @functools.lru_cache(maxsize=4096)
 def read_words(text: str) -> Words:
     """The words of a text."""
-    words = tuple(found.group().lower() for found in _WORD.finditer(text))
+    words = tuple(_COMMA.sub(".", found.group().lower()) for found in _WORD.finditer(text))
     return Words(
         words,
         tuple((terms(word) or [""])[0] for word in words),

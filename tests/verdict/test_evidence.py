@@ -174,6 +174,7 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("The jab cuts admission by 30 %.", "The jab cut admission by 3 % (95% CI 2 to 5%).", "number 30 % 3 %"),
         ("Sea level rose 20 m", "Sea level rose by a little under 20 centimetres.", "number 20 m 20 centimetres"),
         ("The trial had 35 patients", "The trial had twelve patients.", "number 35 twelve"),
+        ("Pressure fell by 3,5 mmHg", "Pressure fell by 3.0 mm Hg (95% CI 2,5-3,5 mmHg).", "number 3,5 mmHg 3.0 mm Hg"),
         ("More than 20 % of children are overweight", "15 % of children are overweight", "number 20 % 15 %"),
         ("Sea level is falling", "Sea level is rising faster than before.", "direction falling rising"),
         ("Aspirin increases deaths", "Aspirin reduced the risk of death by 23 %.", "direction increases reduced"),
@@ -197,6 +198,8 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
         ("Emissions of steel fell by 50 percent", "Emissions of steel fell from 40 to 20 percent."),
         ("Aspirin reduces deaths", "Aspirin lowered the number of deaths and did not cause bleeding."),
         ("Seas rose by 0.2 m", "Seas rose by about 19 cm."),
+        ("In groups 1,2 and 3 it rose 0,350 mm", "In groups 1, 2 and 3 it rose 0.35 mm (p < 0,05)."),
+        ("Seas rose by 1,5", "Seas rose by 1.5 in 12,345 years"),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
     ],
 )
@@ -226,9 +229,9 @@ def related(claim: str, sentence: str) -> dict[str, float]:
 
 
 def test_words_have_stems_directions_and_denials():
-    words = read_words("Ice isn't melting faster, by 1,000 km.")
-    assert words.words == ("ice", "isn't", "melting", "faster", "by", "1,000", "km")
-    assert words.directions == (0, 0, 0, 1, 0, 0, 0) and words.denials == (False, True, *[False] * 5)
+    words = read_words("Ice isn't melting faster, by 1,000 or 0,5 km.")
+    assert words.words == ("ice", "isn't", "melting", "faster", "by", "1,000", "or", "0.5", "km")
+    assert words.directions == (0, 0, 0, 1, *[0] * 5) and words.denials == (False, True, *[False] * 7)
     assert words.stems[2] == "melt" and words.stems[4] == "" and "" not in words.kinds
 
 
