@@ -28,7 +28,7 @@ from ..pipeline.batch import ClaimRecord, unjudged
 from ..pipeline.claims import iter_claims
 from ..service import Check, Event, How, Service
 from .access import Caller, Limited
-from .problems import Problem, json_text, problem_of
+from .problems import Problem, disk_told, json_text, problem_of
 
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
@@ -200,8 +200,8 @@ def restored(id_: str, caller: Caller, data: Mapping[str, Any]) -> FileJob:
 
 
 def claims_in(content: bytes, name: str, most: int | None) -> list[ClaimRecord]:
-    """The claims of a file that was sent; its name tells its format. Raises InvalidData, and Problem for too many."""
-    with tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
+    """The claims of a file; its name tells its format. Raises InvalidData, and Problem for too many or a full disk."""
+    with disk_told(), tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
         path = Path(folder) / harmless(name, "claims.txt")
         path.write_bytes(content)
         records = list(iter_claims(path))

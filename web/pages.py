@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 import secrets
 import shutil
@@ -32,7 +31,7 @@ from .citing import Citing
 from .jobs import claims_in, harmless
 from .page import environment, static_files
 from .pdf_pages import marked_pages, spans_of
-from .problems import JSON, Problem, problem_of
+from .problems import JSON, Problem, disk_told, problem_of
 from .rest import ClaimSent, CorrectionSent, document_found
 from .shared import PATIENCE, Shared, Web, json_answer
 from .shown import choices, filtered, readable, with_texts
@@ -105,14 +104,10 @@ def _form(*rights: Right) -> Any:
 
     async def sent(request: Request, web: Shared) -> AsyncIterator[Page]:
         caller = web.caller(request, *rights)
-        try:
+        with disk_told():
             async with request.form(max_files=MOST_FILES, max_fields=100) as form:
                 web.access.refuse_forged(request, form.get("token"))
                 yield Page(request, web, caller, form)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise Problem(507, "the server's disk is full: what you sent was not read") from error
 
     return Depends(sent)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -64,6 +66,17 @@ class Problem(HTTPException):
             page = environment().get_template("problem.html").render(given)
             return HTMLResponse(page, self.status, self.headers)
         return Response(json_text(self.to_dict()), self.status, self.headers, "application/problem+json")
+
+
+@contextmanager
+def disk_told() -> Iterator[None]:
+    """Raises Problem 507 where what was sent could not be written, as the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Problem(507, "the server's disk is full: what you sent was not read") from error
 
 
 def json_text(content: Any) -> str:

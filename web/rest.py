@@ -131,11 +131,11 @@ def _answers(good: Any, *problems: int) -> Answers:
 
 _CHECKED: Answers = {202: {"model": Check, "headers": {"Location": {"schema": {"type": "string"}}}}}
 _FILE = {"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}}
-rest = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 502, 503))
-state = APIRouter(tags=["state"])
+rest = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 500, 501, 502, 503))
+state = APIRouter(tags=["state"], responses=_problems(500))
 
 
-@rest.post("/checks", tags=["checks"], responses=_CHECKED | _answers(Check, 413))
+@rest.post("/checks", tags=["checks"], responses=_CHECKED | _answers(Check, 409, 413))
 async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker) -> Response:
     """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
     job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
@@ -148,7 +148,7 @@ async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker)
     return json_answer(job.check, 200, where)
 
 
-@rest.post("/checks/many", tags=["checks"], responses=_answers(NDJSON, 413), openapi_extra=_FILE)
+@rest.post("/checks/many", tags=["checks"], responses=_answers(NDJSON, 413, 507), openapi_extra=_FILE)
 async def check_many(
     request: Request, how: Annotated[FileSent, Query()], web: Shared, asked: Checker
 ) -> StreamingResponse:
@@ -217,7 +217,7 @@ async def pairs(web: Shared, _: Reader) -> Response:
     return Response(lines, media_type=NDJSON)
 
 
-@rest.get("/search", tags=["collection"], response_model=Search)
+@rest.get("/search", tags=["collection"], response_model=Search, responses=_problems(409))
 async def search(
     web: Shared,
     _: Reader,

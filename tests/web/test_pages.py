@@ -326,6 +326,8 @@ def test_a_full_disk_is_said(serve_web, monkeypatch):
     monkeypatch.setattr("ccheck.web.pages.shutil.copyfileobj", full)
     refused = web.send("/papers", {}, files=[("file", ("p.jsonl", "{}"))])
     assert refused.status_code == 507 and "disk is full" in refused.text and "ccheck-papers-" not in refused.text
+    monkeypatch.setattr("ccheck.web.jobs.Path.write_bytes", full)
+    assert web.client.post("/v1/checks/many", content="one").json()["status"] == 507
     assert web.client.get("/health").status_code == 200
 
 

@@ -324,5 +324,13 @@ def test_openapi_is_the_one_that_is_documented_and_leads_nowhere_that_is_not_the
     schema, text = web.client.get("/openapi.json").json(), (ROOT / "docs/openapi.json").read_text(encoding="utf-8")
     assert schema == json.loads(text), "run python3 scripts/openapi.py"
     names = set(schema["components"]["schemas"])
+    said = {
+        f"{method} {path}": {*"409 500 501 507".split()} & way[method]["responses"].keys()
+        for path, way in schema["paths"].items()
+        for method in way
+    }
+    assert all("500" in one and ("501" in one) == (" /v1/" in route) for route, one in said.items())
+    assert {route for route, one in said.items() if "409" in one} == {"post /v1/checks", "get /v1/search"}
+    assert [route for route, one in said.items() if "507" in one] == ["post /v1/checks/many"]
     assert schema["openapi"].startswith("3.1") and "HTTPValidationError" not in text
     assert {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]} <= names
