@@ -15,14 +15,13 @@ import pytest
 from cli_runs import ccheck
 from local_entries import bm25_count, dense_first, entry, flip_bit, full_entry, replace_bytes
 from searching import answer_all, fill, rank_all, rank_one, write
-from store_documents import DIMENSIONS, FULL, LAYOUT, SECOND, unit
+from store_documents import FULL, LAYOUT, SECOND, unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS
 from store_units import entry as units_entry
 
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Query
-from ccheck.search import Filter
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25
 from ccheck.search.local.database import Database
@@ -356,25 +355,3 @@ def test_a_reader_beside_a_writer_finds_no_units_of_documents_that_are_gone(unit
         assert found(reader) == EXPECTED
         writer.delete(["sea"])
         assert found(reader) == {"sentences": ["ice#0"], "vectors": ["ice#1", "tea#1#1"]}
-
-
-def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    count = 300
-    with LocalStore(tmp_path / "store") as store:
-        store.prepare(UNITS)
-        vectors = random.standard_normal((count, 3, DIMENSIONS)).astype(np.float32)
-        vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-        write(store, [units_entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
-        asked = unit(*random.standard_normal(DIMENSIONS).tolist())
-        for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
-            whole = rank_one(store, Query("", asked), {"one": retriever})
-            for wanted in (1, 5, 200):
-                ids = {f"d{n}" for n in random.choice(count, wanted, replace=False)}
-                scope = tuple(Filter("_id", "!=", f"d{n}") for n in range(count) if f"d{n}" not in ids)
-                narrow = rank_one(store, Query("", asked, filters=scope), {"one": retriever})
-                expected = [(key, score) for key, score in whole["one"] if key.split("#")[0] in ids]
-                assert [key for key, _ in narrow["one"]] == [key for key, _ in expected]
-                assert [score for _, score in narrow["one"]] == pytest.approx(
-                    [score for _, score in expected], abs=1e-6
-                )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
-from searching import answer_all, answer_one, bm25, fill, info_of, rank_all, write
-from store_documents import unit
+from searching import answer_all, answer_one, bm25, fill, info_of, rank_all, rank_one, write
+from store_documents import DIMENSIONS, unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Hit, Query, Ranking, Unit
+from ccheck.core.types import Document, Entry, Hit, Query, Ranking, Unit, UnitEntry
 from ccheck.search import Filter, Ranks, Search, Store, answer
 from ccheck.search.local import LocalStore
 
@@ -197,6 +199,47 @@ def test_the_scopes_of_call_and_query_both_hold(store: Store) -> None:
     assert set(ranked(store, asked, Bm25(), filters=[Filter("_id", "!=", "ice")])) == {"tea#1"}
     assert set(ranked(store, asked, Bm25(units="sentences"), filters=[Filter("_id", "=", "ice")])) == {"ice#1"}
     assert ranked(store, asked, Bm25(units="sentences"), filters=[Filter("_id", "=", "sea")]) == {}
+
+
+@pytest.mark.parametrize("details", [True, False])
+def test_a_scope_holds_inside_the_fusion_of_a_server(store: Store, details: bool) -> None:
+    asked = Query("sea", filters=(Filter("_id", "=", "tea#1"),))
+    retrievers: dict[str, Retriever] = {"content": Bm25(), "text": Bm25(fields={"text": 1.0})}
+    found = answer_one(store, asked, retrievers, k=5, details=details)
+    assert [hit.document.id for hit in found.hits] == ["tea#1"]
+
+
+def test_dense_search_is_exact_in_every_scope(make_store: Callable[[], Store]) -> None:
+    """Of few documents the local store reads other vectors than of many."""
+    random, count, store = np.random.default_rng(0), 300, make_store()
+    vectors = random.standard_normal((count, 3, DIMENSIONS)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    texts = ("A sea.", "An ice.", "A tea.")
+    fill(store, UNITS, [entry(f"d#{n}", texts, list(of)) for n, of in enumerate(vectors)])
+    asked = unit(*random.standard_normal(DIMENSIONS).tolist())
+    units = {f"d#{n}#{place}": float(asked @ vector) for n, of in enumerate(vectors) for place, vector in enumerate(of)}
+    documents = {f"d#{n}": units[f"d#{n}#0"] for n in range(count)}
+    searches = [(Dense(units="sentences", depth=50), units)]
+    if store.name.startswith("local:"):  # a server's vectors of documents are quantised
+        searches.append((Dense(depth=50), documents))
+    for (retriever, scores), wanted in product(searches, (1, 5, 200, count)):
+        ids = {f"d#{n}" for n in random.choice(count, wanted, replace=False)}
+        scope = tuple(Filter("_id", "!=", one) for one in documents.keys() - ids)
+        found = rank_one(store, Query("", asked, filters=scope), {"one": retriever})["one"]
+        best = sorted((key for key in scores if "#".join(key.split("#")[:2]) in ids), key=lambda key: -scores[key])[:50]
+        assert [key for key, _ in found] == best
+        assert [score for _, score in found] == pytest.approx([scores[key] for key in best], abs=1e-5)
+
+
+def test_a_book_of_many_units(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    fill(store, Layout(), [replace(ENTRIES[0], passages={}, units={})])
+    store.prepare(Layout(units={"paragraphs": PARAGRAPHS}))
+    many = tuple(UnitEntry(Unit("paragraphs", number, 0, 4, "reef")) for number in range(20_000))
+    write(store, [Entry(Document("book", "", "reef"), "1", units={"paragraphs": many})])
+    found = rank_one(store, Query("reef"), {"bm25": Bm25(units="paragraphs", depth=10_000)})
+    assert [key for key, _ in found["bm25"]] == [f"book#{number}" for number in range(10_000)]
+    assert store.count() == 2
 
 
 def test_ids_are_compared_as_they_are(store: Store) -> None:
