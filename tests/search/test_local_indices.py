@@ -21,7 +21,7 @@ from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, vectors
 from ccheck.search.local.bm25 import Dictionary, allowed_edits
 from ccheck.search.local.files import remove_store
-from ccheck.search.local.vectors import SparseIndex, VectorIndex
+from ccheck.search.local.vectors import VectorIndex
 
 VOCABULARY = 300
 
@@ -66,51 +66,6 @@ def test_an_empty_dictionary_and_odd_terms() -> None:
     assert dictionary.expand("x" * 40_000, 2) == [("x" * 40_000, 1.0)]
     assert [allowed_edits("x" * n, "auto") for n in (1, 2, 3, 5, 6)] == [0, 0, 1, 1, 2]
     assert [allowed_edits("x", fuzziness) for fuzziness in (0, 1, 2)] == [0, 1, 2]
-
-
-# -- sparse vectors
-
-
-def draw_matrix(rows: int, seed: int = 0) -> np.ndarray:
-    """Weights of `rows` documents by their seq; the first has none, since there is no seq 0."""
-    generator = np.random.default_rng(seed)
-    matrix = np.where(generator.random((rows, VOCABULARY)) < 0.05, generator.gamma(2.0, 0.5, (rows, VOCABULARY)), 0)
-    matrix[0] = 0
-    return matrix.astype(np.float32)
-
-
-def expected(matrix: np.ndarray, query: np.ndarray, depth: int) -> list[tuple[int, float]]:
-    scores = matrix @ query
-    best = sorted((seq for seq in range(len(matrix)) if scores[seq] > 0), key=lambda seq: (-scores[seq], seq))
-    return [(seq, pytest.approx(scores[seq], rel=1e-5)) for seq in best[:depth]]
-
-
-def index_of(matrix: np.ndarray) -> SparseIndex:
-    """The rows of a matrix by their number, as the store has them."""
-    seqs, tokens = np.nonzero(matrix)
-    starts = np.flatnonzero(np.r_[True, seqs[1:] != seqs[:-1]])
-    rows = np.stack([tokens, matrix[seqs, tokens]], axis=1).astype(np.float32)
-    return SparseIndex(rows, starts, seqs[starts], seqs[starts])
-
-
-def test_sparse_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 256)
-    matrix = draw_matrix(520)
-    matrix[100:140] = 0  # documents without a vector
-    queries = draw_matrix(6, seed=1)[1:]
-    index = index_of(matrix)
-    for allowed in (np.ones(520, np.bool_), np.arange(520) % 3 > 0, np.arange(520) % 50 == 0):
-        for depth in (1, 13, 1000):
-            found = index.search(queries, depth, allowed)
-            assert found == [expected(matrix * allowed[:, None], query, depth) for query in queries]
-
-
-def test_equal_scores_are_in_the_order_of_ingest() -> None:
-    matrix = np.zeros((50, VOCABULARY), np.float32)
-    matrix[1:, 3] = 1.0
-    matrix[40, 3] = 2.0
-    (found,) = index_of(matrix).search(matrix[1:2], 5)
-    assert [seq for seq, _ in found] == [40, 1, 2, 3, 4]
 
 
 # -- codes of vectors

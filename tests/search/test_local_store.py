@@ -134,28 +134,6 @@ def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path):
         assert dense_first(reader, 200) == "d200"
 
 
-def test_dense_search_is_exact_over_many_blocks(monkeypatch):
-    monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 64)
-    random = np.random.default_rng(0)
-    rows = random.standard_normal((1000, DIMENSIONS)).astype(np.float32)
-    owners = np.sort(random.integers(1, 300, 1000))
-    owners[random.integers(0, 1000, 50)] = -1
-    changes = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-    seqs = owners[changes].astype(np.int64)
-    index = VectorIndex(rows, changes, seqs, seqs)
-    queries = random.standard_normal((3, DIMENSIONS)).astype(np.float32)
-    allowed = random.random(301) < 0.7
-    for mask in (None, allowed):
-        for query, found in zip(queries, index.search(queries, 20, mask), strict=True):
-            best: dict[int, float] = {}
-            for seq, score in zip(owners.tolist(), (rows @ query).tolist(), strict=True):
-                if seq >= 0 and (mask is None or mask[seq]):
-                    best[seq] = max(score, best.get(seq, -np.inf))
-            top = sorted(best.items(), key=lambda item: -item[1])[:20]
-            assert list(dict(found)) == [seq for seq, _ in top]
-            assert list(dict(found).values()) == pytest.approx([score for _, score in top], abs=1e-5)
-
-
 READER = """
     import os
     from pathlib import Path

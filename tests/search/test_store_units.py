@@ -14,9 +14,9 @@ from store_documents import DIMENSIONS, unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.core.layout import Layout
+from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Hit, Query, Ranking, Unit, UnitEntry
+from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
 from ccheck.search import Filter, Ranks, Search, Store, answer
 from ccheck.search.local import LocalStore
 
@@ -209,21 +209,27 @@ def test_a_scope_holds_inside_the_fusion_of_a_server(store: Store, details: bool
     assert [hit.document.id for hit in found.hits] == ["tea#1"]
 
 
-def test_dense_search_is_exact_in_every_scope(make_store: Callable[[], Store]) -> None:
-    """Of few documents the local store reads other vectors than of many."""
+def test_dense_search_is_exact_in_every_scope(make_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local store reads in blocks, and of few documents other vectors than of many."""
+    monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 64)
     random, count, store = np.random.default_rng(0), 300, make_store()
     vectors = random.standard_normal((count, 3, DIMENSIONS)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    texts = ("A sea.", "An ice.", "A tea.")
-    fill(store, UNITS, [entry(f"d#{n}", texts, list(of)) for n, of in enumerate(vectors)])
+    plain = [entry(f"d#{n}", ("A sea.", "An ice.", "A tea."), list(of)) for n, of in enumerate(vectors)]
+    passages = [
+        {MAIN_VECTORS: tuple(Passage(0, 6, vector) for vector in of[: 1 + n % 3])} for n, of in enumerate(vectors)
+    ]
+    fill(store, UNITS, [replace(one, passages=of) for one, of in zip(plain, passages, strict=True)])
+    assert store.delete([f"d#{n}" for n in range(0, count, 10)]) == 30
+    store.publish()
     asked = unit(*random.standard_normal(DIMENSIONS).tolist())
     units = {f"d#{n}#{place}": float(asked @ vector) for n, of in enumerate(vectors) for place, vector in enumerate(of)}
-    documents = {f"d#{n}": units[f"d#{n}#0"] for n in range(count)}
+    documents = {f"d#{n}": max(units[f"d#{n}#{place}"] for place in range(1 + n % 3)) for n in range(count)}
     searches = [(Dense(units="sentences", depth=50), units)]
     if store.name.startswith("local:"):  # a server's vectors of documents are quantised
         searches.append((Dense(depth=50), documents))
-    for (retriever, scores), wanted in product(searches, (1, 5, 200, count)):
-        ids = {f"d#{n}" for n in random.choice(count, wanted, replace=False)}
+    for (retriever, scores), wanted in product(searches, (1, 5, 200, 270)):
+        ids = {f"d#{n}" for n in random.choice([n for n in range(count) if n % 10], wanted, replace=False)}
         scope = tuple(Filter("_id", "!=", one) for one in documents.keys() - ids)
         found = rank_one(store, Query("", asked, filters=scope), {"one": retriever})["one"]
         best = sorted((key for key in scores if "#".join(key.split("#")[:2]) in ids), key=lambda key: -scores[key])[:50]
