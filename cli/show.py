@@ -10,7 +10,7 @@ from rich.text import Text
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
 from ..core.text import shortened
-from ..core.words import OPEN, STANCES, in_words, sure
+from ..core.words import OPEN, in_words, stance_in_words, sure
 from .common import print_hanging, printable
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _stance(stance: Stance, said: set[str]) -> Text:
             return Text("no stance", "yellow")
         said.add(error)
         return Text(f"no stance: {printable(error)}", "yellow")
-    return Text(STANCES[stance.label], STYLES[stance.label])
+    return Text(stance_in_words(stance), STYLES[stance.label])
 
 
 def _reason(stance: Stance) -> str:

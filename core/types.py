@@ -283,6 +283,10 @@ class Sentence:
         return fields | differs | known
 
 
+DECISIVE = 0.7
+"""The least confidence with which a document can make a side strong, if its judge has no threshold of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stance:
     """The stance of one document on the claim. If it could not be determined, `label` is None and `error` says why.
@@ -298,6 +302,12 @@ class Stance:
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
     decides: bool | None = None
+
+    @property
+    def leans(self) -> bool:
+        """Whether it takes a side, too weakly to decide a verdict. A stance without a confidence is sure enough."""
+        sure = self.confidence is None or self.confidence >= DECISIVE
+        return self.label not in (None, "NOT_ENOUGH_INFO") and not (sure if self.decides is None else self.decides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .types import Sentence
+    from .types import Sentence, Stance
 
 STANCES = {
     "SUPPORTS": "supports",
@@ -14,6 +14,12 @@ STANCES = {
     "NOT_ENOUGH_INFO": "leaves it open",
 }
 """A document's stance on the claim."""
+LEANING = {
+    "SUPPORTS": "leans to supporting it",
+    "REFUTES": "leans to refuting it",
+    "CONFLICTING": "leans both ways",
+}
+"""A stance that takes a side, too weakly to decide a verdict."""
 OPEN = {
     "no_claim": "this is no claim",
     "nothing_bears": "nothing here bears on it",
@@ -39,6 +45,11 @@ def sure(confidence: float) -> str:
     the two digits that are shown beside it."""
     shown = float(f"{confidence:.2f}")
     return "high" if shown >= 0.85 else "moderate" if shown >= 0.65 else "low"
+
+
+def stance_in_words(stance: Stance) -> str:
+    """What a document says of the claim; empty if that could not be determined."""
+    return (LEANING if stance.leans else STANCES)[stance.label] if stance.label else ""
 
 
 def in_words(sentence: Sentence) -> str:

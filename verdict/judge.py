@@ -42,7 +42,7 @@ from ..core.types import (
     Verdict,
     document_text,
 )
-from ..core.words import VERDICTS
+from ..core.words import LEANING, VERDICTS
 from .differences import differences
 from .labels import STANCES
 from .roles import with_roles
@@ -52,8 +52,6 @@ GROUP = 64
 NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
-DECISIVE = 0.7
-"""The least confidence with which a document can make a side strong, if its judge has no threshold of its own."""
 ASSUMED_CONFIDENCE = 0.8
 """The confidence of a stance whose method gives none."""
 UNREAD = 0.07
@@ -169,9 +167,7 @@ def _foreign(claim: str, document: Document) -> str | None:
 
 def decides(stance: Stance) -> bool:
     """Whether a stance alone would decide a verdict, at the first rank."""
-    if stance.label not in (*_VERBS, "CONFLICTING"):
-        return False
-    return stance.decides if stance.decides is not None else _sure(stance) >= DECISIVE
+    return stance.label in (*_VERBS, "CONFLICTING") and not stance.leans
 
 
 def likeliest(probabilities: Sequence[float], threshold: float = 0.0, *, supports: bool = True) -> Stance:
@@ -388,16 +384,22 @@ def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Labe
     """One sentence: how many say what, the strongest, and how many could not be read."""
     total = len(judged)
     of_all = _papers(total)
-    first, second = reversed(_VERBS) if label == "REFUTES" else tuple(_VERBS)
-    sides = {side: [piece for piece in read if _strength(piece, side) > 0] for side in (first, second)}
+    sides = {side: [piece for piece in read if _strength(piece, side) > 0] for side in _VERBS}
+    order = sorted(_VERBS, key=lambda side: (side != label, not sides[side]))
     if any(sides.values()):
-        says = {side: verb.removesuffix("s") if len(sides[side]) > 1 else verb for side, verb in _VERBS.items()}
-        said = f"{len(sides[first]) or 'none'} of {of_all} {says[first]} it, "
-        said += f"{len(sides[second]) or 'none'} {says[second]} it"
-        named = [side for side in (first, second) if label in (side, "CONFLICTING", "NOT_ENOUGH_INFO") and sides[side]]
+        counts: list[tuple[int, str]] = []
+        for side in order:
+            leaning = sum(piece.stance is not None and piece.stance.leans for piece in sides[side])
+            if len(sides[side]) > leaning or not leaning:
+                counts.append((len(sides[side]) - leaning, f"{_VERBS[side]} it"))
+            if leaning:
+                counts.append((leaning, LEANING[side]))
+        says = [f"{many or 'none'} {verb if many < 2 else verb.replace('s ', ' ', 1)}" for many, verb in counts]
+        said = ", ".join(says).replace(" ", f" of {of_all} ", 1)
+        named = [side for side in order if label in (side, "CONFLICTING", "NOT_ENOUGH_INFO") and sides[side]]
         best = [max(sides[side], key=Evidence.strength) for side in named]
         if best and label == "NOT_ENOUGH_INFO":
-            said += f", too weakly to decide; strongest: {_title(max(best, key=Evidence.strength))}"
+            said += f": too weak to decide; strongest: {_title(max(best, key=Evidence.strength))}"
         elif best:
             said += f"; strongest: {' against '.join(map(_title, best))}"
     elif total == 1:

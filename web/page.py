@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.redaction import without_secrets
 from ..core.text import counted, printable
-from ..core.words import OPEN, VERDICTS, sure
-from .views import SAID, STANCE_COUNTS, in_short
+from ..core.words import LEANING, OPEN, VERDICTS, stance_in_words, sure
+from .views import SAID, in_short
 
 if TYPE_CHECKING:
     import jinja2
@@ -119,7 +119,8 @@ def environment() -> jinja2.Environment:
         "script_hash": csp_hash(script),
         "verdicts": VERDICTS,
         "stances": SAID,
-        "stance_counts": STANCE_COUNTS,
+        "leaning": LEANING,
+        "stance_in_words": stance_in_words,
         "open": OPEN,
         "sure": sure,
         "in_short": in_short,

@@ -12,7 +12,7 @@ from ..core.analysis import sentence_spans
 from ..core.citation import citation_of, doi_url
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
-from ..core.words import STANCES, VERDICTS, in_words, sure
+from ..core.words import LEANING, STANCES, VERDICTS, in_words, sure
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
@@ -50,7 +50,9 @@ def claim_view(
     result: Result, number: int, warned: dict[str, int], corrections: Sequence[Correction] = ()
 ) -> dict[str, Any]:
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
-    counts: Counter[str] = Counter(one.stance.label for one in result.evidence if one.stance and one.stance.label)
+    stances = [one.stance for one in result.evidence if one.stance is not None]
+    tally: Counter[tuple[str | None, bool]] = Counter((one.label, one.leans) for one in stances)
+    counts: Counter[str] = Counter(one.label for one in stances if one.label)
     documents = [_document(evidence) for evidence in result.evidence]
     return {
         "number": number,
@@ -62,6 +64,12 @@ def claim_view(
         "cut": len(result.claim.text) > CLAIM_CHARS,
         "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
         "documents": documents,
+        "tally": [
+            (label, f"{many} leaning{LEANING[label][5:]}" if leans else f"{many} {said}")
+            for label, said in STANCE_COUNTS.items()
+            for leans in (False, True)
+            if (many := tally[label, leans])
+        ],
         "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
         "strongest": {side: strongest(documents, side) for side in SIDES},
         "gaps": list(gaps(result, counts)),

@@ -57,10 +57,11 @@ def whole(verdict: Verdict, *pieces: Evidence, explain: bool = False, **console:
         ("REFUTES", "refutes", "1;31"),
         ("NOT_ENOUGH_INFO", "leaves it open", "1"),
         ("CONFLICTING", "supports and refutes", "1;33"),
+        ("REFUTES", "leans to refuting it", "1;31"),
     ],
 )
 def test_the_stance_is_said_in_words_and_colour(label, words, colour):
-    one = evidence(ROSE, stance=Stance(label, 0.876, "It says\nso."))
+    one = evidence(ROSE, stance=Stance(label, 0.876, "It says\nso.", decides="leans" not in words))
     assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", "     confidence 0.88, high · It says so."]
     assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
 

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.types import Claim, Document, Evidence, Hit, Label, Stance, Usage
+from ccheck.core.types import DECISIVE, Claim, Document, Evidence, Hit, Label, Stance, Usage
 from ccheck.lab.measure.calibration import fit_calibration
 from ccheck.lab.measure.verdicts import reliability
 from ccheck.verdict.calibration import calibrated, load_calibration, save_calibration
 from ccheck.verdict.judge import (
     ASSUMED_CONFIDENCE,
-    DECISIVE,
     HALF_LIFE,
     NO_DOCUMENTS,
     UNREAD,
@@ -157,7 +156,8 @@ def test_a_failure_is_never_a_label():
         ([Stance(N, 0.9), Stance(R, 0.9)], "1 of 2 papers refutes it, none supports it; strongest: On 2 (2011)"),
         (
             [Stance(S, 0.9), Stance(R, 0.9), Stance(R, 0.5)],
-            "1 of 3 papers supports it, 2 refute it; strongest: On 1 (2011) against On 2 (2011)",
+            "1 of 3 papers supports it, 1 refutes it, 1 leans to refuting it; "
+            "strongest: On 1 (2011) against On 2 (2011)",
         ),
         ([Stance(N, 0.9)] * 4, "none of 4 papers supports or refutes it"),
         ([Stance(N, 0.9)], "the paper neither supports nor refutes it"),
@@ -166,8 +166,8 @@ def test_a_failure_is_never_a_label():
             "none of the 2 of 3 papers that could be judged supports or refutes it; 1 paper could not be judged",
         ),
         (
-            [Stance(S, 0.3), Stance(N, 0.9)],
-            "1 of 2 papers supports it, none refutes it, too weakly to decide; strongest: On 1 (2011)",
+            [Stance(R, 0.9, decides=False), Stance(R, 0.3), Stance(R, 0.6)],
+            "3 of 3 papers lean to refuting it, none supports it: too weak to decide; strongest: On 1 (2011)",
         ),
         (
             [Stance(S, 0.9), FAILED, FAILED],

@@ -305,10 +305,12 @@ def test_no_path_of_this_machine_is_shown(tmp_path):
     ],
 )
 def test_a_side_with_little_confidence_is_told_apart(tmp_path, label, confidence, said):
-    made = result(piece(ROSE, stance=Stance("SUPPORTS", 0.9)), verdict=Verdict(label, confidence))
+    weak = [piece(stance=Stance("SUPPORTS", 0.6), rank=rank) for rank in (2, 3)]
+    made = result(piece(ROSE, stance=Stance("SUPPORTS", 0.9)), *weak, verdict=Verdict(label, confidence))
     html = page(tmp_path, made, made)
     shown = html.all("div", class_="verdict")[0]
     assert said in html.one("ol", class_="contents").all("li")[0].words
+    assert "✓ 1 supporting ✓ 2 leaning to supporting it" in shown.words
     assert shown.one("strong").words == said and ("Read both sides" in shown.words) == said.startswith("Weakly")
 
 

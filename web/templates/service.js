@@ -18,7 +18,10 @@ if (live) {
       reads = true;
       return "Reading them for the sentences that bear on the claim.";
     },
-    stance: ({ doc_id, label }) => `${titles[doc_id] ?? doc_id}: ${words.stances[label]?.[1] ?? "not judged"}`,
+    stance: ({ doc_id, label, decides }) => {
+      const leans = decides === false && words.leaning[label];
+      return `${titles[doc_id] ?? doc_id}: ${leans || (words.stances[label]?.[1] ?? "not judged")}`;
+    },
     verdict: ({ label }) => `Verdict: ${words.verdicts[label ?? "NONE"][1]}`,
   };
   for (const [kind, tell] of Object.entries(said)) {
