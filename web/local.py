@@ -47,15 +47,16 @@ def connected(given: Mapping[str, Any]) -> socket.socket | None:
 @contextlib.contextmanager
 def listening(given: Mapping[str, Any]) -> Iterator[list[socket.socket]]:
     """The socket to serve at, for the user alone; none if another server has it, or this machine can't give one."""
+    from filelock import FileLock
+
     with contextlib.ExitStack() as stack:
         made: list[socket.socket] = []
         with contextlib.suppress(OSError, AttributeError):
             path = _path_of(given)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            other = connected(given)
-            if other is not None:
-                other.close()
-            elif _is_own(path.parent):
+            if _is_own(path.parent):
+                # Held while the socket is there. If another server has it, Timeout is an OSError.
+                stack.enter_context(FileLock(f"{path}.lock", timeout=0, mode=0o600))
                 path.unlink(missing_ok=True)  # of a server that was killed
                 one = stack.enter_context(socket.socket(socket.AF_UNIX))
                 one.bind(str(path))

@@ -21,6 +21,7 @@ from web_servers import CLAIM, KEYS, PAPERS, serving
 from ccheck import open as open_checker
 from ccheck.core.errors import InvalidData, ServerError
 from ccheck.web.client import Server
+from ccheck.web.local import connected, listening
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_a_server_with_the_same_settings_is_found_and_prints_the_same(with_paper
     ]
     alone = [told(ccheck("query", *one, *with_papers)) for one in asked]
     with serving(tmp_path / "log", *with_papers) as url:
-        (at,) = (runtime / "ccheck").iterdir()
+        (at,) = (runtime / "ccheck").glob("*.sock")
         assert stat.S_IMODE(at.stat().st_mode) == 0o600 and stat.S_IMODE(at.parent.stat().st_mode) == 0o700
         code = f"import sys, ccheck.cli; ccheck.cli.run(sys.argv[1:]); print([m for m in {LEAST} if m in sys.modules])"
         given = [sys.executable, "-c", code, "query", CLAIM, *map(str, with_papers)]
@@ -116,7 +117,20 @@ def test_a_server_with_the_same_settings_is_found_and_prints_the_same(with_paper
         assert told(ccheck("query", CLAIM, *with_papers)) == alone[0]
         assert requests(url) == asked_before + len(asked)
         at.parent.chmod(0o700)
-    assert not list((runtime / "ccheck").iterdir())
+    assert not list((runtime / "ccheck").glob("*.sock"))
+
+
+def test_of_two_servers_that_start_together_one_has_the_socket(tmp_path, monkeypatch):
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for _ in range(2):
+        with listening({}) as (own,):  # which does not listen yet
+            with listening({}) as none:
+                assert none == []
+            own.listen()
+            connected({}).close()
+        assert connected({}) is None
+        next(tmp_path.glob("ccheck/*.lock")).with_suffix("").touch()  # as if it had been killed
 
 
 def told(ran):
