@@ -250,16 +250,24 @@ class FileRecord(Closing):
             if self._connection is None:
                 if what != "make" and not self.path.exists():
                     return None
+                if what == "read" and not all(os.access(one, os.W_OK) for one in (self.path, self.path.parent)):
+                    # For this once: it would not see what others write later.
+                    with contextlib.closing(self._opened(only_read=True)) as once, _transaction(once, "BEGIN"):
+                        return work(once)
                 self._connection = self._opened()
             with _transaction(self._connection, "BEGIN" if what == "read" else "BEGIN IMMEDIATE"):
                 return work(self._connection)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, *, only_read: bool = False) -> sqlite3.Connection:
         # Not through a link, which a stranger's folder could hold.
-        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        flags = (os.O_RDONLY if only_read else os.O_CREAT | os.O_RDWR) | getattr(os, "O_NOFOLLOW", 0)
         os.close(os.open(self.path, flags, 0o600))
+        name = f"{self.path.absolute().as_uri()}?mode={'ro' if only_read else 'rw'}"
+        beside = [Path(f"{self.path}{end}") for end in ("-wal", "-shm")]
+        if only_read and not any(one.exists() and one.stat().st_size for one in beside):
+            name += "&immutable=1"  # nobody is writing: without it, SQLite wants to make these files
         connection = sqlite3.connect(
-            self.path, timeout=_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=16
+            name, timeout=_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=16, uri=True
         )
         try:
             # A file of a stranger runs nothing: neither views nor triggers, and it has our tables or is refused.
@@ -267,7 +275,7 @@ class FileRecord(Closing):
             connection.create_function("has_word", 2, _has_word, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            with _transaction(connection):
+            with _transaction(connection, "BEGIN" if only_read else "BEGIN IMMEDIATE"):
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
                 made = tuple(sql for (sql,) in connection.execute(query))

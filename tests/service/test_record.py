@@ -174,6 +174,19 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path, sql: str, said: str)
         record.put(check(1))
 
 
+@pytest.mark.parametrize("writing", [False, True])
+def test_it_is_read_in_a_folder_that_is_read_only(tmp_path: Path, monkeypatch, writing: bool) -> None:
+    with FileRecord(tmp_path / "a.sqlite") as record:
+        record.put(check(1))
+        if not writing:
+            record.close()
+        before = sorted(tmp_path.iterdir())
+        monkeypatch.setattr("os.access", lambda *asked: False)
+        with FileRecord(tmp_path / "a.sqlite") as reader:
+            assert list(reader.get([check(1).id])) == [one.id for one in reader.list(Wanted())] == [check(1).id]
+            assert sorted(tmp_path.iterdir()) == before and len(before) == (3 if writing else 1)
+
+
 def test_only_its_owner_reads_it_and_rows_that_somebody_changed_are_named(tmp_path: Path) -> None:
     with FileRecord(tmp_path / "a.sqlite") as record:
         record.put(check(1))
