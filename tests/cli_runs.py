@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import io
 import json
@@ -10,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,6 +88,15 @@ def jsonl(path: Path, *records: Any) -> Path:
     """A file of one JSON value, or text as it is, a line."""
     lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """A CSV or TSV file with a header."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+        writer.writeheader()
+        writer.writerows(rows)
     return path
 
 

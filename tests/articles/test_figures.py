@@ -79,9 +79,6 @@ def test_chunks_give_their_ranks_to_what_they_cite(article: Article) -> None:
     assert second.score < 1
     captions = chunks(granularity="sentence", captions=True)
     assert ranked(article, "moss left after each night", captions)[0] == "g2"
-
-
-def test_the_order_of_first_mention(article: Article) -> None:
     stage = chunks(granularity="window", tokens=1024, order="first-mention")
     assert ranked(article, "snails moss shells water night slime weights", stage) == ["g1", "t1", "g2"]
 
@@ -116,13 +113,6 @@ def test_statistics_are_those_of_all_articles(article: Article) -> None:
         among.rank("moss", ["gone"])
 
 
-def test_no_elements_and_no_words() -> None:
-    bare = parse_article(b"<article><body><p>Only text.</p></body></article>", "bare.xml")
-    assert FigureRanker([bare], elements()).rank("text", ["bare"]) == []
-    article = parse_article(JATS.encode(), "snails.xml")
-    assert ranked(article, "???", elements()) == ["g1", "g2", "t1"]
-
-
 def test_merges() -> None:
     one, two = [("a", 9.0), ("b", 3.0), ("c", 1.0)], [("d", 0.5), ("a", 0.4), ("e", 0.1)]
 
@@ -152,16 +142,17 @@ def test_a_run_can_be_a_merge_of_runs(article: Article) -> None:
     assert sorted(ranked(article, claim, beside)) == ["g1", "g2", "t1"]
 
 
-def test_bm25_is_lucenes() -> None:
+def test_bm25_is_lucenes_also_without_elements_and_words() -> None:
     index = Bm25Index([terms("moss moss snail"), terms("snail"), terms("shell water")])
     [first, second, third] = index.scores(terms("moss"))
     # idf = ln(1 + 2.5 / 1.5), tf = 2 / (2 + 1.2 * (.25 + .75 * 3 / 2))
     assert first == pytest.approx(np.log(1 + 2.5 / 1.5) * 2 / (2 + 1.2 * (0.25 + 0.75 * 3 / 2)))
     assert (second, third) == (0, 0)
     assert list(index.scores(terms("moss moss"))) == pytest.approx([2 * first, 0, 0])
-
-
-# -- passages
+    bare = parse_article(b"<article><body><p>Only text.</p></body></article>", "bare.xml")
+    assert FigureRanker([bare], elements()).rank("text", ["bare"]) == []
+    article = parse_article(JATS.encode(), "snails.xml")
+    assert ranked(article, "???", elements()) == ["g1", "g2", "t1"]
 
 
 def found(article: Article, claim: str, expressions: Expressions | None = None, **keys: object) -> list[str]:
@@ -175,44 +166,32 @@ def found(article: Article, claim: str, expressions: Expressions | None = None, 
 THICKER = "Their shells were thicker in cold water."
 
 
-def test_a_sentence_comes_with_its_left_neighbour(article: Article) -> None:
+def test_a_sentence_comes_with_its_left_neighbour_of_the_paragraph_and_may_need_an_expression(article: Article) -> None:
     before = "Snails of the coast grew by 4 mm a year (Fig. 1A)."
     assert found(article, "thicker in cold water", sentences=1) == [f"{before} {THICKER}"]
     assert found(article, "thicker in cold water", sentences=1, neighbours=0) == [THICKER]
-
-
-def test_no_neighbour_from_another_paragraph_and_no_heading(article: Article) -> None:
     (first,) = found(article, "moss was eaten at night", sentences=1)
     assert first == "Moss was eaten at night, and slime dried by day."
     assert all(text != "Weights" for text in found(article, "weights", sentences=10))
-
-
-def test_only_sentences_with_an_expression_stay_unless_none_has_one(article: Article) -> None:
     claim = "snails thicker in cold water by day"
     assert found(article, claim, Expressions(("were thicker",)), sentences=5) == [THICKER]
     assert found(article, claim, Expressions(("no such words",)), sentences=5) == found(article, claim, sentences=5)
 
 
-def test_sections_and_order(article: Article) -> None:
+def test_sections_order_and_clauses(article: Article) -> None:
     passages = PassageRanker([article], PassagesStage()).find("heavy snails are rare by night", ["snails"])
     assert passages[0].section == "Weights"
     assert [one.score for one in passages] == sorted((one.score for one in passages), reverse=True)
-
-
-def test_clauses(article: Article) -> None:
     assert found(article, "slime dried", sentences=1, clauses=True, neighbours=0) == ["and slime dried by day."]
     clauses = [article.text[start:end] for start, end in Cut(article).clauses]
     assert [one for one in clauses if "Moss was" in one] == ["Moss was eaten at night"]
 
 
-def test_expressions_are_found_as_whole_words() -> None:
+def test_expressions_are_found_as_whole_words_and_read_from_files(tmp_path: Path) -> None:
     listed = Expressions(("in the absence of", "we tested"))
     assert listed.found_in("Grown In the absence of light.")
     assert not listed.found_in("Here we testedly grew.")
     assert "compared with" in packaged().expressions and packaged().found_in("compared with controls")
-
-
-def test_files_of_expressions(tmp_path: Path) -> None:
     (file := tmp_path / "own.txt").write_text("we tested\nwe saw\n")
     assert load(file).expressions == ("we tested", "we saw")
     file.write_text("# nothing yet\n")

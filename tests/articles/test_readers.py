@@ -57,7 +57,7 @@ def test_jats_gives_text_sections_elements_and_mentions() -> None:
     assert article.text[: first.place].endswith("Table 1.")  # after the paragraph that holds it
 
 
-def test_tei_gives_the_same_article() -> None:
+def test_tei_gives_the_same_article_and_other_publishers_jats_is_read() -> None:
     article = read(TEI, "snails.tei.xml")
     assert (article.id, article.title) == ("snails", "Moss and snails")
     one = article.elements[0]
@@ -66,9 +66,24 @@ def test_tei_gives_the_same_article() -> None:
     assert "1" in article.text[mention.start : mention.end]
     assert article.section_at(mention.start) == "Results"
     assert [texts(article.text, other) for other in article.elements[1:]] == [["Table 1"]]
+    # Floats apart from the text, parts of figures, labels in captions, series of their own, ranges of links.
+    article = read(PMC, "moss.nxml")
+    cited = {one.id: (one.label, one.task_id, texts(article.text, one)) for one in article.elements}
+    assert cited == {
+        "F2": ("FIGURE 2", "FIG 2", ["3", "Figure 2b"]),
+        "F3": ("Figure 3", "FIG 3", ["3"]),
+        "F1": ("FIG. 1", "FIG 1", ["Figs. 1"]),
+        "E1": ("Extended Data Fig. 1", "EXTENDED DATA FIG. 1", ["Extended Data Fig. 1"]),
+        "F4": ("Fig. 4", "FIG 4", ["a"]),
+        "F4a": ("Fig. 4a", "FIG 4A", ["a"]),
+        "F4b": ("Fig. 4b", "FIG 4B", []),
+        "T1": ("TABLE I", "TAB I", ["Table I"]),
+    }
+    assert [one.place for one in article.elements] == [None] * 8
+    assert article.elements[1].caption == "Moss by day."
 
 
-def test_a_bomb_of_entities_is_not_expanded() -> None:
+def test_no_bomb_of_entities_is_expanded_and_no_file_of_this_machine_read(tmp_path: Path) -> None:
     levels = "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 12))
     bomb = f'<!DOCTYPE article [<!ENTITY b0 "boom">{levels}]><article><body><p>Calm &b11; text.</p></body></article>'
     try:
@@ -76,9 +91,6 @@ def test_a_bomb_of_entities_is_not_expanded() -> None:
     except InvalidData as error:  # newer versions of libxml2 refuse it
         text = str(error)
     assert "boom" not in text and len(text) < 1000
-
-
-def test_no_file_of_this_machine_is_read(tmp_path: Path) -> None:
     (secret := tmp_path / "secret.txt").write_text("hidden words")
     entity = f'<!DOCTYPE article [<!ENTITY x SYSTEM "{secret.as_uri()}">]>'
     text = f"{entity}<article><body><p>Open &x; text.</p></body></article>"
@@ -134,27 +146,6 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
             list(full_texts(tmp_path / name))
 
 
-def test_other_publishers_jats() -> None:
-    """Floats apart from the text, parts of figures, labels in captions, series of their own, ranges of links."""
-    article = read(PMC, "moss.nxml")
-    cited = {one.id: (one.label, one.task_id, texts(article.text, one)) for one in article.elements}
-    assert cited == {
-        "F2": ("FIGURE 2", "FIG 2", ["3", "Figure 2b"]),
-        "F3": ("Figure 3", "FIG 3", ["3"]),
-        "F1": ("FIG. 1", "FIG 1", ["Figs. 1"]),
-        "E1": ("Extended Data Fig. 1", "EXTENDED DATA FIG. 1", ["Extended Data Fig. 1"]),
-        "F4": ("Fig. 4", "FIG 4", ["a"]),
-        "F4a": ("Fig. 4a", "FIG 4A", ["a"]),
-        "F4b": ("Fig. 4b", "FIG 4B", []),
-        "T1": ("TABLE I", "TAB I", ["Table I"]),
-    }
-    assert [one.place for one in article.elements] == [None] * 8
-    assert article.elements[1].caption == "Moss by day."
-
-
-# -- mentions
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -191,16 +182,13 @@ def element(identifier: str, label: str, parent: str | None = None) -> Element:
     return Element(identifier, kind, label, "", 0, 0, parent=parent)
 
 
-def test_a_part_of_a_figure_has_its_own_mentions_and_the_whole_has_all() -> None:
+def test_parts_have_their_own_mentions_and_the_files_links_count_once() -> None:
     text = "Fig. 1A is red, Fig. 1B blue, Fig. 2 is neither, and Fig. 7 is missing."
     elements = element("w", "Figure 1"), element("a", "Figure 1A", "w"), element("o", "Figure 2")
     whole, part, other = resolve(text, elements)
     assert texts(text, whole) == ["Fig. 1A", "Fig. 1B"]
     assert texts(text, part) == ["Fig. 1A"]
     assert texts(text, other) == ["Fig. 2"]
-
-
-def test_the_files_own_links_count_once_and_only_for_known_elements() -> None:
     text = "as in Fig. 1 and the last panel"
     links = [("w", Mention(6, 12)), ("w", Mention(21, 31)), ("gone", Mention(0, 2))]
     [one] = resolve(text, [element("w", "Figure 1")], links)
@@ -246,7 +234,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_figures_of_a_file_of_claims(papers):
+def test_figures_of_a_file_of_claims_and_passages_of_one(papers):
     ran = ccheck("figures", papers, "--claims", papers / "claims.jsonl", "--json")
     first, second, third = ran.objects
     assert ran.code == 7 and "2 of 3 claims could not be answered" in ran.err
@@ -258,9 +246,6 @@ def test_figures_of_a_file_of_claims(papers):
     assert set(why) == {"text", "start", "end", "granularity"} and text[why["start"] : why["end"]] == why["text"]
     assert second["elements"] == [] and second["error"] == "there is no article 'gone'"
     assert "broken.xml: not well-formed XML" in third["error"]
-
-
-def test_figures_and_passages_of_one_claim(papers):
     [found] = ccheck("figures", papers / "snails.xml", EATEN, "--json", "-k", "1").objects
     assert [(one["task_id"], one["rank"]) for one in found] == [("FIG 2", 1)]
     assert set(found[0]) == {"id", "task_id", "label", "rank", "score", "why"}
@@ -304,7 +289,7 @@ def test_a_store_answers_as_the_files_do(papers, stored):
     assert ccheck("figures", "--store", papers / "none", EATEN).code == 4
 
 
-def test_a_query_goes_deep(stored, tmp_path):
+def test_a_query_goes_deep_or_says_why_it_can_not(stored, tmp_path):
     asked = ("query", "Moss was eaten at night.", "--store", stored, "--recipe", "bm25", "--verdict", "none", "--deep")
     ran = ccheck(*asked, "--json", "--report", tmp_path / "report.html")
     [result] = ran.objects
@@ -315,9 +300,6 @@ def test_a_query_goes_deep(stored, tmp_path):
     assert passage["section"] == "Results"
     assert "Moss left after each night." in (tmp_path / "report.html").read_text()
     assert "Fig 2  Moss left after each night." in ccheck(*asked).out
-
-
-def test_a_query_says_why_it_can_not_go_deep(tmp_path):
     plain = jsonl(tmp_path / "c.jsonl", {"_id": "plain", "text": "Moss was eaten at night."})
     assert ccheck("ingest", plain, "--store", tmp_path / "s", "--no-dense", "-q").code == 0
     given = ("--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none")

@@ -37,11 +37,6 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
 ALL = [((), cli), *commands(cli)]
 
 
-def test_no_command_is_help():
-    ran = ccheck()
-    assert ran.code == 2 and "Usage: ccheck" in ran.err and "ingest" in ran.err
-
-
 def test_a_bug_is_called_one(monkeypatch):
     def broken() -> list[str]:
         raise RuntimeError("two and two \x1b[31mmake five")
@@ -216,7 +211,7 @@ def test_doctor_when_all_is_well_or_a_server_is_not_in_use(papers, no_server, mo
     assert code == 0 and found["elasticsearch"][0] == "absent" and "not in use" in found["elasticsearch"][1]
 
 
-def test_doctor_ends_with_the_code_of_what_failed(no_server, monkeypatch):
+def test_doctor_ends_with_the_code_of_what_failed_and_knows_a_misspelt_variable(no_server, monkeypatch):
     code, found = findings("--store", f"{no_server}/papers")
     assert code == 6 and found["elasticsearch"][0] == found["store"][0] == "failed"
     assert no_server in found["elasticsearch"][1]
@@ -224,9 +219,6 @@ def test_doctor_ends_with_the_code_of_what_failed(no_server, monkeypatch):
     monkeypatch.setenv("CCHECK_RECIPE", "none-of-them")
     code, found = findings()
     assert code == 4 and found["recipe"][0] == found["store"][0] == "failed" and "setting" in found
-
-
-def test_doctor_knows_a_misspelt_variable(monkeypatch):
     monkeypatch.setenv("CCHECK_STOER", "local:mine")
     monkeypatch.setenv("CCHECK_SERVE_DEVICE", "cpu")  # ccheck serve knows this one
     said = ccheck("doctor").out
@@ -276,7 +268,7 @@ def test_help_names_every_option_has_an_example_and_fits_a_terminal(path, comman
         assert {word for word in words[len(called) :] if re.match(r"--?[a-z]", word)} <= options, line
 
 
-def test_the_three_that_matter_come_first_and_exit_codes_are_those_of_the_errors():
+def test_help_has_the_three_that_matter_first_all_exit_codes_and_what_each_command_says_of_itself():
     shown = ccheck("--help").out
     headings = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
     assert headings == ["Start here", "Every day", "Laboratory", "Servers", "Options"]
@@ -285,6 +277,13 @@ def test_the_three_that_matter_come_first_and_exit_codes_are_those_of_the_errors
     ]
     codes = {error.exit_code for error in vars(errors).values() if hasattr(error, "exit_code")}
     assert [code for code in codes if f" {code} " not in " ".join(shown.split())] == []
+    ran = ccheck()
+    assert ran.code == 2 and "Usage: ccheck" in ran.err and "ingest" in ran.err
+    words = [word for some in SYNONYMS.values() for word in some]
+    assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
+    for name, line in COMMANDS.items():
+        command = cli.get_command(click.Context(cli), name)
+        assert command.name == name and inspect.cleandoc(command.help).split("\n")[0] == line
 
 
 @pytest.mark.parametrize(
@@ -297,20 +296,7 @@ def test_other_words_for_a_command_name_it(word, command):
     assert "did you mean" not in ccheck("xyzzy").err and "ccheck query" in ccheck("sea level has risen").err
 
 
-def test_the_list_of_commands_says_what_each_says_of_itself_and_synonyms_are_no_commands():
-    words = [word for some in SYNONYMS.values() for word in some]
-    assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
-    for name, line in COMMANDS.items():
-        command = cli.get_command(click.Context(cli), name)
-        assert command.name == name and inspect.cleandoc(command.help).split("\n")[0] == line
-
-
 @pytest.mark.parametrize("words", ["query --claims", "query --recipe", "ingest", "compare a.run", "train stance -o"])
 def test_shells_complete_the_names_of_files(words):
     shell = BashComplete(cli, {}, "ccheck", "_CCHECK_COMPLETE")
     assert [(one.type, one.value) for one in shell.get_completions(words.split(), "my")] == [("file", "my")]
-
-
-def test_nothing_done_is_not_done_in_part(papers, tmp_path):
-    (tmp_path / "claims.jsonl").write_text("x\ny\n")
-    assert ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", papers, *BM25).code == 5

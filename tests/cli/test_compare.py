@@ -33,7 +33,7 @@ def test_for_a_person():
     assert "  +0.5000  0.5000 -> 1.0000  q1  Claim [bold]1[2J\n" in ran.out
 
 
-def test_as_json():
+def test_as_json(monkeypatch):
     ran = ccheck(
         "compare", "bad.run", "good.run", "--qrels", "qrels", "--json", "--changes", "1", "--claims", "claims.jsonl"
     )
@@ -50,6 +50,12 @@ def test_as_json():
     assert good["differences"]["R@100"]["p"] == 1.0 and good["differences"]["R@100"]["changes"] == []
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
     assert [key for key in {**good, **change} if f"`{key}`" not in page and f'"{key}"' not in page] == []
+    # A number that is none is null.
+    monkeypatch.setattr("ccheck.lab.measure.compare.bootstrap", lambda values, **options: (math.nan, math.inf))
+    ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
+    assert ran.code == 0
+    _, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
+    assert good["differences"]["nDCG@10"]["interval"] == [None, None]
 
 
 def test_a_run_of_a_part_of_the_claims():
@@ -86,13 +92,3 @@ def test_a_run_of_a_part_of_the_claims():
 def test_what_is_wrong_is_said(arguments, code, said):
     ran = ccheck("compare", *arguments, "--qrels", "qrels")
     assert (ran.code, ran.out) == (code, "") and said in ran.err
-
-
-def test_a_number_that_is_none_is_null_in_json(monkeypatch):
-    from ccheck.lab.measure import compare
-
-    monkeypatch.setattr(compare, "bootstrap", lambda values, **options: (math.nan, math.inf))
-    ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
-    assert ran.code == 0
-    _, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
-    assert good["differences"]["nDCG@10"]["interval"] == [None, None]

@@ -301,7 +301,7 @@ def test_documents_are_read_from_the_store(ask, tmp_path):
     assert ask(pairs, "--store", f"local:{tmp_path / 'nowhere'}").code == 4
 
 
-def test_bad_lines_are_named(tmp_path):
+def test_bad_lines_are_named_and_options_of_the_other_measurement_refused(tmp_path):
     file = tmp_path / "pairs.jsonl"
     for bad in ({"claim": "a", "label": "SUPPORTS"}, {"claim": "a", "evidence": "b", "label": "DISPUTED"}, "{"):
         ran = ccheck("evaluate", "--pairs", jsonl(file, PAIRS[0], bad), "--json")
@@ -309,9 +309,6 @@ def test_bad_lines_are_named(tmp_path):
     file.write_text("")
     assert ccheck("evaluate", "--pairs", str(file)).code == 5
     assert ccheck("evaluate", "--pairs", str(tmp_path / "none.jsonl")).code == 4
-
-
-def test_options_of_the_other_measurement_are_refused(tmp_path):
     file = jsonl(tmp_path / "pairs.jsonl", PAIRS[0])
     ran = ccheck("evaluate", "--pairs", str(file), "--qrels", "q.tsv")
     assert ran.code == 2 and "--qrels can't be used with --pairs" in ran.err

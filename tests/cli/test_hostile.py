@@ -37,9 +37,6 @@ def store(tmp_path: Path) -> Path:
     return folder
 
 
-# -- where nothing is written
-
-
 def test_a_link_in_the_place_of_the_rejects_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs").mkdir()
@@ -141,10 +138,7 @@ def test_a_link_of_another_user_on_the_way_is_refused(tmp_path, monkeypatch):
         check_output(tmp_path / "way" / "my.run", "the run")
 
 
-# -- whole or not at all
-
-
-def test_a_file_keeps_the_mode_of_the_one_before_and_else_the_umask(tmp_path):
+def test_a_file_keeps_the_mode_of_the_one_before_and_no_unicode_is_written_escaped(tmp_path):
     old = tmp_path / "old"
     old.write_text("old")
     old.chmod(0o604)
@@ -157,6 +151,9 @@ def test_a_file_keeps_the_mode_of_the_one_before_and_else_the_umask(tmp_path):
     assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("new\n", 0o604)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new", "old"]
+    with writing(tmp_path / "a", "it") as stream:
+        stream.write("\ud800\r\n")
+    assert (tmp_path / "a").read_bytes() == b"\\ud800\r\n"
 
 
 def full(*_: object, **__: object) -> None:
@@ -174,9 +171,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
     with pytest.raises(Incomplete, match=r"the run could not be written .*No space left on device.*unchanged"):
         write_text(target, "x" * 100_000, "the run")
     assert target.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["my.run"]
-
-
-# -- nothing done, nothing replaced
 
 
 def found(text: str) -> Result:
@@ -218,14 +212,6 @@ def test_claims_that_are_none_keep_the_earlier_files(earlier, store, tmp_path):
     new = ccheck("query", "--claims", claims, "--store", store, *BM25, "--run", tmp_path / "new.run")
     assert new.code == ran.code and not (tmp_path / "new.run").exists()
 
-
-def test_text_that_is_no_unicode_is_written_escaped(tmp_path):
-    with writing(tmp_path / "a", "it") as stream:
-        stream.write("\ud800\r\n")
-    assert (tmp_path / "a").read_bytes() == b"\\ud800\r\n"
-
-
-# -- what strangers wrote
 
 STEERING = [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
 STEERING += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]

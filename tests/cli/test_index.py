@@ -27,13 +27,17 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_fields_with_examples_and_a_document_that_is_not_there(store: Path) -> None:
+def test_fields_with_examples_a_document_that_is_not_there_and_removal_of_nothing(store: Path) -> None:
     ran = ccheck("index", "fields", "--store", store, "--json")
     rows = {row["field"]: row for row in ran.objects}
     assert "Annals of Marine Science" in rows["journal"]["examples"]
     assert rows["retracted"]["examples"] == ["true"] and rows["year"]["kind"] == "numbers"
     ran = ccheck("index", "show", "AB12CD34", "nobody", "--store", store)
     assert ran.code == 4 and "nobody" in ran.err and "Temperature-driven" in ran.out
+    for named in ((), ("EF56GH78", "--filter", "year>1")):
+        assert ccheck("index", "remove", *named, "--store", store, "--yes").code == 2
+    with LocalStore(store) as opened:
+        assert opened.count() == 6
 
 
 def test_everything_comes_out_and_goes_in_again(store: Path, tmp_path: Path) -> None:
@@ -47,23 +51,13 @@ def test_everything_comes_out_and_goes_in_again(store: Path, tmp_path: Path) -> 
         assert {one.id: one for one in again.scan()} == {one.id: one for one in first.scan()}
 
 
-def test_removal_is_by_ids_or_by_a_filter(store: Path) -> None:
-    for named in ((), ("EF56GH78", "--filter", "year>1")):
-        assert ccheck("index", "remove", *named, "--store", store, "--yes").code == 2
-    with LocalStore(store) as opened:
-        assert opened.count() == 6
-
-
-def test_evidence_to_cite(store: Path) -> None:
+def test_evidence_to_cite_and_a_retracted_paper_is_shown_as_one(store: Path, tmp_path: Path) -> None:
     asked = ("query", "measles vaccination and autism", "--store", store, "--recipe", "bm25", "-q")
     rows = list(csv.DictReader(io.StringIO(ccheck(*asked, "--format", "csv").out)))
     assert rows[0]["doi"] == "10.5555/m18-2101" and rows[0]["authors"] == "Hviid, Anders; Hansen, Jorgen Vinslov"
     markdown = ccheck(*asked, "--format", "md").out
     assert "1. Hviid and Hansen (2019). Measles, mumps" in markdown and "<https://doi.org/10.5555/m18-2101>" in markdown
     assert ccheck(*asked, "--format", "md", "--json").code == 2
-
-
-def test_a_retracted_paper_is_shown_as_one(store: Path, tmp_path: Path) -> None:
     asked = ("query", "lymphoid nodular hyperplasia in children", "--store", store, "--recipe", "bm25")
     ran = ccheck(*asked, "-k", "1", "--report", tmp_path / "page.html")
     assert "This paper was retracted." in ran.out and "Wakefield" in ran.out

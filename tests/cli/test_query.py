@@ -69,16 +69,13 @@ def test_json_is_what_the_page_promises(query):
             assert document[sentence["field"]][sentence["start"] : sentence["end"]] == sentence["text"]
 
 
-def test_a_filter_that_nothing_passes_is_shown(query):
+def test_a_filter_that_nothing_passes_is_shown_and_one_that_is_a_mistake_is_no_answer(query, tmp_path):
     ran = query(SEA, "--filter", "year>=3000")
     assert ran.code == 0 and "No document with year>=3000 bears on this claim." in ran.out
     reason = f"none of {len(DOCUMENTS)} documents passes year>=3000"
     assert f"nothing was found for the claim: {reason}" in ran.out and reason not in ran.err  # said once
     assert reason in query(SEA, "--filter", "year>=3000", "--verdict", "none").err
     assert query(SEA, "--filter", "year>=3000", "--json").objects[0]["warnings"] == [reason]
-
-
-def test_a_filter_that_is_a_mistake_is_no_answer(query, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"text": SEA}, {"text": "ice"})
     for asked in ([SEA], ["--claims", claims]):
         ran = query(*asked, "--filter", "yaer>=2000")
@@ -93,9 +90,13 @@ def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_pat
     assert ran.err.count("reranking with rerank failed and was skipped") == 1
 
 
-def test_a_claim_from_standard_input(query):
+def test_a_claim_from_standard_input_and_files_in_another_encoding(query, tmp_path):
     assert query("-", stdin=f"\n{SEA}\n").out.split("\n")[0] == f"Claim  {SEA}"
     assert query("-", stdin=b"\xef\xbb\xbfsea level \xff").code == 0
+    for name, before, after in (("a.csv", "claim\n", ""), ("a.txt", "", ""), ("a.jsonl", '{"text": "', '"}')):
+        (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("cp1252"))
+        ran = query("--claims", tmp_path / name)
+        assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
 
 
 USAGE = {
@@ -185,13 +186,6 @@ def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
     assert "The first: line 3: claim b has no text" in ran.err
     for (id_, evidence, error), (_, wanted, said) in zip(answers(ran), MIXED, strict=True):
         assert (id_, evidence) == (wanted, not said) and error.startswith(said) and bool(error) == bool(said)
-
-
-def test_a_file_in_another_encoding_says_how_to_convert_it(query, tmp_path):
-    for name, before, after in (("a.csv", "claim\n", ""), ("a.txt", "", ""), ("a.jsonl", '{"text": "', '"}')):
-        (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("cp1252"))
-        ran = query("--claims", tmp_path / name)
-        assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
 
 
 @pytest.mark.usefixtures("minilm")

@@ -95,9 +95,6 @@ def test_the_way_of_a_reranked_document():
         "     rerank: score 3.40, from place 12 to 1 (cut to fit)",
         "     listwise: not read",
     ]
-
-
-def test_the_last_reranker_says_where_a_document_came_from():
     scores = {"bm25": 12.5, "rrf": 0.0325, "rerank": -11.25, "listwise": 0.875}
     one = evidence(scores=scores, ranks={"bm25": 3, "rrf": 2}, score=0.925)
     assert shown(one, explain=True)[-2:] == [
@@ -111,16 +108,13 @@ def judged(verdict: Verdict, *stances: Stance) -> str:
     return whole(verdict, *(evidence(ROSE, stance=stance, rank=rank) for rank, stance in enumerate(stances, 1)))
 
 
-def test_what_failed_for_many_documents_is_said_once():
+def test_what_failed_for_many_documents_is_said_once_also_with_a_verdict():
     gone = Stance(None, error="the server is gone")
     text = judged(Verdict(None, error="none of 3 papers could be judged: the server is gone"), gone, gone, gone)
     assert text.count("the server is gone") == 1 and text.count("no stance") == 3
     other = Stance(None, error="the document has no text")
     text = judged(Verdict(None, error="none of 4 papers could be judged: the server is gone"), gone, other, gone, other)
     assert text.count("the server is gone") == 1 and text.count("no stance: the document has no text") == 1
-
-
-def test_a_verdict_without_some_of_its_documents_says_so():
     why = "1 of 2 papers could not be judged: the server is gone"
     verdict = Verdict("SUPPORTS", 0.7, "1 of 2 papers supports it", error=why, judged=1, failed=1)
     text = judged(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))

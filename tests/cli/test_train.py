@@ -1,13 +1,12 @@
 """`ccheck train`, from files to a model that is used."""
 
-import csv
 import json
 import shlex
 from pathlib import Path
 
 import pytest
 import tiny_training as tiny
-from cli_runs import BM25, ccheck, jsonl
+from cli_runs import BM25, ccheck, jsonl, table
 from tiny_qwen2 import make_qwen2
 from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
@@ -153,7 +152,7 @@ def task_files(tmp_path_factory) -> Path:
     posts, a collection of each, and models."""
     folder = tmp_path_factory.mktemp("tasks")
     corpus = tiny.corpus()
-    write(folder / "climate-corpus.csv", [{"abstract_id": d.id, "title": d.title, "abstract": d.text} for d in corpus])
+    table(folder / "climate-corpus.csv", [{"abstract_id": d.id, "title": d.title, "abstract": d.text} for d in corpus])
     pairs = [
         {
             "claim_id": claim.id, "claim": claim.text, "abstract_id": corpus[place].id, "abstract": corpus[place].text,
@@ -162,23 +161,16 @@ def task_files(tmp_path_factory) -> Path:
         for number, claim in enumerate(tiny.claims()[:12])
         for kind, place in enumerate((number, number + 12, number + 24))
     ]  # fmt: skip
-    write(folder / "climate-train.csv", pairs)
-    write(folder / "posts-corpus.csv", [{"cord_uid": d.id, "title": d.title, "abstract": d.text} for d in corpus])
+    table(folder / "climate-train.csv", pairs)
+    table(folder / "posts-corpus.csv", [{"cord_uid": d.id, "title": d.title, "abstract": d.text} for d in corpus])
     posts = [{"post_id": c.id, "tweet_text": c.text, "cord_uid": c.id.replace("c", "d", 1)} for c in tiny.claims()]
-    write(folder / "posts-train.tsv", posts[:20])
-    write(folder / "posts-dev.tsv", posts[20:])
+    table(folder / "posts-train.tsv", posts[:20])
+    table(folder / "posts-dev.tsv", posts[20:])
     make_encoder(folder / "encoder", architecture="bert", texts=tiny.TEXTS, num_hidden_layers=1)
     make_encoder(folder / "stance", architecture="bert", texts=tiny.TEXTS, num_hidden_layers=1, labels=3)
     make_qwen2(folder / "inf")
     make_splade(folder / "splade")
     return folder
-
-
-def write(file: Path, rows) -> None:
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if file.suffix == ".tsv" else ",")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def trained(recipe: str, model: str, task_files: Path, base: str, *more: object):

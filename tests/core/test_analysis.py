@@ -40,10 +40,14 @@ def test_each_part_does_what_it_says(analysis: Analysis, expected: str) -> None:
     assert open_analysis(analysis)(TEXT) == expected.split()
 
 
-def test_all_punctuation_and_symbols_part_words() -> None:
+def test_punctuation_parts_words_of_title_and_text_and_a_claim_has_at_most_so_many() -> None:
     cut = open_analysis(Analysis())
     assert cut("a—b…c€d©e「f」g＃h_i^j|k\u00a0l\u2003m") == list("abcdefghijklm")
     assert cut("x_y p>0.05 “q” ~5‰ №7 ½") == ["x", "y", "p", "0", "05", "q", "5", "7", "½"]
+    assert terms_text(Analysis(), "A title", "Its text.") == "a title its text"
+    long = "word " * 5_000
+    assert len(query_terms(long)) == len(query_terms(long, Analysis())) == 1024
+    assert query_terms("rising seas") == terms("rising seas") != query_terms("rising seas", Analysis())
 
 
 HOSTILE = ["", " ", "\0", "\ud800", "a\u2028b\x85c\u00a0d\u3000e\x1cf", "\u00a8 \ufb01", "###", "#"]
@@ -57,19 +61,6 @@ def test_terms_are_short_and_have_no_white_space(text: str) -> None:
         assert all(term and not any(character.isspace() for character in term) for term in found)
         assert all(len(term) <= MAX_TERM for term in found)
         assert " ".join(found).split(" ") == (found or [""])
-
-
-def test_a_documents_terms_are_of_title_and_text() -> None:
-    assert terms_text(Analysis(), "A title", "Its text.") == "a title its text"
-
-
-def test_a_claims_terms_are_at_most_so_many() -> None:
-    long = "word " * 5_000
-    assert len(query_terms(long)) == len(query_terms(long, Analysis())) == 1024
-    assert query_terms("rising seas") == terms("rising seas") != query_terms("rising seas", Analysis())
-
-
-# -- subwords
 
 
 def test_word_pieces_are_those_of_the_models_vocabulary() -> None:
@@ -104,15 +95,12 @@ def byte_pairs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_word_has_the_same_subwords_wherever_it_stands(byte_pairs: Path) -> None:
+def test_a_word_has_the_same_subwords_wherever_it_stands(byte_pairs: Path, tmp_path: Path) -> None:
     cut = open_analysis(Analysis(subwords=str(byte_pairs)))
     assert cut("vaccine the") == ["Ġvaccine", "Ġthe"]
     assert cut("the vaccine") == ["Ġthe", "Ġvaccine"]
     assert cut("vaccines")[0] == cut("the vaccines")[1]
     assert cut("the<s>") == cut("the < s >") != []
-
-
-def test_a_tokenizer_that_adds_the_space_itself(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     pieces = [("<unk>", 0.0), ("▁the", -1.0), ("▁", -2.0), ("s", -2.0)]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, 0))
@@ -124,7 +112,7 @@ def test_a_tokenizer_that_adds_the_space_itself(tmp_path: Path) -> None:
     assert cut("theq") == ["▁the"]
 
 
-def test_models_without_a_tokenizer_are_said(tmp_path: Path) -> None:
+def test_what_subwords_lack_is_said(tmp_path: Path, byte_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tokenizers")
     with pytest.raises(NotFound, match="no/such-model"):
         open_analysis(Analysis(subwords="no/such-model"))
@@ -134,15 +122,9 @@ def test_models_without_a_tokenizer_are_said(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidData, match="can't be read as a tokenizer"):
         open_analysis(Analysis(subwords=str(tmp_path)))
-
-
-def test_subwords_need_tokenizers(byte_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MissingExtra, match=r"install .*\[models\]"):
         open_analysis(Analysis(subwords=str(byte_pairs)))
-
-
-# -- other languages than English
 
 
 OTHERS = {

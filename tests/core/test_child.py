@@ -47,9 +47,11 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield one
 
 
-def test_one_process_answers_many_questions(child: Child) -> None:
+def test_one_process_answers_many_questions_and_what_a_library_writes_does_not_fill_the_disk(child: Child) -> None:
     first, second = list(child.ask(0, what="")), list(child.ask(0, what=""))
     assert first == second and first[0] != os.getpid() and first[1] is None  # JSON has no NaN
+    with pytest.raises(Ended, match="OSError"):
+        list(child.ask(0, what="noise"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not say how large a process was")
@@ -92,20 +94,12 @@ def test_a_larger_file_may_take_longer(child: Child, monkeypatch) -> None:
         list(child.ask(0, what="endless"))
 
 
-def test_what_a_library_writes_does_not_fill_the_disk(child: Child) -> None:
-    with pytest.raises(Ended, match="OSError"):
-        list(child.ask(0, what="noise"))
-
-
 def test_a_process_that_nobody_reads_ends(child: Child) -> None:
     asked = child.ask(0, what="endless")
     pid = next(asked)
     asked.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-# -- batches that other threads write
 
 
 def test_batches_are_settled_in_their_order() -> None:

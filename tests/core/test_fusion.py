@@ -1,14 +1,10 @@
 """Fusion and runs, against values that were calculated manually."""
 
-import itertools
-import math
-
 import pytest
 
 from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of, reciprocal_ranks
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Document
-from ccheck.lab.measure.runs import strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -30,12 +26,9 @@ def test_fused_scores(weights: dict[str, float], fusion: Fusion, expected: dict[
     assert reciprocal_ranks(BM25, 1) == [1 / 2, 1 / 3, 1 / 4]
 
 
-def test_min_max_of_equal_scores_and_of_nothing() -> None:
+def test_equal_scores_keep_the_order_in_which_they_came() -> None:
     assert min_max([("a", 3.0), ("b", 3.0)]) == [1.0, 1.0]
     assert min_max([]) == []
-
-
-def test_equal_scores_keep_the_order_in_which_they_came() -> None:
     fused = fuse({"bm25": [("a", 1.0), ("b", 0.5)], "dense": [("b", 1.0), ("a", 0.5)]}, EVEN, Fusion())
     assert [key for key, _ in fused] == ["a", "b"]
 
@@ -60,10 +53,3 @@ def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
     assert first.score == first.scores["rrf"] == pytest.approx(1 / 61 + 1 / 62)
     assert (first.scores["bm25"], first.scores["dense"]) == (9.0, 0.5)
     assert "rrf" not in ranking_of(BM25, places_in({"bm25": BM25}), there, None).hits[0].scores
-
-
-def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
-    scores = strictly_decreasing([0.5, 0.5, 0.5, 0.4, 0.4, -1.0, -1.0, 0.0])
-    assert all(a > b for a, b in itertools.pairwise(scores))
-    assert (scores[0], scores[1], scores[3]) == (0.5, math.nextafter(0.5, 0), 0.4)
-    assert strictly_decreasing([]) == []

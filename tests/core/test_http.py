@@ -86,7 +86,7 @@ def test_a_missing_file_of_certificates_is_named(monkeypatch, tmp_path):
     assert missing_certificates() is None
 
 
-def test_other_causes_are_named_too():
+def test_other_causes_are_named_too_and_where_a_redirect_leads():
     late = httpx.ConnectTimeout("")
     late.__cause__ = TimeoutError()
     assert "timed out" in why_unreachable(late)
@@ -98,9 +98,6 @@ def test_other_causes_are_named_too():
     loop.__context__.__context__ = loop
     assert why_unreachable(loop) == "loop"
     assert why_unreachable(OSError()) == "OSError"
-
-
-def test_a_redirect_says_where_to():
     assert redirected("http://a", 200, {"location": "http://b"}) is None
     text = redirected("http://a", 307, {"location": "http://b/\x1b[2J"})
     assert "http://a redirects to http://b/[2J (307)" in text

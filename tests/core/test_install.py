@@ -24,7 +24,7 @@ def installed_from(monkeypatch: pytest.MonkeyPatch, folder: Path, origin: object
     monkeypatch.setattr("importlib.util.find_spec", lambda name: uv or None)
 
 
-def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_a_clone_and_without_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clone = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
     installed_from(monkeypatch, tmp_path, clone, uv=True)
     assert install_command("evaluation") == ".venv/bin/python -m uv pip install -e '.[evaluation]'"
@@ -32,6 +32,12 @@ def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert install_command("models") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[models]'"
+
+    def nothing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", nothing)
+    assert install_command("models") == INDEX
 
 
 ADDRESS = "https://example.org/ccheck"
@@ -50,11 +56,3 @@ def test_from_an_address_an_index_or_nobody_knows(origin, command, tmp_path, mon
     installed_from(monkeypatch, tmp_path, origin)
     assert install_command("models") == command
     assert command != INDEX or install_command() == "pip install ccheck-papers"
-
-
-def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str) -> None:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "distribution", nothing)
-    assert install_command("models") == INDEX

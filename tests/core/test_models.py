@@ -310,14 +310,11 @@ def test_a_module_in_another_format_is_refused(model, name):
             look(model)
 
 
-def test_a_module_outside_of_the_folder_is_refused(model):
+def test_modules_outside_of_the_folder_or_without_weights_or_that_are_no_list_are_refused(model):
     (model.parent / "elsewhere").mkdir()
     write(model / "modules.json", [{"path": ""}, {"path": "../elsewhere"}])
     with pytest.raises(InvalidData, match="outside of its folder"):
         fingerprint(model)
-
-
-def test_a_folder_without_weights_and_modules_that_are_no_list(model):
     write(model / "modules.json", {"path": 7})
     with pytest.raises(InvalidData, match="not a list of modules"):
         fingerprint(model)

@@ -19,13 +19,20 @@ def written(text: str, file: str = "mine.toml") -> str:
     return str(Path(file).absolute())
 
 
-def test_a_recipe_from_a_file() -> None:
+def test_a_recipe_from_a_file_and_one_that_lays_its_tables_over_another() -> None:
     text = '[retrievers.titles]\nkind = "bm25"\nfields = {title = 2.0, text = 1.0}\n[retrievers.dense]\n'
     recipe = load_recipe(file := written(text))
     assert recipe.name == "mine"
     assert recipe.retrievers["titles"] == Bm25(fields={"title": 2.0, "text": 1.0})
     assert recipe.fusion.method == "rrf"
     assert recipe_text(file) == text
+    tables = "retrievers = {bm25 = {depth = 7}, dense = false}\nrerankers = {late = false, rerank = false}\n"
+    recipe = load_recipe(written(f'extends = "default"\n{tables}'))
+    assert recipe.name == "mine" and recipe.description == ""
+    assert recipe.retrievers == {"bm25": Bm25(depth=7)}
+    assert recipe.rerankers == {}
+    assert recipe.fusion.k == load_recipe("default").fusion.k
+    assert recipe.evidence.sentences == 2
 
 
 @pytest.mark.parametrize(
@@ -74,23 +81,15 @@ def test_numbers_of_a_recipe_have_limits(table: str, key: str, value: str) -> No
     assert len(value) > 300 or re.search(f"{table}.*{key}", str(caught.value))
 
 
-def test_a_recipe_that_is_no_text(tmp_path: Path) -> None:
+def test_a_recipe_that_can_not_be_read_or_extends_itself(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidData, match="can't be read"):
         load_recipe(str(tmp_path / "binary.toml"))
-
-
-# -- recipes that change others
-
-
-def test_a_recipe_lays_its_tables_over_those_of_another() -> None:
-    tables = "retrievers = {bm25 = {depth = 7}, dense = false}\nrerankers = {late = false, rerank = false}\n"
-    recipe = load_recipe(written(f'extends = "default"\n{tables}'))
-    assert recipe.name == "mine" and recipe.description == ""
-    assert recipe.retrievers == {"bm25": Bm25(depth=7)}
-    assert recipe.rerankers == {}
-    assert recipe.fusion.k == load_recipe("default").fusion.k
-    assert recipe.evidence.sentences == 2
+    with pytest.raises(InvalidData, match="not valid TOML"):
+        load_recipe(written("a = " + "[" * 100_000))
+    written('extends = "b.toml"\n', "a.toml")
+    with pytest.raises(InvalidData, match="extends itself"):
+        load_recipe(written('extends = "a.toml"\n', "b.toml"))
 
 
 def test_a_recipe_extends_a_file_beside_it_and_finds_files_beside_it(tmp_path: Path, monkeypatch) -> None:
@@ -116,12 +115,6 @@ def test_models_beside_a_recipe_are_found_from_anywhere_and_names_stay_names(tmp
     assert recipe.rerankers["first"].model == "auto"
 
 
-def test_a_recipe_that_extends_itself() -> None:
-    written('extends = "b.toml"\n', "a.toml")
-    with pytest.raises(InvalidData, match="extends itself"):
-        load_recipe(written('extends = "a.toml"\n', "b.toml"))
-
-
 def test_models_are_replaced_wherever_they_stand() -> None:
     recipe = load_recipe("checkthat-4b", {"infly/inf-retriever-v1": "mine", "BAAI/bge-reranker-v2-gemma": "small"})
     bm25 = recipe.retrievers["bm25"]
@@ -131,11 +124,10 @@ def test_models_are_replaced_wherever_they_stand() -> None:
     assert list(models_used(recipe)) == ["mine", "inf-retriever-v1-checkthat4b", "small"]
     ensemble = load_recipe("climatecheck-ensemble", {"bge-reranker-large-climatecheck-2": "other"})
     assert ensemble.rerankers["ensemble"].models[:2] == ["bge-reranker-large-climatecheck-1", "other"]
-
-
-def test_replacing_a_model_that_the_recipe_does_not_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'naver/splade-v3'"):
         load_recipe("climatecheck-hybrid", {"naver/splade": "x"})
+    base = load_recipe("checkthat-4b:dense-50+mxbai", {"mixedbread-ai/mxbai-rerank-large-v2": "small"})
+    assert base.rerankers["gemma"].model == "small" and base.replace == {"mixedbread-ai/mxbai-rerank-large-v2": "small"}
 
 
 def test_an_error_says_how_to_get_the_model_that_it_is_about_not_one_that_it_mentions() -> None:
@@ -156,9 +148,6 @@ def test_packaged_recipes_load_by_their_names_and_use_their_fine_tuned_models(na
     assert set(recipe.fine_tuned) <= {model for one in (recipe, *ablations) for model in models_used(one)}
 
 
-# -- ablations
-
-
 MINE = """
 extends = "default"
 [ablations.no-dense]
@@ -173,24 +162,16 @@ verdict.examples = false
 """
 
 
-def test_an_ablation_is_laid_over_the_recipe() -> None:
+def test_an_ablation_is_laid_over_the_recipe_and_can_be_extended() -> None:
     mine = written(MINE)
     whole, one, both = (load_recipe(name) for name in (mine, f"{mine}:no-dense", f"{mine}:no-dense+k-6"))
     assert set(whole.retrievers) == {"bm25", "dense"} and set(one.retrievers) == {"bm25"}
     assert (whole.name, one.name, both.name) == ("mine", "mine:no-dense", "mine:no-dense+k-6")
     assert (one.fusion.k, both.fusion.k, set(both.retrievers)) == (20, 6, {"bm25"})
     assert load_recipe(f"{mine}:unshown").verdict.examples is None  # false also where there was nothing to take out
-
-
-def test_a_recipe_can_extend_an_ablation() -> None:
     written(MINE)
     other = load_recipe(written('extends = "mine.toml:no-dense"\n[fusion]\nk = 3\n', "other.toml"))
     assert (other.name, other.ablation, set(other.retrievers), other.fusion.k) == ("other", None, {"bm25"}, 3)
-
-
-def test_stand_ins_are_for_the_models_of_the_ablation():
-    base = load_recipe("checkthat-4b:dense-50+mxbai", {"mixedbread-ai/mxbai-rerank-large-v2": "small"})
-    assert base.rerankers["gemma"].model == "small" and base.replace == {"mixedbread-ai/mxbai-rerank-large-v2": "small"}
 
 
 # -- what a store records of how it was made

@@ -49,7 +49,7 @@ def test_what_looks_like_a_secret_and_what_stays(text, shown):
     assert redact(text) == (shown or text)
 
 
-def test_a_known_secret_in_all_its_spellings():
+def test_a_known_secret_in_all_its_spellings_and_those_of_a_url():
     keep_secret('s3cr@t "wörd" & more')
     for said in (
         's3cr@t "wörd" & more',
@@ -58,15 +58,9 @@ def test_a_known_secret_in_all_its_spellings():
         "s3cr@t &quot;wörd&quot; &amp; more",
     ):
         assert "***" in without_secrets(f"before{said}after") and "rd" not in without_secrets(said)
-
-
-def test_what_is_short_is_hidden_where_it_stands_alone():
     keep_secret("eleven", "12345678", "abc")
     assert without_secrets("eleven, elevenths") == "***, elevenths"
     assert without_secrets('{"year": 12345678} abc') == '{"year": 12345678} abc'
-
-
-def test_a_url_s_secrets_are_known_by_themselves():
     keep_secrets_of("https://user:pass%2Fword-1@host/?token=token-of-the-url&model=harmless-name")
     keep_secrets_of("https://only-a-token@host")
     said = "pass/word-1 pass%2Fword-1 dXNlcjpwYXNzL3dvcmQtMQ== token-of-the-url only-a-token harmless-name"
@@ -74,22 +68,16 @@ def test_a_url_s_secrets_are_known_by_themselves():
     keep_secrets_of("http://[")  # no URL
 
 
-def test_errors_hold_none():
+def test_errors_streams_and_settings_show_none(tmp_path):
     keep_secret("in-an-error-1")
     error = InvalidData("in-an-error-1 at http://a:b@c")
     assert f"{error} {error!r} {error.args}".count("***") == 6 and "in-an-error" not in repr(error)
-
-
-def test_a_stream_shows_none(tmp_path):
     keep_secret("in-a-stream-1")
     with (tmp_path / "f").open("w") as file:
         stream = Redacting(file)
         assert stream.write("in-a-stream-1\n") == 14 and stream.fileno() == file.fileno()
         stream.writelines(["x", "in-a-stream-1"])
     assert (tmp_path / "f").read_text() == "***\nx***"
-
-
-def test_settings_do_not_show_a_url_s_password():
     settings = resolve({"rerank": "http://u:of-the-repr@h", "elasticsearch_url": "http://u:of-the-repr@h"}, {}).settings
     assert "of-the-repr" not in f"{settings!r} {settings}"
 

@@ -21,7 +21,7 @@ def write(text: str, *, user: bool = False) -> Path:
     return file
 
 
-def test_each_layer_wins_over_the_next():
+def test_each_layer_wins_over_the_next_setting_by_setting():
     """Taken away one by one, from the strongest to the weakest."""
     users, here = write('device = "users"', user=True), write('device = "here"')
     environ = {"CCHECK_DEVICE": "environment"}
@@ -37,18 +37,20 @@ def test_each_layer_wins_over_the_next():
     assert seen({}, {}) == ("users", str(users))
     users.unlink()
     assert seen({}, {}) == (None, "default")
-
-
-def test_layers_are_joined_setting_by_setting():
     write('store = "local:users"\nrecipe = "users"', user=True)
     write('store = "here"')
     settings = resolve({"device": "cpu"}, {"CCHECK_CACHE_BYTES": "5"}).settings
     assert (settings.store, settings.recipe, settings.device, settings.cache_bytes) == ("here", "users", "cpu", 5)
 
 
-def test_every_setting_has_its_variable_and_says_what_it_is():
+def test_every_setting_has_its_variable_and_the_more_particular_name_wins():
     for name, field in Settings.model_fields.items():
         assert variables(name)[0] == f"CCHECK_{name.upper()}" and field.description
+    environ = dict.fromkeys(("ES_LOCAL_URL", "ELASTIC_URL", "ES_URL", "ELASTICSEARCH_URL"), "http://other")
+    environ["CCHECK_ELASTICSEARCH_URL"] = "http://mine"
+    for name in ("CCHECK_ELASTICSEARCH_URL", "ELASTICSEARCH_URL", "ES_URL", "ELASTIC_URL", "ES_LOCAL_URL"):
+        assert resolve({}, environ).origins["elasticsearch_url"] == name
+        del environ[name]
 
 
 @pytest.mark.parametrize("prefix", ["CCHECK_ELASTICSEARCH", "ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL"])
@@ -59,14 +61,6 @@ def test_the_names_that_elastic_s_tools_use(prefix):
     assert resolved.settings.elasticsearch_api_key.get_secret_value() == "key"
     assert resolved.settings.elasticsearch_password.get_secret_value() == "word"
     assert resolved.origins["elasticsearch_url"] == f"{prefix}_URL"
-
-
-def test_the_more_particular_name_wins():
-    environ = dict.fromkeys(("ES_LOCAL_URL", "ELASTIC_URL", "ES_URL", "ELASTICSEARCH_URL"), "http://other")
-    environ["CCHECK_ELASTICSEARCH_URL"] = "http://mine"
-    for name in ("CCHECK_ELASTICSEARCH_URL", "ELASTICSEARCH_URL", "ES_URL", "ELASTIC_URL", "ES_LOCAL_URL"):
-        assert resolve({}, environ).origins["elasticsearch_url"] == name
-        del environ[name]
 
 
 def test_tables_and_types_of_a_file():
@@ -102,16 +96,14 @@ def test_a_folder_of_that_name_is_no_file():
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_in_a_file_is_refused_and_not_repeated(name):
+def test_a_secret_in_a_file_is_refused_and_one_of_the_environment_not_shown(name):
     table, _, key = name.partition("_")
     for text in (f'{name} = "s3cret"', f'[{table}]\n{key} = "s3cret"'):
         write(text)
         with pytest.raises(InvalidData, match="environment only") as raised:
             resolve({}, {})
         assert "s3cret" not in str(raised.value)
-
-
-def test_secrets_do_not_show():
+    config_files()[1].unlink()
     resolved = resolve({}, {"ES_API_KEY": "s3cret", "ES_PASSWORD": "s3cret"})
     assert "s3cret" not in f"{resolved!r} {resolved.settings} {resolved.settings.model_dump_json()}"
 
@@ -160,8 +152,16 @@ def change(recipe: str = "default", rerank: str | None = None, **changes: object
     return resolved(settings, Changes(**changes))  # type: ignore[arg-type]
 
 
-def test_without_flags_the_recipe_is_what_it_is():
+def test_flags_name_a_depth_for_rerankers_and_a_judge():
     assert change() == load_recipe("default")
+    assert [stage.depth for stage in change(rerank_depth=7).rerankers.values()] == [7, 7]
+    with pytest.raises(UsageError, match="--rerank"):
+        change("bm25", rerank_depth=7)
+    assert change(llm="gpt").verdict.method == "llm" and change(llm="gpt").verdict.model == "gpt"
+    assert change(stance="folder").verdict.method == "stance" and change(stance="folder").verdict.model == "folder"
+    assert change(verdict="none").verdict.method == "none"
+    with pytest.raises(UsageError, match="two judges"):
+        change(llm="gpt", stance="folder")
 
 
 def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
@@ -173,12 +173,6 @@ def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
     assert stage == ModelStage(model="http://127.0.0.1:8080")
     assert change(rerank="none").rerankers == {}
     assert change("bm25", rerank="late").rerankers == {"late": load_recipe("default").rerankers["late"]}
-
-
-def test_depth_is_for_a_reranker():
-    assert [stage.depth for stage in change(rerank_depth=7).rerankers.values()] == [7, 7]
-    with pytest.raises(UsageError, match="--rerank"):
-        change("bm25", rerank_depth=7)
 
 
 def test_a_recipe_can_have_several_rerankers():
@@ -214,11 +208,3 @@ def test_where_a_setting_comes_from_changes_nothing(source: str):
     found = resolve(flags, environ if source == "environment" else {}, trust_folder=True).settings
     assert resolved(found) == resolved(resolve({"llm_model": "m"}).settings)
     assert resolved(found).verdict.model == "m"
-
-
-def test_naming_a_judge_chooses_the_method():
-    assert change(llm="gpt").verdict.method == "llm" and change(llm="gpt").verdict.model == "gpt"
-    assert change(stance="folder").verdict.method == "stance" and change(stance="folder").verdict.model == "folder"
-    assert change(verdict="none").verdict.method == "none"
-    with pytest.raises(UsageError, match="two judges"):
-        change(llm="gpt", stance="folder")

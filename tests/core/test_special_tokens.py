@@ -61,9 +61,7 @@ def test_what_a_unigram_model_reads_is_the_text_with_its_tokens_broken_up() -> N
         broken = broken.replace(token, f"{token[0]} {token[1:]}")
     expected = plain(broken, add_special_tokens=False)["input_ids"]
     assert tokenizer(HOSTILE, add_special_tokens=False)["input_ids"] == expected
-
-
-def test_texts_are_broken_up_in_any_case_and_at_the_longest_token() -> None:
+    # In any case and at the longest token.
     tokens = ["<s>", "<", "<s>x"]
     assert broken_up("a <S>X <s> b<<s>s>", tokens) == "a < S>X < s> b<< s>s>"
     assert broken_up("a <s> b", []) == "a <s> b"

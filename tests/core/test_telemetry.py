@@ -120,9 +120,11 @@ def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(own_tracer
         assert {"/v1/traces", "/v1/metrics"} <= {asked.path for asked in server.asked}
 
 
-def test_nothing_is_traced_unless_somebody_collects_it(own_tracer: None) -> None:
+def test_nothing_is_traced_or_written_unless_asked_for(own_tracer: None, capsys: pytest.CaptureFixture[str]) -> None:
     with telemetry.span("check"):
         assert telemetry.tracer() is None is telemetry.meters() and telemetry.trace_headers() == {}
+    event("check", id="1")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.fixture
@@ -152,8 +154,3 @@ def test_each_request_is_a_line_of_json_without_secrets(written: io.StringIO) ->
     assert request["ms"] >= 0 and re.fullmatch(r"\d{4}-.*T.*\+00:00", request["@timestamp"])
     assert "secret" not in text and "vaccines" not in text
     assert (check["event"], check["verdict"]) == ("check", "SUPPORTS")
-
-
-def test_nothing_is_written_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    event("check", id="1")
-    assert capsys.readouterr().err == ""

@@ -99,9 +99,6 @@ def test_what_the_user_says_needs_no_consent():
     assert resolve({}, {}).settings.recipe == "mine.toml"
 
 
-# -- consent
-
-
 def test_consent_is_for_the_file_as_it_is(tmp_path, monkeypatch):
     """As with direnv: a change, another folder and a withdrawal end it."""
     file = here('recipe = "mine.toml"')
@@ -160,9 +157,6 @@ def test_a_broken_list_allows_nothing():
             resolve({}, {})
 
 
-# -- the command line
-
-
 def test_commands_stop_and_say_how_to_go_on(papers):
     here('llm_base_url = "http://me:of-the-folder@127.0.0.1:1/v1"')
     claims = jsonl(Path("claims.jsonl"), {"_id": "1", "text": "x"})
@@ -200,9 +194,6 @@ def test_consent_by_command_and_flag(papers):
     assert ccheck("config", "distrust").code == 0
     assert ccheck(*query).code == 2
     assert ccheck("config", "distrust").code == 4
-
-
-# -- files that are none
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -78,9 +78,6 @@ def options(tmp_path: Path) -> IngestOptions:
     return IngestOptions(cache_dir=tmp_path / "vectors", rejects=tmp_path / "rejects.jsonl")
 
 
-# -- writing
-
-
 @pytest.mark.parametrize(
     ("stage", "kinds"), [(AdditionalStage(posts=0), [False]), (AdditionalStage(summary=False), [True])]
 )
@@ -90,9 +87,6 @@ def test_only_what_is_wanted_is_asked(open_model, stage, kinds):
         ((texts,), _) = writer.write(documents(1))
         assert texts is not None and not isinstance(texts, CcheckError) and len(texts) == 1
         assert [wants_posts(request) for request in server.requests] == kinds
-
-
-def test_nothing_wanted_makes_no_sense(open_model):
     with scripted(answer) as server, pytest.raises(UsageError, match="neither a summary nor posts"):
         AdditionalWriter(open_model(server.url), AdditionalStage(summary=False, posts=0))
 
@@ -155,9 +149,6 @@ def test_what_a_question_costs_is_estimated_without_asking(open_model, tmp_path)
         left = planned_questions([path], store, encoders)
         assert (left.documents, left.calls, left.cached) == (2, 4, 0) and server.requests == []
         assert planned_questions([path], store, Encoders()).calls == 0
-
-
-# -- at ingest
 
 
 def test_everything_arrives(open_model, tmp_path, options):

@@ -26,17 +26,11 @@ def document(data: dict[str, Any], fields: Fields = USUAL, **options: bool) -> D
     return made(data, fields, **options).document
 
 
-def test_beir_without_any_option() -> None:
+def test_fields_by_their_usual_names() -> None:
     record = {"_id": "4983", "title": " A title ", "text": "The text.", "metadata": {"url": "u", "year": 2011}}
     wanted = Document("4983", "A title", "The text.", {"url": "u", "year": 2011}, "2011-12-31")
     assert make_document(record) == Made(wanted)
-
-
-IDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id", "abstract_id", "cord_uid")
-
-
-def test_fields_by_their_usual_names() -> None:
-    for name in IDS:
+    for name in "_id id doc_id docid corpus_id corpusid paper_id abstract_id cord_uid".split():
         assert document({name: 17}) == Document("17", "", "Some text.", {})
     assert document({"paper_id": "p", "_id": "x", "id": 3}) == Document(
         "x", "", "Some text.", {"id": 3, "paper_id": "p"}
@@ -46,29 +40,27 @@ def test_fields_by_their_usual_names() -> None:
     assert make_document(scifact).document == Document("5", "T", "One. Two.", {"structured": False})
 
 
-def test_fields_by_option() -> None:
+def test_fields_by_option_and_titles_left_to_the_metadata() -> None:
     record = {"key": 1.0, "front": {"name": "T", "words": "W", "on": "2015-02"}, "text": "body"}
     fields = Fields("key", "front.name", "front.words", "front.on")
     assert make_document(record, fields).document == Document(
         "1", "T", "W", {"front.on": "2015-02", "text": "body"}, "2015-02-28"
     )
-
-
-def test_titles_can_be_left_to_the_metadata() -> None:
-    made = make_document({"id": "1", "title": "T", "abstract": "A.", "year": 2020}, Fields(titles=False)).document
-    assert (made.title, made.content, made.metadata) == ("", "A.", {"title": "T", "year": 2020})
+    untitled = make_document({"id": "1", "title": "T", "abstract": "A.", "year": 2020}, Fields(titles=False)).document
+    assert (untitled.title, untitled.content, untitled.metadata) == ("", "A.", {"title": "T", "year": 2020})
     assert make_document({"id": "1", "abstract": "A."}, Fields(titles=False)).document.metadata == {}
+    as_text = make_document({"_id": "a", "title": "Sea level rose."}, Fields(text="title")).document
+    assert (as_text.title, as_text.text, dict(as_text.metadata)) == ("", "Sea level rose.", {})
+    both = make_document({"_id": "a", "title": "Seas."}, Fields(text="title", title="title")).document
+    assert (both.title, both.text) == ("Seas.", "Seas.")
 
 
-def test_ids_are_kept_as_given() -> None:
+def test_ids_are_kept_as_given_and_without_one_the_content_makes_one() -> None:
     decomposed = " " + unicodedata.normalize("NFD", "é/#? ")
     assert document({"_id": decomposed}).id == decomposed
     assert document({"_id": 10**30}).id == str(10**30)
     assert document({"_id": "é" * 256}).id == "é" * 256
     assert document({"_id": "007"}, untyped=True).id == "007"
-
-
-def test_without_an_id_the_content_makes_one() -> None:
     one, again, other = made({"title": "T"}), made({"title": "T", "year": 2000}), made({"title": "U"})
     assert one.id_made
     assert one.document.id == again.document.id != other.document.id
@@ -106,6 +98,8 @@ def test_texts() -> None:
         ({"text": "x" * 8_000_001}, "the text is too long: 8,000,001 characters, at most 8,000,000"),
         ({f"k{n}": n for n in range(257)}, "too much metadata: 257 fields, at most 256"),
         ({"long": "x" * 70_000}, "the metadata are too long: 70,011 bytes, at most 65,536"),
+        ({"k" * 1_001: dict.fromkeys(map(str, range(100)), 1)}, "the name of a field is too long: 1,001 characters"),
+        ({"metadata": {"k" * 1_001: {"1": 1}}}, "the name of a field is too long: 1,001 characters"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

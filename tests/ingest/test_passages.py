@@ -47,10 +47,13 @@ def letters(texts: Sequence[str]) -> list[int]:
     return [len(text) for text in texts]
 
 
-def test_a_word_that_is_longer_than_the_window_is_a_passage() -> None:
+def test_a_word_longer_than_the_window_is_a_passage_and_left_out_of_a_title() -> None:
     text = "short words " + "x" * 50 + " more words"
     spans = cut_passages([Document("1", "", text)], letters, CHUNKING)[0]
     assert [text[span.start : span.end] for span in spans] == ["short words", "x" * 50, "more words"]
+    text = "Some words. And more words."
+    spans = cut_passages([Document("1", "y" * 500, text)], letters, CHUNKING)[0]
+    assert [span.embedded for span in spans] == ["Some words.", "And more words."]
 
 
 def test_a_long_title_takes_half_at_most() -> None:
@@ -60,12 +63,6 @@ def test_a_long_title_takes_half_at_most() -> None:
         assert embedded == " ".join(f"t{n}" for n in range(10)) + "\n" + part
         assert len(embedded.split()) <= 20
     assert len(parts) > 3
-
-
-def test_a_title_of_one_endless_word_is_left_out() -> None:
-    text = "Some words. And more words."
-    spans = cut_passages([Document("1", "y" * 500, text)], letters, CHUNKING)[0]
-    assert [span.embedded for span in spans] == ["Some words.", "And more words."]
 
 
 def random_text(rng: random.Random) -> str:
@@ -107,14 +104,14 @@ def test_nothing_is_lost_and_nothing_is_too_long(seed: int) -> None:
                 assert count_tokens([text[after.start : before.end]])[0] <= chunking.overlap
 
 
-def test_longest_passages_that_make_no_sense() -> None:
+def test_encoders_that_make_no_sense(corpus: str, options: IngestOptions) -> None:
     with pytest.raises(UsageError, match="--passage-tokens needs embeddings"):
         with_passages(Encoders(), 100)
     with pytest.raises(UsageError, match=r"5000 is too many: .* reads at most"):
         with_passages(encoders_of(TinyEmbedder()), 5000)
-
-
-# -- units
+    other = TinyEmbedder(fingerprint="e" * 64)
+    with pytest.raises(UsageError, match="sentences"):
+        ingest([corpus], MemoryStore(), Encoders(encoders_of(TinyEmbedder()).dense, units=encoders(other).units))
 
 
 FIELDS = {
@@ -140,26 +137,20 @@ def texts(text: str, field: UnitField) -> list[str]:
     return [unit.text for unit in cut_units(text, {"x": field})["x"]]
 
 
-def test_sentences() -> None:
+def test_sentences_and_paragraphs() -> None:
     text = "Ice melts (Fig. 2, by 3.2 cm).  Seas rise.\n\nAnd so on"
     assert texts(text, UnitField("sentence")) == ["Ice melts (Fig. 2, by 3.2 cm).", "Seas rise.", "And so on"]
-
-
-def test_paragraphs_end_at_blank_lines() -> None:
     text = "One.\nStill one. \n \t\n\n Two.\n\n\n\nThree"
     assert texts(text, UnitField("paragraph")) == ["One.\nStill one.", "Two.", "Three"]
     assert texts("No blank line.\nNone.", UnitField("paragraph")) == ["No blank line.\nNone."]
 
 
-def test_windows_are_whole_sentences_that_repeat_words_of_the_one_before() -> None:
+def test_windows_are_whole_sentences_that_repeat_words_of_the_one_before_or_parts_of_a_long_one() -> None:
     a, b, c, d = (sentence(name, 6) for name in ("Alpha", "Beta", "Gamma", "Delta"))
     text = f"{a} {b}\n\n{c} {d}"
     assert texts(text, UnitField("window", 20, 6)) == [f"{a} {b}\n\n{c}", f"{c} {d}"]
     assert texts(text, UnitField("window", 20, 0)) == [f"{a} {b}\n\n{c}", d]
     assert texts(text, UnitField("window", 24, 0)) == [text]
-
-
-def test_a_sentence_longer_than_a_window_is_cut_between_words() -> None:
     text = " ".join(f"word{n}" for n in range(50)) + "."
     assert [len(part.split()) for part in texts(text, UnitField("window", 20, 0))] == [20, 20, 10]
     # Ideographs are words without white space between them.
@@ -187,9 +178,6 @@ def test_real_abstracts_are_covered_exactly(scifact: Path) -> None:
         assert len(short) < len(units["sentences"]) or {unit.start for unit in units["apart"]} <= starts
         ends = [unit.end for unit in units["apart"]]
         assert all(start >= end for start, end in zip([unit.start for unit in units["apart"]][1:], ends, strict=False))
-
-
-# -- at ingest
 
 
 @pytest.fixture
@@ -227,6 +215,7 @@ def test_an_ingest_makes_units_and_embeds_each_text_once(corpus: str, options: I
     again = TinyEmbedder()
     ingest([corpus], MemoryStore(), encoders(again), options)
     assert again.embedded == []
+    assert dry_run([corpus], options, encoders(None), n=2).units == {"sentences": (3, 3), "paragraphs": (2, 2)}
 
 
 def test_a_store_gains_units_and_then_their_vectors_when_its_files_are_ingested_again(corpus, options) -> None:
@@ -236,13 +225,3 @@ def test_a_store_gains_units_and_then_their_vectors_when_its_files_are_ingested_
         report = ingest([corpus], store, encoders(embedder), options)
         assert (report.updated, report.units["sentences"]) == (3, 9)
         assert sum(one.vector is not None for one in store.entries["1"].units["sentences"]) == vectors
-
-
-def test_vectors_of_units_are_made_by_a_model_of_the_ingest(corpus: str, options: IngestOptions) -> None:
-    other = TinyEmbedder(fingerprint="e" * 64)
-    with pytest.raises(UsageError, match="sentences"):
-        ingest([corpus], MemoryStore(), Encoders(encoders_of(TinyEmbedder()).dense, units=encoders(other).units))
-
-
-def test_a_dry_run_counts_units(corpus: str, options: IngestOptions) -> None:
-    assert dry_run([corpus], options, encoders(None), n=2).units == {"sentences": (3, 3), "paragraphs": (2, 2)}

@@ -38,9 +38,6 @@ def test_every_sentence_is_whole_and_has_its_pages(tmp_path: Path, name: str) ->
     assert over > 3
 
 
-# -- over the end of a page
-
-
 @pytest.mark.parametrize(
     ("pages", "text"),
     [
@@ -81,6 +78,11 @@ def test_running_lines_of_few_or_every_other_page() -> None:
     assert [page.strip() for page in without_running(drawn)] == bodies
     mixed = [f"{body}\n{end}" for body, end in zip(bodies, ("mix", "mix", "v"), strict=True)]
     assert without_running(mixed) == mixed
+    # Lines that only look alike stay.
+    alike = [f"Title\nText.\nIn year {1990 + n * n} we saw {n * 7} storms.\n" for n in range(6)]
+    assert "\n".join(without_running(alike)).count("storms") == 6
+    inside = ["The end.\nmore\nThe end.\nx\ny\nThe end."] * 6
+    assert "\n".join(without_running(inside)).count("The end.") > 6
 
 
 def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
@@ -95,21 +97,15 @@ def test_notes_stand_before_the_sentence_that_goes_on_after_them() -> None:
     assert notes_apart(page, [10.0] * 4) == notes_apart(page, [8.0] * 4) == page and notes_apart("", [0.0]) == ""
 
 
-def test_lines_that_are_drawn_in_another_order() -> None:
+def test_lines_that_are_drawn_in_another_order_and_letters_that_a_font_does_not_name() -> None:
     assert downward([10, 30, 20, 40], [8] * 4) == [3, 1, 2, 0]
     # Columns, one rise, and lines side by side stay as they were drawn.
     for drawn in ([40, 30, 20, 40.5, 30, 20], [40, 30, 20, 10, 50], [10, 30, 20, 40, 38]):
         assert list(downward(drawn, [8] * len(drawn))) == list(range(len(drawn)))
-
-
-def test_ligatures_and_dashes_that_a_font_does_not_name() -> None:
     assert readable("A coe\x1ecient, the \x1crst, o\x1b 2\x153 months \x16 so") == (
         "A coefficient, the first, off 2\N{EN DASH}3 months \N{EM DASH} so"
     )
     assert readable("+ \x1b = \x15 \x10") == "+ \x1b = \x15 \x10"
-
-
-# -- from a file to an answer
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,11 @@ def test_what_is_read_of_a_file_and_what_is_not(tmp_path: Path, name: str, data:
     assert all(reason in one.reason for one, reason in zip(rejects, bad.values(), strict=True))
 
 
-def test_lines_in_a_json_file_after_one_without_an_end(tmp_path: Path) -> None:
+def test_arrays_in_a_json_file_and_lines_after_one_without_an_end(tmp_path: Path) -> None:
+    for indent, places in ((None, [1, 1, 1]), (2, [2, 8, 14])):
+        records, rejects = parts(write(tmp_path / "a.json", json.dumps(ROWS, indent=indent).encode()))
+        assert [record.data for record in records] == ROWS and not rejects
+        assert [record.line for record in records] == places
     lines = b'{"a": ' + b"".join(b'\n{"a": %d}' % n for n in range(100))
     records, rejects = parts(write(tmp_path / "a.json", lines), line_bytes=200)
     assert (len(records), len(rejects)) == (100, 1)
@@ -205,22 +209,11 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     assert "the line is too long: 268,435,456 bytes" in reject.reason and len(reject.record) == 1000
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_json_array(tmp_path: Path, indent: int | None) -> None:
-    records, rejects = parts(write(tmp_path / "a.json", json.dumps(ROWS, indent=indent).encode()))
-    assert rejects == []
-    assert [record.data for record in records] == ROWS
-    assert [record.line for record in records] == ([1, 1, 1] if indent is None else [2, 8, 14])
-
-
-def test_an_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
+def test_an_unclosed_quote_costs_its_line_only_and_a_field_may_be_large(tmp_path: Path) -> None:
     rows = "".join(f'{n},"text {n}"\n' for n in range(4, 3000))
     records, (reject,) = parts(write(tmp_path / "a.csv", f'a,b\n1,x\n2,"never closed\n3,y\n{rows}'.encode()))
     assert [int(record.data["a"]) for record in records] == [1, *range(3, 3000)]
     assert (reject.line, reject.record) == (3, '2,"never closed')
-
-
-def test_a_large_field(tmp_path: Path) -> None:
     (large, after), () = parts(write(tmp_path / "a.csv", b'a,b\n1,"' + b"x\n" * 400_000 + b'"\n2,y\n'))
     assert len(large.data["b"]) == 800_000 and after.line == 400_003
 
@@ -235,9 +228,6 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
     assert [record.line for record in records] == [1, 3]
     assert records[0].data == {"day": "2015-02-03", "price": 1.5, "nested": {"a": [1, 2]}, "raw": "x", "text": "ok"}
     assert reject.line == 2 and "can't be read" in reject.reason
-
-
-# -- which files
 
 
 def test_folders_globs_and_repeats(tmp_path: Path) -> None:

@@ -44,9 +44,6 @@ def counts(report) -> dict[str, int]:
     return {name: getattr(report, name) for name in names if getattr(report, name)}
 
 
-# -- the plain course
-
-
 def test_long_documents_have_several_passages(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
@@ -111,9 +108,6 @@ def test_dry_run(tmp_path: Path) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
-# -- what is bad
-
-
 def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     path = jsonl(
         tmp_path / "corpus.jsonl",
@@ -156,7 +150,7 @@ def test_what_the_store_refuses_is_rejected(tmp_path: Path) -> None:
     assert counts(ingest([path], store)) == {"added": 1, "unchanged": 2}
 
 
-def test_where_rejects_go(tmp_path: Path) -> None:
+def test_where_rejects_go_and_where_they_can_not(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "corpus.jsonl", *rows(2), "bad")
     chosen = tmp_path / "mine.list"
     assert ingest([path], MemoryStore(), options=IngestOptions(rejects=chosen)).rejects == chosen
@@ -165,10 +159,7 @@ def test_where_rejects_go(tmp_path: Path) -> None:
         ingest([path], MemoryStore(), options=IngestOptions(rejects=Path(path)))
     # a single file in a folder is a single file
     assert ingest([str(tmp_path)], MemoryStore()).rejects == tmp_path / "corpus.rejects.jsonl"
-
-
-def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "corpus.jsonl", *rows(2), "bad")
+    (tmp_path / "corpus.rejects.jsonl").unlink()
     (tmp_path / "corpus.rejects.jsonl").mkdir()
     report = ingest([path], MemoryStore())
     assert report.rejects == Path("corpus.rejects.jsonl") and len(rejects_in(report.rejects)) == 1
@@ -187,9 +178,6 @@ def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         ingest([jsonl(tmp_path / "a.jsonl", *rows(2)), str(tmp_path / "b.jsonl")], store)
     assert store.calls == []
-
-
-# -- what breaks off
 
 
 def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,9 +233,6 @@ def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.
     assert store.calls[-1] == "publish"
     report = ingest([path], store, TinyEmbedder())
     assert report.added + report.unchanged == len(store.entries) == 200
-
-
-# -- papers from public services
 
 
 TOTAL = 450
@@ -341,15 +326,7 @@ def test_an_interrupted_fetch_continues(tmp_path: Path, service: Service, monkey
     assert not file.with_name("seas.jsonl.state.json").exists()
 
 
-def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_text("{}\n")
-    with pytest.raises(UsageError, match="exists already"):
-        fetch(client("openalex", "http://127.0.0.1:1"), "sea level", file)
-    assert file.read_text() == "{}\n"
-
-
-def test_a_busy_server_is_asked_again_and_no_key_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_server_is_asked_again_and_no_key_or_file_is_lost(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENALEX_API_KEY", "s3cret")
     waited: list[float] = []
     busy = [Reply({}, 429, {"retry-after": "7"})]
@@ -357,6 +334,11 @@ def test_a_busy_server_is_asked_again_and_no_key_leaves(tmp_path: Path, monkeypa
     with http_stub(lambda asked: busy.pop() if busy else openalex(asked)) as server:
         fetch(client("openalex", server.url, waited.append), "sea level", tmp_path / "f.jsonl", 5)
         assert any(7 <= one < 8 for one in waited) and all("s3cret" not in one.query for one in server.asked)
+    file = tmp_path / "mine.jsonl"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match="exists already"):
+        fetch(client("openalex", "http://127.0.0.1:1"), "sea level", file)
+    assert file.read_text() == "{}\n"
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

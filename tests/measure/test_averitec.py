@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from averitec_rows import PREDICTIONS, ROWS
+from averitec_rows import PREDICTIONS, ROWS, words_shared
 from cli_runs import ccheck
 from needs import absent
 from scripted_llm import KEY, Said, say, scripted, user_text
@@ -42,12 +42,6 @@ PUBLISHED = {
 matching by scipy, its F1 by scikit-learn, written down from a script that runs the same calls on `averitec_rows`."""
 
 
-def words_shared(candidate: str, reference: str) -> float:
-    """In place of METEOR where its values do not matter."""
-    one, other = set(candidate.lower().split()), set(reference.lower().split())
-    return len(one & other) / len(one | other)
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     (tmp_path / "gold.json").write_text(json.dumps(ROWS, indent=1))
@@ -75,7 +69,7 @@ def test_pairs_are_matched_one_to_one_and_missing_ones_cost() -> None:
     assert matched("", "xy", lambda one, other: 1.0) == 0.0
 
 
-def test_only_ten_pairs_count_and_predictions_are_found_by_id(files: tuple[Path, Path]) -> None:
+def test_only_ten_pairs_count_and_answers_are_read_with_their_explanations(files: tuple[Path, Path]) -> None:
     gold, predictions = read_gold(files[0]), read_predictions(files[1])
     assert [len(one.evidence) for one in predictions][6] == 12
     made = score(gold, predictions, words_shared)
@@ -84,10 +78,6 @@ def test_only_ten_pairs_count_and_predictions_are_found_by_id(files: tuple[Path,
     assert fewer.missing == 1 and fewer.accuracy == pytest.approx(made.accuracy - 0.1)
     with pytest.raises(InvalidData, match="belong together"):
         score(gold, [predictions[0].__class__("x", "", None, ())], words_shared)
-
-
-def test_explanations_and_missing_answers_are_read(files: tuple[Path, Path]) -> None:
-    gold = read_gold(files[0])
     assert gold[0].evidence == ("Did the mayor buy a bridge? No. The town owns it.",)
     assert gold[2].evidence == ("How many bridges are there? No answer could be found.",)
     assert len(gold[3].evidence) == 3 and gold[3].label == "CONFLICTING"

@@ -28,15 +28,15 @@ def text(name: str, *lines: str) -> Path:
     return path
 
 
-# -- BEIR and TREC
-
-
-def test_beir():
+def test_beir_and_trec_topics():
     rows = {"_id": "q1", "text": " Seas rise. ", "metadata": {}}, {"_id": 2, "text": "b"}
     queries = jsonl(Path("queries.jsonl"), *rows)
     assert read_claims(queries) == [Claim("Seas rise.", "q1"), Claim("b", "2")]
     qrels = text("qrels.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td2\t0", "2\td1\t2")
     assert read_qrels(qrels) == {"q1": {"d1": 1, "d2": 0}, "2": {"d1": 2}}
+    texts = ['"Hide the decline", they said', "It's cold", "seas, rising"]
+    topics = text("topics.tsv", *(f"{n}\t{text}\n" for n, text in enumerate(texts)))
+    assert [claim.text for claim in read_claims(topics)] == texts
 
 
 @pytest.mark.parametrize("name", ["qrels", "qrels.txt", "qrels.qrels", "qrels.csv", "wrong.jsonl"])
@@ -45,20 +45,11 @@ def test_trec_qrels_by_whatever_name(name):
     assert qrels == {"q1": {"d1": 1, "d,2": -1}, "q2": {"d1": 2}}
 
 
-def test_trec_topics_take_quotes_as_they_are():
-    texts = ['"Hide the decline", they said', "It's cold", "seas, rising"]
-    topics = text("topics.tsv", *(f"{n}\t{text}\n" for n, text in enumerate(texts)))
-    assert [claim.text for claim in read_claims(topics)] == texts
-
-
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
 @pytest.mark.parametrize("name", ["qrels.tsv.gz", "qrels"])
 def test_compressed_is_seen_by_the_bytes(name, compress):
     Path(name).write_bytes(compress(b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"))
     assert read_qrels(name) == {"q1": {"d1": 1}}
-
-
-# -- data sets
 
 
 COLUMNS = ("claim", "abstract", "abstract_id", "claim_id", "annotation")
@@ -89,9 +80,7 @@ def test_climatecheck(kind):
     gold = read_gold(path)
     assert gold.stances == {("1", "7"): "SUPPORTS", ("1", "8"): "REFUTES", ("4", "9"): "NOT_ENOUGH_INFO"}
     assert gold.verdicts == {} and gold.sentences == {}
-
-
-def test_its_gold_files_name_documents_as_the_collection_does():
+    # Its gold files name documents as the collection does.
     row = "claim_id,abstract_id,abstract_original_index,annotation"
     assert read_qrels(text("gold.csv", row, "1,0,77,Supports")) == {"1": {"77": 1}}
 
@@ -107,7 +96,7 @@ def test_the_sample_claims_are_claims_judgements_and_true_labels():
     assert {(claim, document) for claim, grades in qrels.items() for document in grades} == gold.stances.keys()
 
 
-def test_evidence_in_a_list():
+def test_evidence_in_a_list_and_in_scifacts_own_claims():
     cited = {"doc_id": "d", "label": "REFUTES", "sentences": [2]}
     path = jsonl(Path("a.jsonl"), {"id": 1, "evidence": [cited]}, {"id": 2, "evidence": []})
     assert read_qrels(path) == {"1": {"d": 1}} and read_gold(path).sentences == {("1", "d"): (2,)}
@@ -119,35 +108,6 @@ def test_evidence_in_a_list():
     for wrong, said in ({"label": "NEI"}, "evidence without doc_id"), ({"doc_id": "e"}, "neither grade nor label"):
         with pytest.raises(InvalidData, match=f"line 1: claim 1 .*{said}"):
             read_qrels(jsonl(Path("c.jsonl"), {"id": 1, "evidence": [cited, wrong]}))
-
-
-def test_checkthat_4b():
-    tweets = text(
-        "subtask4b_query_tweets_dev.tsv",
-        "post_id\ttweet_text\tcord_uid",
-        "16\tcovid recovery: this ""study"" says\tvj6dp1n8",
-        '69\t"Said ""twice"" and\tagain"\tw0lmpdpd',
-    )  # fmt: skip
-    texts = {"16": "covid recovery: this study says", "69": 'Said "twice" and\tagain'}
-    assert read_claims(tweets) == [Claim(text, id_) for id_, text in texts.items()]
-    assert read_qrels(tweets) == {"16": {"vj6dp1n8": 1}, "69": {"w0lmpdpd": 1}}
-    with pytest.raises(InvalidData, match="no labels"):
-        read_gold(tweets)
-
-
-def test_checkthats_collection_is_a_pickle_and_not_read(monkeypatch):
-    Path("subtask4b_collection_data.pkl").write_bytes(pickle.dumps([{"cord_uid": "a"}]))
-    for module in ("pickle", "pandas"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
-    Path("renamed.jsonl").write_bytes(Path("subtask4b_collection_data.pkl").read_bytes())
-    for name in ("subtask4b_collection_data.pkl", "renamed.jsonl"):
-        with pytest.raises(InvalidData, match=r"is a pickle.* python -c \"import pandas; pandas.read_pickle"):
-            read_claims(name)
-    with pytest.raises(UsageError, match=r"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"):
-        read_corpus("subtask4b_collection_data.pkl")
-
-
-def test_scifacts_own_claims():
     evidence = {"31": [{"sentences": one, "label": "CONTRADICT"} for one in ([2, 4], [4])]}
     path = jsonl(
         Path("claims_dev.jsonl"),
@@ -160,6 +120,29 @@ def test_scifacts_own_claims():
     open_ = dict.fromkeys([("1", "32"), ("2", "33")], "NOT_ENOUGH_INFO")
     assert gold.stances == {("1", "31"): "REFUTES"} | open_
     assert gold.sentences == {("1", "31"): (2, 4)} and gold.verdicts == {}
+
+
+def test_checkthat_4b_whose_collection_is_a_pickle_and_not_read(monkeypatch):
+    tweets = text(
+        "subtask4b_query_tweets_dev.tsv",
+        "post_id\ttweet_text\tcord_uid",
+        "16\tcovid recovery: this ""study"" says\tvj6dp1n8",
+        '69\t"Said ""twice"" and\tagain"\tw0lmpdpd',
+    )  # fmt: skip
+    texts = {"16": "covid recovery: this study says", "69": 'Said "twice" and\tagain'}
+    assert read_claims(tweets) == [Claim(text, id_) for id_, text in texts.items()]
+    assert read_qrels(tweets) == {"16": {"vj6dp1n8": 1}, "69": {"w0lmpdpd": 1}}
+    with pytest.raises(InvalidData, match="no labels"):
+        read_gold(tweets)
+    Path("subtask4b_collection_data.pkl").write_bytes(pickle.dumps([{"cord_uid": "a"}]))
+    for module in ("pickle", "pandas"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+    Path("renamed.jsonl").write_bytes(Path("subtask4b_collection_data.pkl").read_bytes())
+    for name in ("subtask4b_collection_data.pkl", "renamed.jsonl"):
+        with pytest.raises(InvalidData, match=r"is a pickle.* python -c \"import pandas; pandas.read_pickle"):
+            read_claims(name)
+    with pytest.raises(UsageError, match=r"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"):
+        read_corpus("subtask4b_collection_data.pkl")
 
 
 def test_climate_fever_and_averitec(climate_fever):
@@ -175,9 +158,6 @@ def test_climate_fever_and_averitec(climate_fever):
     assert len(read_claims(path)) == len(gold.verdicts) == 281 and gold.verdicts["0"] == "REFUTES"
     assert set(gold.verdicts.values()) == {"SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"}
     assert gold.stances == {}
-
-
-# -- what can't be used
 
 
 def answer(claim: str | None, *hits: tuple[str, float]) -> str:
@@ -234,21 +214,15 @@ def test_bad_lines_are_named(read, lines, said):
     assert said in str(caught.value) and str(caught.value).startswith("file can't be used: ")
 
 
-def test_many_bad_lines_are_counted():
+def test_many_bad_lines_are_counted_and_files_that_are_none_said():
     with pytest.raises(InvalidData, match=r"line 1: .*; line 5: .*; and 3 more\. Correct"):
         read_qrels(text("qrels", *["q d x"] * 8))
-
-
-def test_bytes_that_are_no_text():
     Path("qrels").write_bytes(b"q1 0 d1 1\nq1 0 \xff 1\n")
     with pytest.raises(InvalidData, match="line 2: not valid UTF-8"):
         read_qrels("qrels")
     Path("broken.gz").write_bytes(gzip.compress(b"q1 0 d1 1\n" * 5000)[:-20])
     with pytest.raises(InvalidData, match=r"broken\.gz can't be used: line \d+: "):
         read_qrels("broken.gz")
-
-
-def test_files_that_are_not_there():
     with pytest.raises(NotFound, match="there is no file nowhere"):
         read_claims("nowhere")
     with pytest.raises(NotFound, match="is a folder"):
@@ -341,7 +315,7 @@ def test_scores_fall_strictly_in_both_precisions(scores):
     assert np.allclose(single, scores, rtol=1e-4, atol=1e-35)
 
 
-def test_the_columns():
+def test_the_columns_and_the_order_of_equal_scores():
     write_run("a.run", {"q 1": {"b": 0.25, "a": 0.5}, "none": {}}, "my recipe")
     assert lines() == [
         ["q%201", "Q0", "a", "1", "0.5", "my%20recipe"],
@@ -349,6 +323,8 @@ def test_the_columns():
     ]
     write_run("a.run", {"q": {"a": 1.0}}, "")
     assert lines() == [["q", "Q0", "a", "1", "1.0", "ccheck"]]
+    Path("a.run").write_text("q Q0 a 1 0.5 x\nq Q0 c 2 0.5 x\nq Q0 b 3 0.7 x\n")
+    assert list(read_run("a.run")["q"]) == ["b", "c", "a"]
 
 
 def test_writing_and_reading_are_each_others_inverse():
@@ -368,11 +344,6 @@ def test_scores_that_no_run_can_hold(score):
     with pytest.raises(InvalidData, match="claim q has a score that a run can't hold"):
         write_run("a.run", {"p": {"a": 1.0}, "q": {"a": score}}, "x")
     assert Path("a.run").read_text() == "as it was\n" and [path.name for path in Path.cwd().iterdir()] == ["a.run"]
-
-
-def test_equal_scores_are_read_in_trec_evals_order():
-    Path("a.run").write_text("q Q0 a 1 0.5 x\nq Q0 c 2 0.5 x\nq Q0 b 3 0.7 x\n")
-    assert list(read_run("a.run")["q"]) == ["b", "c", "a"]
 
 
 def test_a_document_of_several_units_counts_once_by_its_best():

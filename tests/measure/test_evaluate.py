@@ -54,12 +54,9 @@ def test_the_means_are_those_of_ir_measures_over_the_claims_with_judgements():
     assert whole == told["tokens_per_claim"]
 
 
-def test_judgements_of_claims_that_were_not_asked_count_in_no_mean():
+def test_claims_that_failed_or_were_not_asked_are_in_no_mean():
     some = evaluate(ScriptedChecker(FINAL), EvaluationData(CLAIMS[:1], QRELS, metrics=METRICS))
     assert some.judged_claims == 1 and some.measured.unanswered == () and some.measured.mean["R@2"] == 0.5
-
-
-def test_a_claim_that_failed_is_named_and_in_no_mean():
     told = ScriptedChecker({**FINAL, "a": ServerError("gone")})
     made = evaluate(told, EvaluationData(CLAIMS, QRELS, metrics=METRICS))
     assert made.errors == {"a": "gone"} and "a" not in made.run and made.judged_claims == 2
@@ -106,7 +103,7 @@ def test_each_stage_is_measured():
     assert shallow.stages["bm25"]["a"] == ("1", "5", "2")
 
 
-def test_verdicts_are_compared_with_the_true_ones():
+def test_verdicts_are_compared_with_the_true_ones_where_the_recipe_judged():
     gold = Gold(
         {("a", "2"): "SUPPORTS", ("a", "1"): "REFUTES", ("b", "3"): "REFUTES", ("z", "1"): "SUPPORTS"},
         {"a": "SUPPORTS", "b": "REFUTES", "z": "SUPPORTS"},
@@ -123,9 +120,6 @@ def test_verdicts_are_compared_with_the_true_ones():
     assert said["stances"]["weighted"]["f1"] == 1 and said["verdicts"]["calibration_error"] == pytest.approx(0.2)
     with pytest.raises(InvalidData, match="none of the claims has a true label"):
         evaluate(ScriptedChecker(FINAL), EvaluationData(CLAIMS, QRELS, Gold({}, {"z": "SUPPORTS"})))
-
-
-def test_only_what_the_recipe_has_judged_counts():
     recipe = load_recipe("default")
     recipe = recipe.model_copy(update={"verdict": recipe.verdict.model_copy(update={"documents": 1})})
     gold = Gold({("a", "2"): "SUPPORTS", ("a", "5"): "REFUTES"})
@@ -185,9 +179,6 @@ def test_a_point_changes_what_it_names_and_nothing_else():
         points_of(DEFAULT, {"fusion.k": range(1, MAX_POINTS + 2)})
     with pytest.raises(UsageError, match="no combination of the grid has a retriever"):
         points_of(DEFAULT, {"retrievers.bm25": [False], "retrievers.dense": [False]})
-
-
-def test_a_stage_can_be_left_out():
     without = changed(DEFAULT, {"retrievers.dense": False, "rerankers.rerank": True})
     assert list(without.retrievers) == ["bm25"] and without.rerankers == DEFAULT.rerankers
     assert DEFAULT.retrievers.keys() == {"bm25", "dense"}  # it is as it was
@@ -220,7 +211,7 @@ def numbered(count: int, size: int = 1000) -> dict[bytes, bytes]:
     return {number.to_bytes(4): bytes([number % 256]) * size for number in range(count)}
 
 
-def test_what_was_put_is_there_in_another_process(tmp_path):
+def test_what_was_put_is_there_in_another_process_but_without_bytes(tmp_path):
     cache = Cache(tmp_path / "a" / "b.sqlite", MIB, "the cache")
     cache.put(numbered(3, 5))
     assert cache.get(list(numbered(4))) == numbered(3, 5) and cache.get([]) == {}
@@ -234,9 +225,15 @@ def test_what_was_put_is_there_in_another_process(tmp_path):
     assert stat.S_IMODE(cache.path.parent.stat().st_mode) == 0o700
     cache.close()
     assert cache.get([key]) == {} and cache.put({b"k": b"v"}) is None
+    (empty := tmp_path / "empty").mkdir()
+    cache = Cache(empty / "x" / "x.sqlite", 0, "the cache")
+    cache.put(numbered(3))
+    assert len(cache.get(list(numbered(3)))) == 3 and cache.notice is None
+    cache.close()
+    assert list(empty.iterdir()) == []
 
 
-def test_the_oldest_go_first(tmp_path):
+def test_the_oldest_go_first_and_a_file_that_breaks_on_the_way_is_said(tmp_path):
     cache = Cache(tmp_path / "x.sqlite", 200_000, "the cache")
     for key, value in numbered(500).items():
         cache.put({key: value})
@@ -247,14 +244,12 @@ def test_the_oldest_go_first(tmp_path):
     cache.put({b"k": b"v"})
     assert cache.get([b"k"]) == {b"k": b"v"}
     cache.close()
-
-
-def test_without_bytes_nothing_is_left(tmp_path):
-    cache = Cache(tmp_path / "x" / "x.sqlite", 0, "the cache")
-    cache.put(numbered(3))
-    assert len(cache.get(list(numbered(3)))) == 3 and cache.notice is None
+    cache = Cache(tmp_path / "y.sqlite", MIB, "the cache")
+    with closing(sqlite3.connect(tmp_path / "y.sqlite")) as other:
+        other.execute("DROP TABLE entries")
+    cache.put(numbered(2))
+    assert "no such table" in cache.notice and cache.get(list(numbered(2))) == numbered(2)
     cache.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("broken", ["no database", "a folder", "no folder"])
@@ -269,15 +264,6 @@ def test_a_file_that_cant_be_used_is_said_and_the_run_goes_on(tmp_path, broken):
     assert cache.notice.startswith(f"the cache of tests {path} can't be used (")
     cache.put(numbered(3))
     assert cache.get(list(numbered(3))) == numbered(3)
-    cache.close()
-
-
-def test_a_file_that_breaks_on_the_way_is_said(tmp_path):
-    cache = Cache(tmp_path / "x.sqlite", MIB, "the cache")
-    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as other:
-        other.execute("DROP TABLE entries")
-    cache.put(numbered(2))
-    assert "no such table" in cache.notice and cache.get(list(numbered(2))) == numbered(2)
     cache.close()
 
 

@@ -49,11 +49,19 @@ def test_metrics_are_those_of_ir_measures(seed):
     assert measure(read_run("mine.run"), qrels, METRICS).mean == pytest.approx(said, abs=1e-9)
 
 
-def test_names():
+def test_names_claims_without_hits_and_equal_scores():
     names = ["nDCG@10", "MRR@5", "RR@5", "NDCG@10", "P( rel = 2 )@5", "ClimateCheck", "Precision@1"]
     assert check_metrics(names) == ["nDCG@10", "RR@5", "P(rel=2)@5", "ClimateCheck", "P@1"]
     run, qrels = {"q": {"d": 1.0}}, {"q": {"d": 1}, "r": {"e": 1}}
     assert measure(run, qrels, ["MRR@5", "RR@5"]).mean == {"MRR@5": 0.5, "RR@5": 0.5}
+    made = measure({"a": {"d": 1.0}, "b": {}}, {"a": {"d": 1}, "b": {"d": 1}, "c": {"d": 1}}, ["nDCG@10", "Judged@5"])
+    assert made.by_claim["nDCG@10"] == {"a": 1.0, "b": 0.0, "c": 0.0} and made.unanswered == ("b", "c")
+    assert made.mean["nDCG@10"] == pytest.approx(1 / 3)
+    qrels = {"q": {"x": 1}}
+    assert measure({"q": {"a": 0.5, "x": 0.5}}, qrels, ["RR"]).mean["RR"] == 0.5
+    assert measure({"q": {"x": 0.5, "a": 0.5}}, qrels, ["RR"]).mean["RR"] == 1.0
+    # Apart in float64 only.
+    assert measure({"q": {"a": 0.5, "x": 0.5 + 1e-12}}, qrels, ["RR"]).mean["RR"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -105,20 +113,6 @@ def test_what_has_nothing_to_measure(qrels, metric, said):
         measure({"q": {"d": float("nan")}}, {"q": {"d": 1}}, ["AP"])
 
 
-def test_claims_for_which_nothing_was_found_count_as_0_and_are_named():
-    made = measure({"a": {"d": 1.0}, "b": {}}, {"a": {"d": 1}, "b": {"d": 1}, "c": {"d": 1}}, ["nDCG@10", "Judged@5"])
-    assert made.by_claim["nDCG@10"] == {"a": 1.0, "b": 0.0, "c": 0.0} and made.unanswered == ("b", "c")
-    assert made.mean["nDCG@10"] == pytest.approx(1 / 3)
-
-
-def test_equal_scores_stay_in_the_order_given():
-    qrels = {"q": {"x": 1}}
-    assert measure({"q": {"a": 0.5, "x": 0.5}}, qrels, ["RR"]).mean["RR"] == 0.5
-    assert measure({"q": {"x": 0.5, "a": 0.5}}, qrels, ["RR"]).mean["RR"] == 1.0
-    # Apart in float64 only.
-    assert measure({"q": {"a": 0.5, "x": 0.5 + 1e-12}}, qrels, ["RR"]).mean["RR"] == 1.0
-
-
 def test_climatechecks_score_by_hand():
     qrels = {
         "a": {"r1": 1, "r2": 1, "r3": 1, "n1": 0},  # fewer judged not relevant than relevant
@@ -143,7 +137,7 @@ def test_climatechecks_score_by_hand():
     assert made.by_claim["Bpref"]["a"] == 0
 
 
-def test_intervals():
+def test_intervals_also_of_a_score_a_part_of_which_has_fewer_claims():
     rng = random.Random(0)
     values = [rng.gauss(0.5, 0.2) for _ in range(400)]
     low, high = bootstrap(values)
@@ -153,9 +147,6 @@ def test_intervals():
     assert bootstrap(values) == (low, high) != bootstrap(values, seed=1)
     assert bootstrap([1.0, 1.0, 1.0]) == (1.0, 1.0)
     assert measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"]).intervals == {}
-
-
-def test_the_interval_of_climatechecks_score_knows_that_a_part_has_fewer_claims():
     qrels = {"q1": {"a": 1}, "q2": {"b": 1, "x": 0}, "q3": {"c": 1, "y": 0}}
     run = {"q1": {"a": 1.0}, "q2": {"b": 2.0, "x": 1.0}, "q3": {"y": 1.0}}
     measured = measure(run, qrels, ["ClimateCheck"])
@@ -197,7 +188,7 @@ def test_the_randomisation_test_is_exact_for_few_claims(seed):
     assert randomisation_test([-one for one in values]) == pytest.approx(expected)
 
 
-def test_for_many_claims_it_draws():
+def test_for_many_claims_it_draws_and_holm_corrects():
     rng = random.Random(1)
     values = [rng.gauss(0.02, 0.1) for _ in range(16)]
     exact = randomisation_test(values, permutations=100_000)
@@ -207,9 +198,6 @@ def test_for_many_claims_it_draws():
     assert randomisation_test(values, permutations=20_000, seed=1) != p
     assert randomisation_test([1.0] * 1500) == pytest.approx(2 / 10_001)
     assert randomisation_test([1.0] * 50) <= 0.0002 and randomisation_test([0.0, 0.0]) == 1.0
-
-
-def test_holm():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([0.2]) == [0.2] and holm([]) == []
 
@@ -239,7 +227,7 @@ def judge(*given, true="SUPPORTS"):
     return PairsMeasured("m", len(given), len(given), {}, {}, {}, {}, {}, (), Usage(), 0.0, counts)
 
 
-def test_two_judges_by_hand():
+def test_judges_are_compared_by_hand_and_of_the_same_pairs_alone():
     right, half = judge(*["SUPPORTS"] * 4), judge("SUPPORTS", "SUPPORTS", "REFUTES", "REFUTES")
     compared = compare_judges({"right": right, "half": half})
     weighted, macro = compared.differences
@@ -251,17 +239,11 @@ def test_two_judges_by_hand():
     assert (weighted.wins, weighted.losses, weighted.ties, weighted.claims) == (0, 2, 2, 4)
     low, high = weighted.interval
     assert low < weighted.difference < high <= 0
-
-
-def test_many_claims_are_drawn_and_a_clear_difference_is_seen():
     good, bad = judge(*["SUPPORTS"] * 40), judge(*["SUPPORTS"] * 10, *["REFUTES"] * 30)
     (weighted, _) = compare_judges({"bad": bad, "good": good}).differences
     assert weighted.p < 0.001 and weighted.difference > 0.5
     (same, _) = compare_judges({"good": good, "again": good}).differences
     assert (same.difference, same.p, same.interval) == (0.0, 1.0, (0.0, 0.0))
-
-
-def test_judges_of_other_pairs_are_refused():
     with pytest.raises(InvalidData, match="not measured on the same pairs"):
         compare_judges({"a": judge("SUPPORTS"), "b": judge("SUPPORTS", true="REFUTES")})
     with pytest.raises(UsageError):

@@ -53,7 +53,7 @@ def test_figures_are_those_of_scikit_learn(seed):
         assert low < value < high
 
 
-def test_the_bootstraps_figures_are_scikit_learns_too():
+def test_the_bootstraps_figures_are_scikit_learns_too_and_pairs_of_one_claim_go_together():
     rng = np.random.default_rng(0)
     for _ in range(20):
         confusion = rng.integers(0, 4, (3, 3)) * (rng.random((3, 3)) < 0.6)
@@ -65,10 +65,7 @@ def test_the_bootstraps_figures_are_scikit_learns_too():
             expected = metrics.f1_score(true, given, average=kind, zero_division=0)
             assert made[f"{kind}_f1"][0] == pytest.approx(expected)
         assert made["accuracy"][0] == pytest.approx(metrics.accuracy_score(true, given))
-
-
-def test_pairs_of_one_claim_go_together_in_a_resample():
-    """Ten pairs that are all alike in each claim say no more than one of them."""
+    # Ten pairs that are all alike in each claim say no more than one of them.
     rng = random.Random(0)
     right = {f"c{i}": rng.random() < 0.5 for i in range(30)}
     one = {(claim, "d0"): Stance("SUPPORTS" if hit else "REFUTES") for claim, hit in right.items()}
@@ -90,14 +87,11 @@ def test_verdicts_without_some_of_their_documents_are_counted():
     assert made.accuracy == 1.0 and classify({("1", "d"): Stance("SUPPORTS")}, {("1", "d"): "SUPPORTS"}).partial == 0
 
 
-def test_what_can_not_be_measured_is_an_error():
+def test_what_can_not_be_measured_is_an_error(monkeypatch):
     with pytest.raises(InvalidData, match="none of 1 could be labelled: the server failed"):
         classify({"1": Verdict(None, error="the server failed"), "2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
     with pytest.raises(InvalidData, match="none of the 1 true labels is for anything labelled"):
         classify({"2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
-
-
-def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
         classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})

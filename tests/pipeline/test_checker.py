@@ -198,7 +198,7 @@ def failing(*given: object) -> Any:
     raise RuntimeError("no electricity")
 
 
-def test_a_judge_and_a_reranker_of_ones_own_are_named_in_the_result(tmp_path: Path) -> None:
+def test_a_judge_and_a_reranker_of_ones_own_are_named_and_what_they_raise_is_said(tmp_path: Path) -> None:
     with ccheck.open(tmp_path / "store", recipe="bm25", judge=refuting, reranker=longest) as checker:
         checker.ingest(PAIR, dense=False)
         result = checker.check("tea is hot")
@@ -207,8 +207,6 @@ def test_a_judge_and_a_reranker_of_ones_own_are_named_in_the_result(tmp_path: Pa
     assert result.verdict is not None and result.verdict.method == "refuting"
     assert result.to_dict()["scored_by"] == {"bm25": "retriever", "longest": "reranker"}
 
-
-def test_what_they_raise_is_said_and_never_a_label_or_a_rank(tmp_path: Path) -> None:
     def short(claim: str, passages: Sequence[str]) -> list[float]:
         return [1.0]
 

@@ -54,15 +54,18 @@ def store(layout: Layout, dimensions: int | None = None) -> StoreInfo:
     return StoreInfo("local:papers", 5, 5, layout, dimensions)
 
 
-# -- without a recipe
-
-
-def test_a_new_store_gets_the_default_model(loaded: Runtime) -> None:
+def test_a_new_store_gets_the_default_or_the_first_model(loaded: Runtime, other: str, tmp_path: Path) -> None:
     encoders = open_encoders(loaded, None)
     (main,) = encoders.dense
     assert main.embedder.spec.model == DEFAULT_MODEL and main.chunking == default_chunking(main.embedder.spec)
     assert (encoders.sparse, encoders.analyses, encoders.additional, encoders.notices) == (None, (), None, ())
     assert open_encoders(loaded, None, dense=False).dense == ()
+    one = f'[retrievers.a]\nkind = "dense"\nmodel = "{other}"\n'
+    encoders = open_encoders(loaded, None, recipe(tmp_path, one))
+    assert [encoder.embedder.spec.model for encoder in encoders.dense] == [other]
+    # But for one that wants the store's own, which is the main field's.
+    both = open_encoders(loaded, None, recipe(tmp_path, one + '[retrievers.b]\nkind = "dense"\n'))
+    assert [encoder.embedder.spec.model for encoder in both.dense] == [DEFAULT_MODEL, other]
 
 
 def test_a_store_keeps_its_model_and_its_passages(loaded: Runtime, other: str) -> None:
@@ -101,21 +104,9 @@ def test_everything_that_a_store_has_is_made_again(loaded: Runtime, splade: str,
         assert layout_of(open_encoders(again, store(layout), wanted)) == layout
 
 
-# -- with one
-
-
 def test_a_recipe_of_words_needs_no_model(loaded: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     assert layout_of(open_encoders(loaded, None, load_recipe("bm25"))) == Layout()
-
-
-def test_the_first_dense_retriever_makes_the_main_field(loaded: Runtime, other: str, tmp_path: Path) -> None:
-    one = f'[retrievers.a]\nkind = "dense"\nmodel = "{other}"\n'
-    encoders = open_encoders(loaded, None, recipe(tmp_path, one))
-    assert [encoder.embedder.spec.model for encoder in encoders.dense] == [other]
-    # But for one that wants the store's own, which is the main field's.
-    both = open_encoders(loaded, None, recipe(tmp_path, one + '[retrievers.b]\nkind = "dense"\n'))
-    assert [encoder.embedder.spec.model for encoder in both.dense] == [DEFAULT_MODEL, other]
 
 
 def test_vectors_of_units_are_required_if_any_retriever_requires_them(tmp_path: Path) -> None:
@@ -127,13 +118,10 @@ def test_vectors_of_units_are_required_if_any_retriever_requires_them(tmp_path: 
     assert not needs_of(recipe(tmp_path, passages + without))[Vectors("m")]
 
 
-def test_a_model_by_two_names_is_one_field(loaded: Runtime, tmp_path: Path) -> None:
+def test_a_model_by_two_names_is_one_field_and_can_not_make_two(loaded: Runtime, tmp_path: Path) -> None:
     copy = shutil.copytree(find_model(DEFAULT_MODEL).path, tmp_path / "copy")
     text = f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{copy}"\n'
     assert len(open_encoders(loaded, None, recipe(tmp_path, text)).dense) == 1
-
-
-def test_one_model_can_not_make_two_fields(loaded: Runtime, tmp_path: Path) -> None:
     text = (
         f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{DEFAULT_MODEL}"\npassages = false\n'
     )
@@ -146,13 +134,10 @@ def test_one_model_can_not_make_two_fields(loaded: Runtime, tmp_path: Path) -> N
     assert layout_of(open_encoders(loaded, store(layout), load_recipe("default"))) == layout  # as the store has it
 
 
-def test_two_sparse_encoders_are_too_many(loaded: Runtime, splade: str, tmp_path: Path) -> None:
+def test_a_second_sparse_encoder_is_refused(loaded: Runtime, splade: str, tmp_path: Path) -> None:
     text = f'[retrievers.sparse]\nmodel = "{splade}"\n[retrievers.b]\nkind = "sparse"\n'
     with pytest.raises(InvalidData, match="several sparse encoders"):
         open_encoders(loaded, None, recipe(tmp_path, text))
-
-
-def test_a_store_of_another_sparse_encoder_is_refused(loaded: Runtime, splade: str, tmp_path: Path) -> None:
     layout = Layout(sparse=load_sparse_embedder(splade, loaded).spec)
     another = str(make_splade(tmp_path / "another", seed=1))
     with pytest.raises(InvalidData, match="was made with no dense embeddings; sparse vectors made with"):

@@ -45,12 +45,8 @@ def stance_by(model: LanguageModel) -> Stance:
     return judged.stances[0]
 
 
-def test_the_answer_that_all_of_them_hold_would_be_a_stance(server, open_model):
-    assert stance_by(open_model(server.url)).label == "SUPPORTS"
-
-
 @pytest.mark.parametrize("reason", ["stop", "eos", "eos_token", "stop_sequence", "end_turn"])
-def test_servers_have_several_words_for_an_answer_that_is_whole(server, open_model, reason):
+def test_the_answer_that_all_of_them_hold_would_be_a_stance_by_any_word_for_a_whole_one(server, open_model, reason):
     server.answer = Raw(completion(finish_reason=reason))
     assert stance_by(open_model(server.url)).label == "SUPPORTS"
 
@@ -76,9 +72,6 @@ def test_the_error_says_where_a_redirect_leads(server, open_model):
     server.answer = Raw(b"", 307, {"Location": "http://127.0.0.1:9/v1"})
     with pytest.raises(Refused, match=r"redirects to http://127\.0\.0\.1:9/v1 \(307\).*OPENAI_BASE_URL"):
         list(LlmStances(open_model(server.url), VerdictStage())([CASE]))
-
-
-# -- memory
 
 
 CHILD = """
@@ -132,9 +125,6 @@ def test_a_header_of_texts_that_were_cut_is_read_within_their_number(server, cut
     assert RemoteReranker(server.url)("sea", ["a", "b"]).cut == (False, True)
 
 
-# -- rerankers
-
-
 @pytest.mark.parametrize("status", hostile_replies.REDIRECTS)
 def test_a_reranker_follows_no_redirect(server, status):
     with hostile() as elsewhere:
@@ -156,9 +146,6 @@ def test_a_reranker_that_drips_its_headers_is_given_up(server):
     with pytest.raises(ServerError, match=r"did not answer within 0\.5 s"):
         RemoteReranker(server.url, timeout=0.5, retry_seconds=0)("sea", ["a", "b"])
     done.set()
-
-
-# -- how often
 
 
 @pytest.mark.parametrize("value", ["0", "0.001", "-5", "Wed, 21 Oct 2015 07:28:00 GMT"])
@@ -195,9 +182,6 @@ def test_one_question_may_be_forbidden_without_the_others(open_model):
             (judged,) = all_judged(LlmStances(model, VerdictStage()), [Case(Claim(f"Claim {number}."), CASE.evidence)])
             labels.append(judged.stances[0].label)
     assert labels == ["SUPPORTS", None, "SUPPORTS"]
-
-
-# -- servers that are not there
 
 
 def test_who_was_never_there_is_said_at_once_and_given_up_soon(no_server, tmp_path, monkeypatch):

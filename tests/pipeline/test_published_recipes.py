@@ -2,7 +2,6 @@
 their main tables, with the commands that the tables print. Models are small ones of the true architectures with random
 weights, and the language model is scripted."""
 
-import csv
 import json
 import shlex
 import uuid
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 from article_files import JATS
-from averitec_rows import ROWS
-from cli_runs import ccheck, jsonl
+from averitec_rows import ROWS, words_shared
+from cli_runs import ccheck, jsonl, table
 from question_llm import kind_of, passages_of, questioned
 from scripted_llm import KEY, Said, say, scripted, user_text
 
@@ -83,14 +82,6 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "papers": collection("collection.csv", "cord_uid"),
         "posts": table(folder / "dev.tsv", posts),
     }
-
-
-def table(file: Path, rows: list[dict[str, Any]]) -> Path:
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if file.suffix == ".tsv" else ",")
-        writer.writeheader()
-        writer.writerows(rows)
-    return file
 
 
 @pytest.fixture(params=["local", "elasticsearch"])
@@ -267,11 +258,6 @@ def test_averitec_questions(server, monkeypatch, store, models, tmp_path):
         if kind_of(request) == "PassageAnswer":
             sources = {page["url"] for page in passages_of(user_text(request))}
             assert len(sources) == 1, "each claim has its own pages"
-
-
-def words_shared(reference: str, text: str) -> float:
-    words, others = set(reference.lower().split()), set(text.lower().split())
-    return len(words & others) / max(1, len(words | others))
 
 
 @pytest.mark.parametrize("recipe", ["context24-figures", "context24-passages"])

@@ -112,15 +112,12 @@ def test_a_claim_searches_its_own_pages_until_its_own_date(folder, claim, filter
     assert read == {page["text"] for page in PAGES if page["_id"] in found}
 
 
-def test_gaps_are_admitted_and_leave_the_claim_open_without_asking(folder: Path) -> None:
+def test_gaps_and_a_claim_without_pages_leave_it_open_without_asking(folder: Path) -> None:
     invented = GAP | {"answer": "It rose by 50 m.", "passages": [1]}
     result, requests = checked(folder, PassageAnswer=lambda text: invented)
     assert {(one.answer, one.citations, one.error) for one in result.questions} == {(NO_ANSWER, (), None)}
     assert result.verdict.label == "NOT_ENOUGH_INFO" and result.evidence == ()
     assert "Veracity" not in map(kind_of, requests)
-
-
-def test_a_claim_without_pages_is_open(folder: Path) -> None:
     result, requests = checked(folder, Claim(CLAIM, "77"), 'collection = "claim_ids"')
     assert {one.answer for one in result.questions} == {NO_ANSWER}
     assert result.verdict.label == "NOT_ENOUGH_INFO" and result.verdict.rationale
@@ -186,10 +183,15 @@ def test_an_answer_that_makes_no_sense_is_an_error(folder: Path, reply: dict[str
     assert one.answer is None and one.error is not None and one.citations == () and result.verdict.label is None
 
 
-def test_queries_that_fail_leave_the_question_to_be_searched(folder: Path) -> None:
+def test_queries_can_fail_and_have_a_model_of_their_own(folder: Path) -> None:
     result, _ = checked(folder, Queries=lambda text: Said("nonsense"))
     assert all(one.answered and one.queries == () for one in result.questions)
     assert len(result.warnings) == 4 and "without further queries" in result.warnings[0]
+    # OldJoe's section 3.2 names another one than 3.4.
+    _, requests = checked(folder, more='asker = "q"\ncontext = 4000\n[language_model]\nmax_tokens = 8000')
+    asked = {(kind_of(request), request["model"]) for request in requests}
+    assert asked == {("Questions", "q"), ("Queries", "q"), ("PassageAnswer", "m"), ("Veracity", "m")}
+    assert all(request["max_tokens"] < 4000 for request in requests), "prompt and answer share the context"
 
 
 def test_a_page_that_gives_orders_stays_a_quotation(folder: Path) -> None:
@@ -226,14 +228,6 @@ def test_passages_that_do_not_fit_the_context_are_left_out(folder: Path) -> None
     assert limits == [1_000] * 4 + [4_096] * 4
 
 
-def test_questions_and_queries_can_have_a_model_of_their_own(folder: Path) -> None:
-    """OldJoe's section 3.2 names another one than 3.4."""
-    _, requests = checked(folder, more='asker = "q"\ncontext = 4000\n[language_model]\nmax_tokens = 8000')
-    asked = {(kind_of(request), request["model"]) for request in requests}
-    assert asked == {("Questions", "q"), ("Queries", "q"), ("PassageAnswer", "m"), ("Veracity", "m")}
-    assert all(request["max_tokens"] < 4000 for request in requests), "prompt and answer share the context"
-
-
 def test_one_claim_does_not_wait_for_another(folder: Path) -> None:
     def questions(text: str) -> Any:
         if "slow" in text:
@@ -253,7 +247,7 @@ def test_one_claim_does_not_wait_for_another(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
+def test_what_is_ready_at_the_deadline_is_judged_and_a_verdict_that_comes_too_late_is_none(folder: Path) -> None:
     def answer(text: str) -> Any:
         return Said("", hang=60) if asked_of(text) == QUESTIONS[0] else cite_first(text)
 
@@ -261,30 +255,18 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
     assert [one.answered for one in result.questions] == [False, True, True, True]
     assert "3 s of the deadline of 4 s passed while the model answered it" in str(result.questions[0].error)
     assert result.questions[0].queries and result.verdict.label == "SUPPORTS" and result.verdict.error is not None
-
-
-@pytest.mark.slow
-def test_a_verdict_that_comes_too_late_is_none(folder: Path) -> None:
     result, _ = checked(folder, more="deadline = 3", Veracity=lambda text: Said("", hang=60))
     assert all(one.answered for one in result.questions)
     assert result.verdict.label is None
     assert "passed while the model judged the answers" in str(result.verdict.error)
 
 
-def test_a_wrong_key_is_said_once(folder: Path) -> None:
+def test_a_wrong_key_is_said_once_and_a_failing_store_is_an_error(folder: Path, monkeypatch) -> None:
     wrong = error(401, "wrong key")
     with questioned(Questions=lambda text: wrong) as llm, opened(folder, llm) as checker, pytest.raises(Refused):
         list(checker.check_many([Claim(CLAIM)] * 5))
     assert len(llm.requests) <= 5
 
-
-def test_a_claim_that_is_empty_is_its_own_error(folder: Path) -> None:
-    with questioned() as llm, opened(folder, llm) as checker:
-        bad, good = checker.check_many([Claim(" "), Claim(CLAIM)])
-    assert isinstance(bad.error, InvalidData) and good.error is None and good.questions
-
-
-def test_a_store_that_fails_is_an_error_of_the_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise ServerError("the store is gone")
 
@@ -293,6 +275,16 @@ def test_a_store_that_fails_is_an_error_of_the_questions(folder: Path, monkeypat
         monkeypatch.setattr(checker.store, "rank", fail)
         with pytest.raises(ServerError):
             checker.check("The sea is high.")
+
+
+def test_a_claim_that_is_empty_is_its_own_error_and_another_judge_is_refused(folder: Path) -> None:
+    with questioned() as llm, opened(folder, llm) as checker:
+        bad, good = checker.check_many([Claim(" "), Claim(CLAIM)])
+    assert isinstance(bad.error, InvalidData) and good.error is None and good.questions
+    with questioned() as llm, opened(folder, llm) as checker:
+        checker.judge = lambda claim, evidence: ([], None)  # type: ignore[assignment, return-value]
+        with pytest.raises(UsageError):
+            checker.check(CLAIM)
 
 
 @pytest.mark.parametrize(
@@ -307,10 +299,3 @@ def test_stages_that_would_not_run_are_refused(tmp_path: Path, more: str, said: 
     recipe_file.write_text(RECIPE.format(more=more))
     with pytest.raises(InvalidData, match=said):
         load_recipe(str(recipe_file))
-
-
-def test_another_judge_is_refused(folder: Path) -> None:
-    with questioned() as llm, opened(folder, llm) as checker:
-        checker.judge = lambda claim, evidence: ([], None)  # type: ignore[assignment, return-value]
-        with pytest.raises(UsageError):
-            checker.check(CLAIM)

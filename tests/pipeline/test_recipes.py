@@ -82,10 +82,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Settin
     return made
 
 
-def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Recipe) -> None:
+def test_five_retrievers_and_what_each_handed_on_at_its_own_depth(settings: Settings, recipe: Recipe) -> None:
     with Checker(settings, recipe=recipe) as checker:
         results = list(checker.check_many(CLAIMS, k=5, trace=True))
         plain = list(checker.check_many(CLAIMS, k=5))
+        (traced,) = checker.check_many(CLAIMS[:1], k=50, trace=True)
+        (deep,) = checker.check_many(CLAIMS[:1], k=50)
     for result, usual in zip(results, plain, strict=True):
         assert list(result.stages) == ["bm25", "words", "dense", "whole", "sparse", "rrf"]
         assert len(result.stages["dense"]) == 30 and len(result.stages["whole"]) == 10
@@ -98,14 +100,8 @@ def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Rec
             for name, rank in piece.hit.ranks.items():
                 assert result.stages[name][rank - 1] == piece.document.id
         assert usual.stages == {}
-
-
-def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, recipe: Recipe) -> None:
-    with Checker(settings, recipe=recipe) as checker:
-        (traced,) = checker.check_many(CLAIMS[:1], k=50, trace=True)
-        (usual,) = checker.check_many(CLAIMS[:1], k=50)
-    assert len(traced.stages["whole"]) == 10
-    assert sum("whole" in piece.hit.ranks for piece in usual.evidence) > 10
+    assert len(traced.stages["whole"]) == 10, "measuring goes no deeper than a retriever does"
+    assert sum("whole" in piece.hit.ranks for piece in deep.evidence) > 10
 
 
 def test_a_second_run_with_a_memory_searches_for_nothing_and_loads_no_model(settings, recipe, monkeypatch) -> None:
@@ -188,9 +184,6 @@ def test_sparse_vectors_of_other_weights_are_refused(settings: Settings, recipe:
     only = recipe.model_copy(update={"retrievers": {"sparse": stage}})
     with Checker(settings, recipe=only) as checker, pytest.raises(InvalidData, match="other weights"):
         checker.plan()
-
-
-# -- claims rewritten
 
 
 def _answer(request: dict) -> object:

@@ -83,9 +83,6 @@ def supports(case: Case) -> Judged:
     return Judged(tuple(Stance("SUPPORTS", 0.9) for _ in case.evidence), usage=Usage(2, 20, 4))
 
 
-# -- reranking
-
-
 def test_documents_are_retrieved_to_the_rerankers_depth_and_cut_to_k_after_it(opened):
     reranker = ByLength()
     result = opened(reranker).check(SEA, k=3)
@@ -102,16 +99,13 @@ def fails(query: str, passages: Sequence[str]) -> Scores:
     raise ServerError("the reranker at http://there does not answer")
 
 
-def test_a_reranker_that_fails_leaves_the_ranking_before_it_and_a_warning(opened):
+def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_is_an_error(opened):
     plain = opened().check(SEA)
     result = opened(fails).check(SEA)
     assert [piece.document.id for piece in result.evidence] == [piece.document.id for piece in plain.evidence]
     assert result.scored_by == {"bm25": "retriever", "rerank": "reranker"}
     (warning,) = result.warnings
     assert "rerank failed and was skipped: the reranker at http://there does not answer" in warning
-
-
-def test_strict_makes_it_an_error_of_each_claim(opened):
     results = list(opened(fails, strict=True).check_many([Claim(SEA, "1"), Claim("green tea and weight", "2")]))
     assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
 
@@ -129,9 +123,6 @@ def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypat
     optional = recipe.model_copy(update={"rerankers": {"r": ModelStage(required=False)}})
     with _checker(papers, optional) as checker:
         assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
-
-
-# -- stances and verdicts
 
 
 def test_stances_lead_to_a_verdict(opened):
@@ -273,9 +264,6 @@ def test_evaluations_say_which_setting_takes_the_rerankers_place(seen, measured,
     ran = ccheck("evaluate", "default", *measured)
     assert "replaces the recipes' own (the setting rerank, from CCHECK_RERANK)" in ran.err
     assert "of-the-reranker" not in ran.err
-
-
-# -- names
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
         yield checker
 
 
-def test_a_hit_is_a_unit_and_its_sentences_stand_in_the_document(checker: Checker) -> None:
+def test_a_hit_is_a_unit_of_a_document_or_a_parent(checker: Checker, tmp_path: Path) -> None:
     first, *others = checker.check(CLAIM).evidence
     unit = first.hit.unit
     assert unit is not None and (unit.granularity, unit.number) == ("sentences", 1)
@@ -71,9 +71,6 @@ def test_a_hit_is_a_unit_and_its_sentences_stand_in_the_document(checker: Checke
     place = {"start": unit.start, "end": unit.end, "text": unit.text}
     assert said["doc_id"] == "sea" and said["unit"] == {"granularity": "sentences", "number": 1, **place}
     assert {piece.document.id for piece in others} == {"tea"}
-
-
-def test_parents_are_hits_without_units(tmp_path: Path, checker: Checker) -> None:
     with opened(tmp_path, recipe(tmp_path, 'parents = "max"')) as whole:
         result = whole.check(CLAIM)
     assert [piece.document.id for piece in result.evidence] == ["sea", "tea"]
@@ -174,7 +171,7 @@ def test_an_ingest_cuts_what_the_recipe_searches_and_a_claim_is_encoded_for_it(t
     assert set(best.scores) >= {"dense", "rrf"}
 
 
-def test_units_with_vectors_make_the_store_have_a_model(tmp_path: Path) -> None:
+def test_units_with_vectors_give_the_store_a_model_and_the_recipe_says_how_to_cut(tmp_path: Path) -> None:
     file = tmp_path / "units.toml"
     file.write_text(
         '[ingest.units.windows]\ncut = "window"\ntokens = 20\noverlap = 4\ndense = true\n[retrievers.bm25]\n'
@@ -187,9 +184,6 @@ def test_units_with_vectors_make_the_store_have_a_model(tmp_path: Path) -> None:
     file.write_text('[ingest.units.windows]\ncut = "window"\ntokens = 20\noverlap = 20\n[retrievers.bm25]\n')
     with pytest.raises(InvalidData, match="overlap is 20; it must be below tokens"):
         load_recipe(str(file))
-
-
-def test_a_recipe_says_how_to_cut_what_it_searches(tmp_path: Path) -> None:
     made = recipe(tmp_path)
     undefined = made.model_copy(update={"ingest": made.ingest.model_copy(update={"units": {}})})
     (tmp_path / "papers.jsonl").write_text(json.dumps(DOCUMENTS[0]))

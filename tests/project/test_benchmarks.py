@@ -141,7 +141,7 @@ def test_a_figure_is_old_when_the_code_that_its_script_imports_has_changed(root,
     assert bool(age(root, f"benchmarks/{script}.py", at)) == old
 
 
-def test_each_round_has_every_side_once_in_an_order_of_its_own():
+def test_each_round_has_every_side_once_and_a_ratio_its_spread_and_goal():
     went: list[str] = []
 
     def side(name):
@@ -151,9 +151,6 @@ def test_each_round_has_every_side_once_in_an_order_of_its_own():
     orders = {"".join(one[-1] for one in went[start : start + 3]) for start in range(0, 90, 3)}
     assert taken["b"]["cpu"] == list(range(2, 30)) and len(orders) > 1
     assert all(sorted(order) == ["a", "b", "c"] for order in orders)
-
-
-def test_a_ratio_has_its_spread_and_its_goal():
     taken = {"ours": {"cpu": [2.0, 4.0, 9.0]}, "plain": {"cpu": [1.0, 4.0, 3.0]}}
     row = common.Row("", "ours", "plain", "theirs", "cpu", goal=2)
     assert row.cells(taken) == ["theirs", "2.00 (1.00 to 3.00)", "2 at most"]

@@ -46,9 +46,15 @@ def test_a_service_is_there_for_this_machine_alone_with_a_health_check_and_a_mem
     assert service["healthcheck"]["test"] and service["mem_limit"]
 
 
-def test_the_version_is_the_one_that_the_tests_run() -> None:
+def test_the_versions_are_the_ones_that_the_tests_run() -> None:
     for name in ELASTIC:
         assert SERVICES[name]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}")
+    # The schemas come with the operator: only what ccheck relies on is compared.
+    found = {one["kind"]: one for one in ECK}
+    assert [found[kind]["spec"]["version"] for kind in ("Elasticsearch", "Kibana")] == [VERSION] * len(found)
+    name = found["Elasticsearch"]["metadata"]["name"]
+    assert found["Kibana"]["spec"]["elasticsearchRef"] == {"name": name}
+    assert f"https://{name}-es-http:9200" in str(OURS) and f"{name}-es-http-certs-public" in str(OURS)
 
 
 def test_no_secret_is_written_in_it() -> None:
@@ -79,16 +85,18 @@ def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -
     assert once["profiles"] == [ONCE] and once["mem_limit"] and "ports" not in once
 
 
-def test_the_image_is_made_of_what_the_package_is_made_of() -> None:
+def test_the_image_is_made_of_what_the_package_is_and_what_is_locked_and_runs_as_nobody() -> None:
     project = PROJECT["project"]
     rooms = {name.split(".")[1] for name in PROJECT["tool"]["setuptools"]["packages"] if "." in name}
     needed = {*rooms, "__init__.py", "__main__.py", "py.typed", "pyproject.toml", "uv.lock"}
     needed |= {project["readme"], *project["license-files"]}
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in lines and {line[1:] for line in lines if line.startswith("!")} == needed
-
-
-def test_the_image_runs_as_nobody_in_particular_and_tells_its_health() -> None:
+    installed = re.findall(r"pip install (.+?)(?:\\|&&|$)", DOCKERFILE, re.MULTILINE)
+    assert len(installed) == 4, installed
+    for command in installed:
+        assert command.strip() == "--no-cache-dir uv" or "--no-deps" in command, command
+    assert "!uv.lock" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     commands = [line.split()[0] for line in DOCKERFILE.splitlines() if re.match(r"[A-Z]+ ", line)]
     assert commands.index("USER") < commands.index("ENTRYPOINT") and "HEALTHCHECK" in commands
     assert re.search(r"^USER (?!root|0)", DOCKERFILE, re.MULTILINE)
@@ -105,15 +113,6 @@ ECK: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "ec
 @pytest.mark.parametrize("manifest", OURS, ids=[f"{one['kind']}-{one['metadata']['name']}" for one in OURS])
 def test_it_follows_kubernetes_own_schemas(manifest: dict[str, Any]) -> None:
     kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
-
-
-def test_the_operators_resources_are_of_the_version_that_the_tests_run() -> None:
-    """Their schemas come with the operator: only what ccheck relies on is compared."""
-    found = {one["kind"]: one for one in ECK}
-    assert [found[kind]["spec"]["version"] for kind in ("Elasticsearch", "Kibana")] == [VERSION] * len(found)
-    name = found["Elasticsearch"]["metadata"]["name"]
-    assert found["Kibana"]["spec"]["elasticsearchRef"] == {"name": name}
-    assert f"https://{name}-es-http:9200" in str(OURS) and f"{name}-es-http-certs-public" in str(OURS)
 
 
 @pytest.mark.parametrize("deployment", [one for one in OURS if one["kind"] == "Deployment"])
@@ -167,11 +166,3 @@ def test_lower_bounds_are_above_the_known_advisories(name, version):
     bounds = [Version(bound.version) for one in asked for bound in one.specifier if bound.operator == ">="]
     locked = [Version(package["version"]) for package in OTHERS if package["name"] == name]
     assert bounds and locked and min(bounds + locked) >= Version(version)
-
-
-def test_the_image_is_made_of_what_is_locked():
-    installed = re.findall(r"pip install (.+?)(?:\\|&&|$)", DOCKERFILE, re.MULTILINE)
-    assert len(installed) == 4, installed
-    for command in installed:
-        assert command.strip() == "--no-cache-dir uv" or "--no-deps" in command, command
-    assert "!uv.lock" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()

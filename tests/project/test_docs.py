@@ -82,14 +82,11 @@ def test_the_readme_shows_what_ccheck_prints():
     assert textwrap.dedent(shown).strip() in ran.out, ran.out
 
 
-def test_the_readme_has_blocks_that_are_tested_and_every_extra():
+def test_the_readme_has_tested_blocks_and_every_extra_and_links_lead_somewhere():
     assert {language for language, _ in TESTED.findall(read("README.md"))} == {"sh", "python"}
     extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
     named = re.findall(r"^\| `pip install '\.\[(\w+)\]'` \|", read("README.md"), re.MULTILINE)
     assert {*named, "dev"} == set(extras)
-
-
-def test_links_lead_somewhere():
     broken = []
     for file in PAGES:
         for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text(encoding="utf-8")):

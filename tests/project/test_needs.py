@@ -39,10 +39,18 @@ def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, varia
     assert (done.returncode != 0) == fails and said in done.stdout + done.stderr, done.stdout
 
 
-def test_files_that_come_first_are_there():
+def test_files_that_come_first_are_there_and_marks_skip_for_other_systems_alone():
     from order import LONGEST, TESTS
 
     assert [name for name in LONGEST if not (TESTS / name).exists()] == [] and len(LONGEST) == len(set(LONGEST))
+    # A program or package that is missing goes through tests/needs.py.
+    marks = [
+        f"{file.relative_to(TESTS)}: {condition}"
+        for file in TESTS.rglob("test_*.py")
+        for condition in re.findall(r"mark\.skipif\((.*)", file.read_text(encoding="utf-8"))
+        if re.search(r"which\(|find_spec|import_module", condition)
+    ]
+    assert marks == []
 
 
 PROJECT = """
@@ -74,17 +82,6 @@ def test_skips_that_no_part_explains_fail_on_ci_alone(tmp_path):
     assert on_ci.returncode == 1 and "1 failed, 1 passed, 2 skipped" in on_ci.stdout, on_ci.stdout
     tests = pytest_folder(tmp_path / "modules", test_whole=MODULE)
     assert run(*tests, CI="1").returncode == 2 and run(*tests).returncode == 5
-
-
-def test_marks_skip_for_other_systems_and_on_demand_alone():
-    """A program or package that is missing goes through tests/needs.py."""
-    marks = [
-        f"{file.relative_to(TESTS)}: {condition}"
-        for file in TESTS.rglob("test_*.py")
-        for condition in re.findall(r"mark\.skipif\((.*)", file.read_text(encoding="utf-8"))
-        if re.search(r"which\(|find_spec|import_module", condition)
-    ]
-    assert marks == []
 
 
 def pytest_folder(folder, **modules):

@@ -68,7 +68,7 @@ def test_evidence_is_filtered_by_parameters(web, query, shown):
     assert f"{len(shown)} of 3 papers shown" in page.words
 
 
-def test_a_check_is_exported(web):
+def test_a_check_is_exported_and_found_in_the_history(web):
     address, _ = checked(web)
     assert web.browser.get(f"{address}.json").json()["claim"] == CLAIM
     rows = list(csv.DictReader(io.StringIO(web.browser.get(f"{address}.csv").text)))
@@ -77,6 +77,12 @@ def test_a_check_is_exported(web):
     answer = web.browser.get(f"{address}.md")
     assert answer.text.startswith("## Sea level") and "attachment" in answer.headers["content-disposition"]
     assert web.browser.get(f"{address}.exe").status_code == 404
+    checked(web, "Coffee is a drink.")
+    page = web.page("/history?q=coffee")
+    assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
+    assert "No check fits" in web.page("/history?q=nothing+of+it").words
+    assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
+    assert "Coffee is a drink." in web.page("/").words
 
 
 def test_a_check_that_runs_says_so_and_loads_again(serve_web):
@@ -149,15 +155,6 @@ def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
     said = web.page("/").words
     assert "The store does not answer" in said and "Recent checks can't be read now" in said
     go.set()
-
-
-def test_what_was_checked_is_found_in_the_history(web):
-    checked(web, "Coffee is a drink.")
-    page = web.page("/history?q=coffee")
-    assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
-    assert "No check fits" in web.page("/history?q=nothing+of+it").words
-    assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
-    assert "Coffee is a drink." in web.page("/").words
 
 
 def test_every_page_is_json_too(serve_web):
@@ -299,7 +296,7 @@ def test_a_file_that_has_no_claims_is_refused(web):
     assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
 
 
-def test_papers_are_added_with_progress_and_rejects(serve_web):
+def test_papers_are_added_with_progress_and_rejects_and_a_full_disk_is_said(serve_web, monkeypatch):
     web = serve_web(papers=None)
     lines = "".join(json.dumps(one) + "\n" for one in PAPERS) + '{"_id": "bad"}\nno json\n'
     answer = web.send("/papers", {}, files=[("file", ("../../x papers.jsonl", lines))])
@@ -315,10 +312,6 @@ def test_papers_are_added_with_progress_and_rejects(serve_web):
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
     said = web.page(refused).words
     assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
-
-
-def test_a_full_disk_is_said(serve_web, monkeypatch):
-    web = serve_web()
 
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

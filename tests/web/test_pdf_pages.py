@@ -163,13 +163,7 @@ def test_a_sentence_that_is_not_there_is_not_marked(tmp_path: Path) -> None:
     assert page["sentences"][0]["boxes"] == []
 
 
-def test_a_compressed_pdf_is_not_shown(tmp_path: Path) -> None:
-    for name, there in (("a.pdf", True), ("a.pdf.gz", False)):
-        (tmp_path / name).touch()
-        assert (pdf_of(tmp_path, Document(name, "", "Seas rise.", {"file_sha256": "0"})) is not None) == there
-
-
-def test_what_an_address_names(tmp_path: Path) -> None:
+def test_what_an_address_names_and_that_a_compressed_pdf_is_not_shown(tmp_path: Path) -> None:
     paper = Document("a", "", "Seas rise. " * 1000, {"file_sha256": "0"})
     assert spans_of(["0-10", "11-21"], paper) == [(0, 10), (11, 21)]
     for wrong in ([], ["0-"], ["5-5"], ["9-5"], ["0-11001"], ["0-5001"], ["-1-5"], ["0-5"] * 21, ["0-5", "x"], ["٠-٥"]):
@@ -177,6 +171,9 @@ def test_what_an_address_names(tmp_path: Path) -> None:
             spans_of(wrong, paper)
     with pytest.raises(NotFound, match="not known"):
         marked_pages(tmp_path / "a.pdf", paper, [(0, 10)])
+    for name, there in (("a.pdf", True), ("a.pdf.gz", False)):
+        (tmp_path / name).touch()
+        assert (pdf_of(tmp_path, Document(name, "", "Seas rise.", {"file_sha256": "0"})) is not None) == there
 
 
 def test_a_file_that_is_broken_huge_slow_or_another(tmp_path: Path, request: pytest.FixtureRequest) -> None:

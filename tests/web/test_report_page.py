@@ -64,7 +64,7 @@ def test_how_the_documents_ranked_in_the_order_of_the_stages(tmp_path):
     ]
 
 
-def test_an_error_is_never_a_label(tmp_path):
+def test_an_error_is_never_a_label_and_the_contents_count_the_verdicts(tmp_path):
     html = page(tmp_path, *MANY)
     no_answer, empty = html.one(id="c6"), html.one(id="c7")
     assert no_answer.one(class_="verdict").words == "– No verdict Error: no language model answered"
@@ -74,10 +74,6 @@ def test_an_error_is_never_a_label(tmp_path):
     assert outcomes == {"NONE", "ERROR"}
     assert html.one(id="c5").one(class_="verdict").words == "– No verdict None was asked for."
     assert "(empty)" in empty.one("h2").words
-
-
-def test_the_contents_count_the_verdicts(tmp_path):
-    html = page(tmp_path, *MANY)
     counts = [one.words for one in html.one("ul", id="counts").all("li")]
     assert counts == [
         *("✓ Supported: 1", "✗ Refuted: 1", "⇄ Conflicting evidence: 1", "○ Not enough information: 1"),
@@ -93,11 +89,15 @@ def test_the_contents_count_the_verdicts(tmp_path):
     assert html.one("title").text == "7 claims – ccheck" and "id c7" in html.one(id="c3").words
 
 
-def test_the_relevance_of_what_was_found_is_shown(tmp_path):
+def test_relevance_and_evidence_in_the_title_are_shown(tmp_path):
     said = "Probability that something below bears on the claim: 0.07"
     found = result(piece(), relevance=0.071)
     assert said in page(tmp_path, found).one("main").words
     assert "Probability" not in page(tmp_path, result(relevance=0.0)).one("main").words
+    made = document(title="On the sea. It rises. The end")
+    sentences = (sentence(made, "It rises.", "title"),)
+    html = page(tmp_path, result(Evidence(Hit(1, made, 1.0), sentences)))
+    assert html.one("h4").words == "1 On the sea. It rises. The end" and html.one("h4").one("mark").text == "It rises."
 
 
 def shown(tmp_path: Path, evidence: Evidence) -> tuple[str, list[str]]:
@@ -136,23 +136,13 @@ def test_a_sentence_that_is_not_where_it_should_be_says_so(tmp_path, start, end)
     assert f"not found in the document at characters {start} to {end} of its text" in html.words
 
 
-def test_evidence_in_the_title(tmp_path):
-    made = document(title="On the sea. It rises. The end")
-    sentences = (sentence(made, "It rises.", "title"),)
-    html = page(tmp_path, result(Evidence(Hit(1, made, 1.0), sentences)))
-    assert html.one("h4").words == "1 On the sea. It rises. The end" and html.one("h4").one("mark").text == "It rises."
-
-
-def test_what_is_far_from_the_evidence_is_folded_away(tmp_path):
+def test_what_is_far_from_the_evidence_is_folded_away_and_a_book_does_not_fill_the_page(tmp_path):
     html = page(tmp_path, result(piece(ROSE))).one(class_="document")
     assert html.one("p", class_="excerpt").words == f"{TEXT[: TEXT.index(RATE) + len(RATE)]} …"
     assert html.one("details", class_="whole").one("summary").words == f"The whole text ({len(TEXT)} characters)"
     text = "Seas rise. Why? Ice melts. So it goes. The end."
     short = page(tmp_path, result(piece("Seas rise.", text=text))).one(class_="document")
     assert short.one("p", class_="text").text == text
-
-
-def test_a_whole_book_does_not_fill_the_page(tmp_path):
     text = "The sea is deep. " * 20_000 + "It rises by 3 mm. " + "The sea is wide. " * 20_000
     html = page(tmp_path, result(piece("It rises by 3 mm.", text=text))).one(class_="document")
     assert html.one("p", class_="excerpt").one("mark").text == "It rises by 3 mm."
@@ -267,7 +257,7 @@ def test_results_are_put_down_as_they_come(tmp_path):
     assert len(html.all("section")) == len(MANY) and "known at the end" in html.one("footer").words
 
 
-def test_about_a_run(monkeypatch, tmp_path):
+def test_about_a_run_without_secrets_and_paths_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     monkeypatch.setenv("ELASTICSEARCH_URL", "https://user:s3cret@host:9200")
     resolved = resolve({"rerank": "auto"})
@@ -282,9 +272,6 @@ def test_about_a_run(monkeypatch, tmp_path):
     footer = page(tmp_path, about=about).one("footer").words
     assert "s3cret" not in footer and "https://***@host:9200" in footer
     assert "Models" not in about_run(resolved, recipe)
-
-
-def test_no_path_of_this_machine_is_shown(tmp_path):
     resolved = resolve({"stance_model": "/home/me/models/nli", "store": "/home/me/papers"})
     recipe = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(model="/home/me/rr")}})
     about = about_run(resolved, recipe, ["embeddings: /home/me/mini", "reranker: late:/home/me/late", "stances: x/y"])
@@ -332,13 +319,16 @@ def visible(page: Any, selector: str) -> list[str]:
     return page.locator(selector).filter(visible=True).all_inner_texts()
 
 
-def test_it_renders_without_a_complaint_or_a_request(look, many):
+def test_it_renders_without_a_complaint_or_a_request_and_unfolds(look, many):
     page = look(many)
     assert page.asked == [many] and page.complaints == []
     assert len(visible(page, "section h2")) == len(MANY)
     mark = page.locator("mark").first
     assert mark.inner_text() == ROSE
     assert mark.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(255, 240, 163)"  # the styles apply
+    assert visible(page, "#c1-d1 .excerpt") and not visible(page, "#c1-d1 .whole p")
+    page.click("#c1-d1 .whole summary")
+    assert not visible(page, "#c1-d1 .excerpt") and visible(page, "#c1-d1 .whole p")
 
 
 def test_the_policy_stops_what_is_not_the_pages_own(look, many, tmp_path):
@@ -369,13 +359,6 @@ def test_the_filter_shows_one_outcome(look, many):
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
     assert visible(page, "#showing") == [f"1 of {len(MANY)} claims shown"]
-
-
-def test_the_whole_text_takes_the_place_of_the_excerpt(look, many):
-    page = look(many)
-    assert visible(page, "#c1-d1 .excerpt") and not visible(page, "#c1-d1 .whole p")
-    page.click("#c1-d1 .whole summary")
-    assert not visible(page, "#c1-d1 .excerpt") and visible(page, "#c1-d1 .whole p")
 
 
 @pytest.mark.parametrize("width", [320, 1280])

@@ -115,9 +115,11 @@ def test_a_stream_that_was_lost_goes_on_where_it_was_and_stays_open_with_nothing
         assert "event: queries" not in seen and "event: verdict" in lines
 
 
-def test_a_check_can_be_stopped(serve_web):
-    web = serve_web()
+def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_web):
+    web = serve_web(at_once=1)
     place = web.held()
+    assert "wait for one" in problem(web.client.post("/v1/checks", json={"claim": "Ice.", "wait": 0}), 429)
+    assert web.client.get("/v1/documents/sea").status_code == 200  # nobody waits for the judge
     assert web.client.delete(place).status_code == 202
     web.judge.go.set()
     events = events_of(web.client.get(f"{place}/events").text)
@@ -125,7 +127,7 @@ def test_a_check_can_be_stopped(serve_web):
     assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
 
 
-def test_many_claims_come_back_in_order_with_their_errors(web):
+def test_many_claims_come_back_in_order_and_a_body_that_is_not_json_is_told_what_to_send(web):
     body = f"{json.dumps({'claim': CLAIM})}\n...\n\n{json.dumps({'claim': 'The sea is a lake.', 'id': 7})}\n"
     answer = web.client.post("/v1/checks/many", params={"k": 1}, content=body)
     assert answer.headers["content-type"].startswith("application/x-ndjson")
@@ -135,6 +137,10 @@ def test_many_claims_come_back_in_order_with_their_errors(web):
     table = web.client.post("/v1/checks/many", params={"k": 1, "name": "../x.csv"}, content=f"qid,text\nq1,{CLAIM}\n")
     assert [json.loads(line)["result"]["claim"]["id"] for line in table.text.splitlines()] == ["q1"]
     assert "claims.txt has no claims" in problem(web.client.post("/v1/checks/many", content=""), 422, "InvalidData")
+    form = web.client.post("/v1/checks", data={"claim": "x"})  # as curl -d sends it
+    assert "Content-Type: application/json" in problem(form, 422, "InvalidData")
+    broken = web.client.post("/v1/checks", content='{"claim":', headers={"Content-Type": "application/json"})
+    assert "not valid JSON at character 9" in problem(broken, 422, "InvalidData")
 
 
 def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
@@ -177,13 +183,6 @@ def test_the_collection(web):
 def test_what_is_wrong_with_a_request_is_said(web, body, said):
     wrong = (400, "UsageError") if {"recipe", "filters"} & set(body) else (422, "InvalidData")
     assert said in problem(web.client.post("/v1/checks", json=body), *wrong)
-
-
-def test_a_body_that_is_not_json_is_told_what_to_send(web):
-    form = web.client.post("/v1/checks", data={"claim": "x"})  # as curl -d sends it
-    assert "Content-Type: application/json" in problem(form, 422, "InvalidData")
-    broken = web.client.post("/v1/checks", content='{"claim":', headers={"Content-Type": "application/json"})
-    assert "not valid JSON at character 9" in problem(broken, 422, "InvalidData")
 
 
 def test_ready_finds_out_that_the_store_is_gone_and_loads_it_with_one_look_at_a_time(serve_web, monkeypatch):
@@ -249,13 +248,6 @@ def test_limits_are_counted_by_caller(serve_web):
     assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers=other).status_code == 429  # three were counted
     refused = web.client.post("/v1/checks", json={"claim": "x"}, headers=anna)
     assert "too many checks" in problem(refused, 429) and int(refused.headers["retry-after"]) > 0
-
-
-def test_checks_at_once_are_limited_and_others_go_on(serve_web):
-    web = serve_web(at_once=1)
-    web.held()
-    assert "wait for one" in problem(web.client.post("/v1/checks", json={"claim": "Ice.", "wait": 0}), 429)
-    assert web.client.get("/v1/documents/sea").status_code == 200  # nobody waits for the judge
 
 
 @pytest.mark.parametrize(
