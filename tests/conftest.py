@@ -21,12 +21,13 @@ atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 # "needs" comes before those that import it.
 pytest_plugins = """
-    needs browser certificates cli_runs count elastic_stub elasticsearch_nodes fast hurry order rerank_servers
+    needs browser certificates cli_runs count elastic_stub elasticsearch_nodes fast hurry rerank_servers
     scripted_llm stores web_servers
 """.split()
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-AUTHORITY = Path(__file__).with_name("authority.pem")
+TESTS = Path(__file__).parent
+AUTHORITY = TESTS / "authority.pem"
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +55,11 @@ def settings_variables() -> frozenset[str]:
 
 @pytest.fixture
 def scifact() -> Path:
-    """The folder of SciFact's abstracts and claims."""
     return evaluation_data("scifact")
 
 
 @pytest.fixture
 def climate_fever() -> Path:
-    """The file of Climate-FEVER's claims with their evidence."""
     return evaluation_data("climate-fever") / "claims.jsonl.gz"
 
 
@@ -72,3 +71,28 @@ def evaluation_data(name: Literal["scifact", "climate-fever"]) -> Path:
     if not folder.is_dir():
         absent(name, f"{name} is not at {folder}: set CCHECK_SHARED_DATA to the folder of the evaluation data")
     return folder
+
+
+LONGEST = (
+    "search/test_elastic_cluster.py",
+    "train/test_train_embedder.py",
+    "train/test_train_reranker.py",
+    "train/test_train_stance.py",
+    "search/test_elastic_enrich.py",
+    "search/test_elastic_moving.py",
+    "search/test_elastic_store.py",
+    "search/test_elastic_restart.py",
+    "cli/test_train.py",
+    "cli/test_evaluate.py",
+    "cli/test_terminal.py",
+    "cli/test_ingest.py",
+    "cli/test_query.py",
+    "project/test_docs.py",
+    "project/test_package.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: xdist hands out whole files, and one that begins last leaves a core idle at the end."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -55,7 +55,6 @@ class HttpStub:
         return urlsplit(self.url).port or 0
 
     def bodies(self, path: str) -> list[bytes]:
-        """What was sent to a path."""
         return [one.body for one in self.asked if one.path == path]
 
 

@@ -10,7 +10,6 @@ from ccheck.core.settings import Settings
 
 
 def on_cpu(**settings: Any) -> Runtime:
-    """Models run on the processor."""
     return Runtime(Settings.model_validate({"device": "cpu"} | settings))
 
 

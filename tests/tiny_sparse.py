@@ -46,7 +46,6 @@ def make_mlm(folder: Path, *, seed: int = 0, head: bool = True) -> Path:
 
 
 def make_splade(folder: Path, *, seed: int = 0) -> Path:
-    """As sentence-transformers saves a SPLADE model."""
     from sentence_transformers import SparseEncoder
 
     mlm = make_mlm(folder.with_name(f"{folder.name}-mlm"), seed=seed)

@@ -26,7 +26,6 @@ TEXTS = tuple(f"{word} {other} {FILLER} rose fell study of" for word, other in (
 
 
 def corpus() -> list[Document]:
-    """Two documents about each thing, with three sentences each."""
     return [
         Document(
             f"d{number}-{part}",
@@ -40,7 +39,6 @@ def corpus() -> list[Document]:
 
 
 def claims() -> list[Claim]:
-    """One claim for each document."""
     return [
         Claim(f"The {other} changed in part {part}.", f"c{number}-{part}")
         for number, (_, other) in enumerate(thing.split(":") for thing in THINGS)

@@ -113,7 +113,7 @@ def test_statistics_are_those_of_all_articles(article: Article) -> None:
         among.rank("moss", ["gone"])
 
 
-def test_merges() -> None:
+def test_merges_of_which_a_run_can_be_one(article: Article) -> None:
     one, two = [("a", 9.0), ("b", 3.0), ("c", 1.0)], [("d", 0.5), ("a", 0.4), ("e", 0.1)]
 
     def order(merge: str, **keys: object) -> list[str]:
@@ -129,10 +129,7 @@ def test_merges() -> None:
     assert order("rank-and-score", s=1) == ["a", "d", "b", "c", "e"]
     # a: 1 + .8, d: 1, b: 1/3, e: .2, c: 1/9
     assert order("scores") == ["a", "d", "b", "e", "c"]
-
-
-def test_a_run_can_be_a_merge_of_runs(article: Article) -> None:
-    """As the hierarchical runs are: it ranks as a stage with the same runs does, and can be merged with others."""
+    # A run as the hierarchical ones are: it ranks as a stage with the same runs does, and can be merged with others.
     parts = {"sentence": ChunkRun(granularity="sentence"), "paragraph": ChunkRun(granularity="paragraph")}
     inner = MergedRun(runs=parts)  # type: ignore[arg-type]
     claim = "the moss was eaten at night"

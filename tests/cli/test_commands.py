@@ -25,7 +25,6 @@ from ccheck.search.local.database import mark
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with the words that call it."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -166,16 +165,13 @@ def test_a_published_system_is_shown_with_its_models_and_decisions(name):
     assert "decision 1 " in told and "As published, except" in told
 
 
-def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):
+def test_a_recipe_shown_is_one_that_can_be_used_and_one_that_is_none_is_said(tmp_path, papers):
     for name in recipe_names():
         (tmp_path / "mine.toml").write_text(ccheck("recipes", "show", name).out)
         assert load_recipe(str(tmp_path / "mine.toml")) == load_recipe(name)
         # 4: it is a recipe, and names models that are not on this machine.
         missing = models_used(load_recipe(name)).keys() - models.PACKAGED.keys()
         assert ccheck("recipes", "check", tmp_path / "mine.toml").code == (4 if missing else 0)
-
-
-def test_a_recipe_that_is_none(tmp_path, papers):
     file = tmp_path / "mine.toml"
     file.write_text("[retrievers.bm25]\ndpeth = 1")
     for arguments in (["recipes", "check", file], ["query", "x", "--store", papers, "--recipe", file]):

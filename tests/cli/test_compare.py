@@ -1,5 +1,3 @@
-"""`ccheck compare`."""
-
 import json
 import math
 from pathlib import Path

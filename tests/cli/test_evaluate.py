@@ -1,5 +1,3 @@
-"""`ccheck evaluate`, as a user runs it."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -336,7 +334,6 @@ def mistaken(request):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """A scripted language model, with prices."""
     with scripted(mistaken) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -348,7 +345,6 @@ def server(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pairs(tmp_path):
-    """The task's own file."""
     rows = [f"{number},{word} rises,{number},{word},{label}" for number, (word, label) in enumerate(LABELS.items())]
     (tmp_path / "pairs.csv").write_text("\n".join(["claim_id,claim,abstract_id,abstract,annotation", *rows]))
     return tmp_path / "pairs.csv"
@@ -391,9 +387,6 @@ def test_a_person_sees_cost_published_figures_and_differences(pairs, server):
     assert ccheck("evaluate", "--pairs", pairs, "--replace", "a=b").code == 2
     wrong = ccheck(*arguments, "--replace", "gpt-5=m")
     assert wrong.code == 2 and "no model 'gpt-5' to replace" in wrong.err
-
-
-def test_a_model_on_this_machine_costs_nothing():
     price = Price(2.0, 8.0)
     assert cost_of(Usage(prompt_tokens=3_000), price) is None, "tokens without a call"
     assert cost_of(Usage(3, 3_000, 60), price) == pytest.approx(0.00648) and cost_of(Usage(3, 3_000, 60), None) is None

@@ -245,7 +245,7 @@ def test_each_way_to_show_takes_out_or_escapes_the_same():
     assert not UNSAFE.search(written) and len(written.split()) == 6
 
 
-def test_every_output_of_a_query(steering, tmp_path):
+def test_every_output_of_a_query_previews_and_rejects(steering, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": f"c{HOSTILE}", "text": CLAIM})
     files = ["--run", tmp_path / "my.run", "--report", tmp_path / "page.html"]
     for given in ([CLAIM], [CLAIM, "--json"], [CLAIM, "--explain"], ["--claims", claims]):
@@ -254,9 +254,6 @@ def test_every_output_of_a_query(steering, tmp_path):
         for shown in (ran.out, ran.err, *((file.read_text(encoding="utf-8")) for file in files[1::2])):
             assert not UNSAFE.search(shown), UNSAFE.search(shown)
     assert json.loads(ran.out)["evidence"][0]["doc_id"] == PAPER["_id"]
-
-
-def test_previews_and_rejects(tmp_path):
     bad = {"_id": "x", "title": HOSTILE, "te\u202ext": "", "text": {"x": HOSTILE}}
     corpus = jsonl(tmp_path / "c\u202e\x9b.jsonl", PAPER, bad)
     for more in (["--dry-run"], ["--dry-run", "--json"], ["--json"]):

@@ -1,5 +1,3 @@
-"""`ccheck ingest`."""
-
 import gzip
 import json
 from pathlib import Path
@@ -75,7 +73,7 @@ def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch)
         assert (ran.code, ran.out) == (4, "") and message in ran.err
 
 
-def test_files_of_no_use(tmp_path):
+def test_files_of_no_use_and_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     ran = ccheck("ingest", tmp_path / "empty.jsonl", "--no-dense")
     assert ran.code == 0 and "nothing to store: no records in 1 file" in ran.err
@@ -88,9 +86,6 @@ def test_files_of_no_use(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes())[:9000])
     ran = ccheck("ingest", tmp_path / "cut.jsonl.gz", "--no-dense", "--json")
     assert ran.code == 7 and ran.objects[0]["added"] > 0 and ran.objects[0]["rejected"] == 1
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "one.png").write_bytes(b"\x89PNG")

@@ -47,7 +47,7 @@ def rows(output) -> list[dict]:
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def test_what_could_bear_on_the_claim_is_left_out(tmp_path):
+def test_what_could_bear_on_the_claim_is_left_out_and_the_seed_draws_from_the_first(tmp_path):
     output = tmp_path / "negatives.jsonl"
     mined = run(output, MiningOptions(hard=50, random=4))
     found = rows(output)
@@ -65,9 +65,6 @@ def test_what_could_bear_on_the_claim_is_left_out(tmp_path):
     without = tmp_path / "all.jsonl"
     run(without, MiningOptions(hard=50, random=0, margin=None))
     assert {one["id"] for one in rows(without)[0]["negatives"]} == {"copy", *(f"d{n}" for n in range(20))}
-
-
-def test_only_the_first_are_drawn_from_and_the_seed_decides(tmp_path):
     outputs = [tmp_path / name for name in ("a", "b", "c")]
     for output, seed in zip(outputs, (1, 1, 2), strict=True):
         run(output, MiningOptions(keep=6, hard=2, random=2, seed=seed))

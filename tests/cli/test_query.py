@@ -1,5 +1,3 @@
-"""`ccheck query`."""
-
 import gzip
 import json
 import re
@@ -231,7 +229,6 @@ def batch(own_papers: Path, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The claims that were asked about."""
     seen: list[str] = []
     check_many = Checker.check_many
 

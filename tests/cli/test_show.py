@@ -36,7 +36,6 @@ def evidence(*sentences: str, stance: Stance | None = None, **hit: object) -> Ev
 
 
 def shown(one: Evidence, *, terminal: bool = False, explain: bool = False) -> list[str]:
-    """The lines for one document."""
     console = {"force_terminal": True, "color_system": "256"} if terminal else {}
     lines = whole(Verdict(None, error="none"), one, explain=explain, **console).split("\n")
     return lines[2 : lines.index("", 2)]
@@ -66,7 +65,7 @@ def test_the_stance_is_said_in_words_and_colour(label, words, colour):
     assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
 
 
-def test_what_is_not_known_of_a_stance_is_left_out_and_a_failed_one_is_an_error_and_no_label():
+def test_what_is_not_known_is_left_out_a_failed_stance_is_no_label_and_each_sentence_has_its_line():
     assert shown(evidence(ROSE))[:2] == ["  1  Sea level (2011)", f"     {ROSE}"]
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS")))[1] == f"     {ROSE}"
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS", 1.0)))[1] == "     confidence 1.00, high"
@@ -74,9 +73,6 @@ def test_what_is_not_known_of_a_stance_is_left_out_and_a_failed_one_is_an_error_
     one = evidence(ROSE, stance=Stance(None, error="the model\x1b[31m timed out"))
     assert shown(one)[0] == "  1  Sea level (2011)  no stance: the model[31m timed out"
     assert "\x1b[33mno stance: the model[31m timed out\x1b[0m" in shown(one, terminal=True)[0]
-
-
-def test_each_sentence_has_a_line_of_its_own_with_the_words_of_the_claim_in_bold():
     assert shown(evidence(RATE, ROSE))[1:-1] == [f"     {RATE}", f"     {ROSE}"]
     seen = shown(evidence(ROSE), terminal=True)[1]
     assert ESCAPE.sub("", seen) == f"     {ROSE}"

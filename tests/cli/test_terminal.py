@@ -46,16 +46,6 @@ def on_terminal(*arguments: object, columns: int = 80, stdout: int | None = None
     return process.wait(), seen.decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_colours_and_lines_that_fit(papers):
-    code, seen = on_terminal("query", SEA, "--store", papers, *BM25, columns=44)
-    assert code == 0 and "\x1b[1m" in seen
-    lines = [ESCAPE.sub("", line) for line in seen.split("\n")]
-    assert max(map(len, lines)) <= 44 and not [line for line in lines if line != line.rstrip()]
-    first = next(i for i, line in enumerate(lines) if line.startswith("  1  "))
-    entry = lines[first + 1 : lines.index("", first)]
-    assert entry and all(line.startswith("     ") for line in entry)  # what belongs to a document stands under it
-
-
 def test_progress_on_a_terminal_leaves_standard_output_alone(papers, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", *({"text": SEA} for _ in range(100)))
     query = ("query", "--claims", claims, "--store", papers, *BM25, "--verdict", "none")
@@ -69,13 +59,20 @@ def test_progress_on_a_terminal_leaves_standard_output_alone(papers, tmp_path):
     ]
 
 
-def test_an_ingest_shows_how_far_it_is(tmp_path):
+def test_a_terminal_gets_colours_and_lines_that_fit_and_how_far_an_ingest_is(tmp_path, papers):
     with (tmp_path / "out").open("wb") as out:
         code, seen = on_terminal("ingest", CORPUS, "--no-dense", "--json", stdout=out.fileno())
     assert code == 0 and "71 documents" in ESCAPE.sub("", seen) and "added" in seen
     assert json.loads((tmp_path / "out").read_text())["added"] == 71
     code, seen = on_terminal("ingest", CORPUS, "--no-dense", "--quiet")
     assert (code, seen) == (0, "")
+    code, seen = on_terminal("query", SEA, "--store", papers, *BM25, columns=44)
+    assert code == 0 and "\x1b[1m" in seen
+    lines = [ESCAPE.sub("", line) for line in seen.split("\n")]
+    assert max(map(len, lines)) <= 44 and not [line for line in lines if line != line.rstrip()]
+    first = next(i for i, line in enumerate(lines) if line.startswith("  1  "))
+    entry = lines[first + 1 : lines.index("", first)]
+    assert entry and all(line.startswith("     ") for line in entry)  # what belongs to a document stands under it
 
 
 def test_a_reader_that_goes_is_no_error(papers, tmp_path):

@@ -27,7 +27,6 @@ def echo(asked: Asked) -> str:
 
 
 def all_headers(server: HttpStub) -> str:
-    """The headers of all requests."""
     return json.dumps([one.headers for one in server.asked])
 
 

@@ -103,12 +103,10 @@ def test_what_a_language_model_s_client_logs(caplog):
 
 
 def shown(text: str) -> list[str]:
-    """Which secrets a text shows."""
     return [secret for secret in (PASSWORD, TOKEN, KEY, "bWU6aHVudGVyMi1vZi10aGUtcmVyYW5rZXI=") if secret in text]
 
 
 def written(folder: Path) -> str:
-    """All files of a folder as one text."""
     return "".join(file.read_text(encoding="utf-8", errors="replace") for file in folder.rglob("*") if file.is_file())
 
 

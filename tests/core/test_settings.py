@@ -164,7 +164,7 @@ def test_flags_name_a_depth_for_rerankers_and_a_judge():
         change(llm="gpt", stance="folder")
 
 
-def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
+def test_a_named_reranker_takes_the_place_of_the_recipes_which_can_have_several():
     (stage,) = change(rerank="some/model").rerankers.values()
     assert stage == ModelStage(model="some/model", depth=50, required=True)
     late, stage = change(rerank="auto").rerankers.values()
@@ -173,9 +173,6 @@ def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
     assert stage == ModelStage(model="http://127.0.0.1:8080")
     assert change(rerank="none").rerankers == {}
     assert change("bm25", rerank="late").rerankers == {"late": load_recipe("default").rerankers["late"]}
-
-
-def test_a_recipe_can_have_several_rerankers():
     (file := Path("mine.toml")).write_text(
         '[retrievers.bm25]\n[rerankers.first]\nmodel = "a"\ndepth = 50\n[rerankers.listwise]\ndepth = 20\nllm = "m"\n'
         '[rerankers.last]\nkind = "ensemble"\nmodels = ["a", "b"]\n'

@@ -158,13 +158,16 @@ def test_the_same_server_is_of_the_same_scheme_host_and_port(named, asked, sent)
     assert (key_for(settings, "llm_api_key", asked).value == KEY) is sent
 
 
-def test_a_key_without_a_server_is_for_the_default_one_only():
+def test_a_key_without_a_server_is_for_the_default_one_only_and_a_recipe_s_own_examples_are_its_own(tmp_path):
     Path("ccheck.toml").write_text('llm_base_url = "http://127.0.0.1:1/v1"')
     settings = resolve({}, {"OPENAI_API_KEY": KEY}, trust_folder=True).settings
     assert key_for(settings, "llm_api_key", settings.llm_base_url).value is None
     assert key_for(settings, "llm_api_key", "https://api.openai.com/v1").value == KEY
     own = resolve({}, {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://own/v1"}).settings
     assert key_for(own, "llm_api_key", "https://api.openai.com/v1").value is None
+    own = jsonl(tmp_path / "own.jsonl", {"claim": "a", "evidence": "b", "label": "SUPPORTS"})
+    (recipe := tmp_path / "mine.toml").write_text('extends = "bm25"\n[verdict]\nexamples = "own.jsonl"\n')
+    assert load_recipe(str(recipe)).verdict.examples == own.resolve()
 
 
 @pytest.mark.parametrize("where", ["outside", "above", "link", "working folder"])
@@ -179,12 +182,6 @@ def test_a_recipe_puts_no_file_of_the_user_s_into_prompts(where, table, tmp_path
     (recipe := folder / "mine.toml").write_text(f'extends = "bm25"\n[{table}]\nexamples = "{named}"\n')
     with pytest.raises(InvalidData, match="Copy it there"):
         load_recipe(str(recipe))
-
-
-def test_a_recipe_s_own_examples_are_its_own(tmp_path):
-    own = jsonl(tmp_path / "own.jsonl", {"claim": "a", "evidence": "b", "label": "SUPPORTS"})
-    (recipe := tmp_path / "mine.toml").write_text('extends = "bm25"\n[verdict]\nexamples = "own.jsonl"\n')
-    assert load_recipe(str(recipe)).verdict.examples == own.resolve()
 
 
 def test_modules_of_the_folder_are_not_imported():

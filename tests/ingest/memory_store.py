@@ -11,7 +11,6 @@ from ccheck.search.store import StoreInfo
 
 
 def rows(count: int, **extra: object) -> list[dict[str, Any]]:
-    """Records of papers."""
     return [{"_id": str(n), "title": f"Title {n}", "text": f"Text of paper {n}."} | extra for n in range(count)]
 
 

@@ -8,7 +8,6 @@ from ccheck.ingest.documents import make_document
 
 
 def parts(*files: str | Path, **options: object) -> tuple[list[Record], list[Reject]]:
-    """The records and the rejects of files."""
     found = list(read(list(files), **options))  # type: ignore[arg-type]
     return [one for one in found if isinstance(one, Record)], [one for one in found if isinstance(one, Reject)]
 

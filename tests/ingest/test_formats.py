@@ -105,7 +105,7 @@ def pdf_of(path: Path, *, title: str = "", lines: list[str]) -> Path:
     return path
 
 
-def test_a_pdf_has_title_abstract_and_doi(tmp_path: Path) -> None:
+def test_a_pdf_has_title_abstract_and_doi_and_a_scan_says_what_reads_it(tmp_path: Path) -> None:
     pytest.importorskip("pypdfium2")
     pytest.importorskip("reportlab")
     lines = ["Ana Lopez, Bo Chen", "doi:10.5555/PDF.1", "Abstract", "Sea level rose by twenty centi-", "metres in all."]
@@ -113,11 +113,6 @@ def test_a_pdf_has_title_abstract_and_doi(tmp_path: Path) -> None:
     (paper,) = documents(file).values()
     assert (paper.id, paper.title, paper.metadata["doi"]) == ("lopez.pdf", "Sea level along the coast", "10.5555/pdf.1")
     assert paper.text.startswith("Sea level rose by twenty centimetres in all.") and "Tides." in paper.text
-
-
-def test_a_scan_says_what_reads_it(tmp_path: Path) -> None:
-    pytest.importorskip("pypdfium2")
-    pytest.importorskip("reportlab")
     (reject,) = read([pdf_of(tmp_path / "scan.pdf", lines=[])])
     assert isinstance(reject, Reject) and "ocrmypdf" in reject.reason
 
@@ -266,9 +261,7 @@ def test_a_word_document_and_nobody_is_no_author_and_no_title(tmp_path: Path, no
 
 
 @pytest.mark.parametrize(("reply", "seconds"), [(Reply({}, 503), 60), (Reply({"results": [{"id": "W1"}]}), -1)])
-def test_a_service_that_does_not_answer_in_time_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, seconds: float
-) -> None:
+def test_a_service_that_does_not_answer_in_time_leaves_nothing(tmp_path, monkeypatch, reply, seconds) -> None:
     monkeypatch.setattr("ccheck.ingest.fetch.ANSWER_SECONDS", seconds)
     file = tmp_path / "seas.jsonl"
     with http_stub(lambda asked: reply) as server, pytest.raises(ServerError) as raised:

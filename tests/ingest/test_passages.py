@@ -35,12 +35,18 @@ def sentence(first: str, words: int) -> str:
     return f"{first} {' '.join(['word'] * (words - 2))} end."
 
 
-def test_whole_sentences_with_overlap_and_the_title_in_each() -> None:
+def test_whole_sentences_with_overlap_and_the_title_in_each_which_takes_half_at_most() -> None:
     a, b, c, d = (sentence(name, 6) for name in ("Alpha", "Beta", "Gamma", "Delta"))
     assert cut("Title", f"{a} {b}\n\n{c} {d}") == [
         (f"{a} {b}\n\n{c}", f"Title\n{a} {b}\n\n{c}"),
         (f"{c} {d}", f"Title\n{c} {d}"),
     ]
+    title = " ".join(f"t{n}" for n in range(30))
+    parts = cut(title, " ".join(sentence(f"S{n}", 5) for n in range(8)))
+    for part, embedded in parts:
+        assert embedded == " ".join(f"t{n}" for n in range(10)) + "\n" + part
+        assert len(embedded.split()) <= 20
+    assert len(parts) > 3
 
 
 def letters(texts: Sequence[str]) -> list[int]:
@@ -54,15 +60,6 @@ def test_a_word_longer_than_the_window_is_a_passage_and_left_out_of_a_title() ->
     text = "Some words. And more words."
     spans = cut_passages([Document("1", "y" * 500, text)], letters, CHUNKING)[0]
     assert [span.embedded for span in spans] == ["Some words.", "And more words."]
-
-
-def test_a_long_title_takes_half_at_most() -> None:
-    title = " ".join(f"t{n}" for n in range(30))
-    parts = cut(title, " ".join(sentence(f"S{n}", 5) for n in range(8)))
-    for part, embedded in parts:
-        assert embedded == " ".join(f"t{n}" for n in range(10)) + "\n" + part
-        assert len(embedded.split()) <= 20
-    assert len(parts) > 3
 
 
 def random_text(rng: random.Random) -> str:

@@ -230,7 +230,7 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
     assert reject.line == 2 and "can't be read" in reject.reason
 
 
-def test_folders_globs_and_repeats(tmp_path: Path) -> None:
+def test_folders_globs_and_repeats_and_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "deep" / ".hidden").mkdir(parents=True)
     one = write(tmp_path / "one.jsonl", b'{"n": 1}\n')
     write(tmp_path / "deep" / "two.csv", b"n\n2\n")
@@ -241,9 +241,6 @@ def test_folders_globs_and_repeats(tmp_path: Path) -> None:
     assert [record.data["n"] for record in parts(str(tmp_path / "**" / "*.csv"))[0]] == ["2"]
     odd = write(tmp_path / "a[1].jsonl", b'{"n": 5}\n')
     assert [record.data["n"] for record in parts(odd)[0]] == [5]
-
-
-def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     good = write(tmp_path / "a.jsonl", b"{}\n")
     with pytest.raises(NotFound, match=r"b\.jsonl"):
         read([good, str(tmp_path / "b.jsonl")])

@@ -62,14 +62,7 @@ def test_the_measures_are_those_of_the_published_scoring_code(files: tuple[Path,
     assert made.to_dict()["metrics"] == pytest.approx(PUBLISHED, abs=1e-12)
 
 
-def test_pairs_are_matched_one_to_one_and_missing_ones_cost() -> None:
-    table = {("a", "x"): 0.9, ("a", "y"): 0.8, ("b", "x"): 0.7, ("b", "y"): 0.1}
-    assert matched("ab", "xy", lambda one, other: table[one, other]) == pytest.approx((0.8 + 0.7) / 2)
-    assert matched("a", "xy", lambda one, other: table[one, other]) == pytest.approx(0.9 / 2)
-    assert matched("", "xy", lambda one, other: 1.0) == 0.0
-
-
-def test_only_ten_pairs_count_and_answers_are_read_with_their_explanations(files: tuple[Path, Path]) -> None:
+def test_pairs_are_matched_one_to_one_ten_count_and_answers_have_their_explanations(files: tuple[Path, Path]) -> None:
     gold, predictions = read_gold(files[0]), read_predictions(files[1])
     assert [len(one.evidence) for one in predictions][6] == 12
     made = score(gold, predictions, words_shared)
@@ -81,6 +74,10 @@ def test_only_ten_pairs_count_and_answers_are_read_with_their_explanations(files
     assert gold[0].evidence == ("Did the mayor buy a bridge? No. The town owns it.",)
     assert gold[2].evidence == ("How many bridges are there? No answer could be found.",)
     assert len(gold[3].evidence) == 3 and gold[3].label == "CONFLICTING"
+    table = {("a", "x"): 0.9, ("a", "y"): 0.8, ("b", "x"): 0.7, ("b", "y"): 0.1}
+    assert matched("ab", "xy", lambda one, other: table[one, other]) == pytest.approx((0.8 + 0.7) / 2)
+    assert matched("a", "xy", lambda one, other: table[one, other]) == pytest.approx(0.9 / 2)
+    assert matched("", "xy", lambda one, other: 1.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ def test_scores_fall_strictly_in_both_precisions(scores):
     assert np.allclose(single, scores, rtol=1e-4, atol=1e-35)
 
 
-def test_the_columns_and_the_order_of_equal_scores():
+def test_the_columns_the_order_of_equal_scores_and_that_reading_is_the_inverse_of_writing():
     write_run("a.run", {"q 1": {"b": 0.25, "a": 0.5}, "none": {}}, "my recipe")
     assert lines() == [
         ["q%201", "Q0", "a", "1", "0.5", "my%20recipe"],
@@ -325,9 +325,6 @@ def test_the_columns_and_the_order_of_equal_scores():
     assert lines() == [["q", "Q0", "a", "1", "1.0", "ccheck"]]
     Path("a.run").write_text("q Q0 a 1 0.5 x\nq Q0 c 2 0.5 x\nq Q0 b 3 0.7 x\n")
     assert list(read_run("a.run")["q"]) == ["b", "c", "a"]
-
-
-def test_writing_and_reading_are_each_others_inverse():
     rng = random.Random(3)
     run = {f"q{i}": {f"d{j}": rng.random() for j in rng.sample(range(99), 30)} for i in range(20)}
     write_run("a.run", run, "x")

@@ -257,15 +257,12 @@ def failing_in(checker: Checker, monkeypatch: pytest.MonkeyPatch, batches: set[i
     monkeypatch.setattr(checker.store, "rank", searched)
 
 
-def test_claims_that_are_wrong_in_themselves_are_no_answer(by_words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_claims_are_no_answer_and_what_is_measured_stops(by_words: Checker, monkeypatch) -> None:
     """A batch of empty claims asks the store nothing, so that the first that does tells whether it works."""
     failing_in(by_words, monkeypatch, {0}, ServerError("a wrong key"))
     with pytest.raises(ServerError, match="a wrong key"):
         list(by_words.check_many([Claim("", "1"), Claim(" ", "2"), *SIX]))
-
-
-def test_what_is_measured_stops_at_a_failure(by_words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures over a part of the claims would mislead; an evaluation goes on from its memory."""
+    # Figures over a part of the claims would mislead; an evaluation goes on from its memory.
     monkeypatch.setattr("ccheck.pipeline.checker.MEASURED_BATCH", 2)
     failing_in(by_words, monkeypatch, {1}, ServerError("it is gone"))
     with pytest.raises(ServerError, match="it is gone"):

@@ -173,18 +173,14 @@ def test_two_claims_in_one_sentence_are_told(text, two):
     assert two_claims(text) == two
 
 
-def test_a_question_is_answered_as_one(papers):
+def test_a_question_is_answered_as_one_and_a_claim_the_same_without_its_full_stop(papers):
     with ccheck.open(str(papers), recipe="bm25") as checker:
         asked = checker.check("Has sea level risen since 1900?")
         other = checker.check("How much has sea level risen since 1900?")
+        typed, whole = (checker.check(f"Sea level has risen by 20 cm since 1900{end}", k=3) for end in ("", "."))
     assert YES_NO in asked.warnings and asked.verdict is not None and asked.verdict.reason != "no_claim"
     assert other.verdict is not None and other.verdict.reason == "no_claim" and other.evidence
     assert all(piece.stance is None for piece in other.evidence)
-
-
-def test_a_claim_is_judged_the_same_without_its_full_stop(papers):
-    with ccheck.open(str(papers), recipe="bm25") as checker:
-        typed, whole = (checker.check(f"Sea level has risen by 20 cm since 1900{end}", k=3) for end in ("", "."))
     assert [piece.stance for piece in typed.evidence] == [piece.stance for piece in whole.evidence]
     assert not typed.claim.text.endswith(".") and typed.verdict == whole.verdict
     texts = ("It rose", "by 3 % ", "rose (a lot)", "Is it?", "A.")

@@ -134,7 +134,7 @@ def test_a_model_by_two_names_is_one_field_and_can_not_make_two(loaded: Runtime,
     assert layout_of(open_encoders(loaded, store(layout), load_recipe("default"))) == layout  # as the store has it
 
 
-def test_a_second_sparse_encoder_is_refused(loaded: Runtime, splade: str, tmp_path: Path) -> None:
+def test_a_second_sparse_encoder_is_refused_and_none_left_out(loaded: Runtime, splade: str, tmp_path: Path) -> None:
     text = f'[retrievers.sparse]\nmodel = "{splade}"\n[retrievers.b]\nkind = "sparse"\n'
     with pytest.raises(InvalidData, match="several sparse encoders"):
         open_encoders(loaded, None, recipe(tmp_path, text))
@@ -142,6 +142,9 @@ def test_a_second_sparse_encoder_is_refused(loaded: Runtime, splade: str, tmp_pa
     another = str(make_splade(tmp_path / "another", seed=1))
     with pytest.raises(InvalidData, match="was made with no dense embeddings; sparse vectors made with"):
         open_encoders(loaded, store(layout), recipe(tmp_path, f'[retrievers.sparse]\nmodel = "{another}"\n'))
+    gone = recipe(tmp_path, MISSING.format(kind="sparse", required="false"))
+    with pytest.raises(NotFound, match="nobody/tuned"):
+        open_encoders(loaded, store(layout), gone)
 
 
 MISSING = """
@@ -164,13 +167,6 @@ def test_a_model_that_can_not_be_had_is_named_with_what_to_do(loaded: Runtime, k
     encoders = open_encoders(loaded, None, recipe(tmp_path, MISSING.format(kind=kind, required="false")))
     assert layout_of(encoders) == Layout() and len(encoders.notices) == 1
     assert encoders.notices[0].startswith("without the ") and "nobody/tuned" in encoders.notices[0]
-
-
-def test_what_the_store_has_can_not_be_left_out(loaded: Runtime, splade: str, tmp_path: Path) -> None:
-    layout = Layout(sparse=load_sparse_embedder(splade, loaded).spec)
-    gone = recipe(tmp_path, MISSING.format(kind="sparse", required="false"))
-    with pytest.raises(NotFound, match="nobody/tuned"):
-        open_encoders(loaded, store(layout), gone)
 
 
 def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Runtime, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def checked(folder: Path, claim: str | Claim = CLAIM, more: str = "", **says: An
         return checker.check(claim), llm.requests
 
 
-def test_a_claim_is_checked_with_questions(folder: Path) -> None:
-    result, _ = checked(folder)
+def test_a_claim_is_checked_with_questions_and_each_step_reads_only_what_it_is_given(folder: Path) -> None:
+    result, requests = checked(folder)
     assert [one.question for one in result.questions] == list(QUESTIONS)
     assert (result.verdict.label, result.verdict.rationale) == ("SUPPORTS", "The answers say so.")
     texts = {page["_id"]: page["text"] for page in PAGES}
@@ -76,10 +76,6 @@ def test_a_claim_is_checked_with_questions(folder: Path) -> None:
     assert set(result.timings_ms) == {"questions", "queries", "retrieve", "answers", "verdict", "evidence", "total"}
     calls = {stage: usage.llm_calls for stage, usage in result.usage_by_stage.items()}
     assert calls == {"questions": 1, "queries": 4, "answers": 4, "verdict": 1}
-
-
-def test_the_model_reads_only_what_each_step_gives_it(folder: Path) -> None:
-    _, requests = checked(folder)
     by_kind: dict[str, list[str]] = {}
     for request in requests:
         by_kind.setdefault(kind_of(request), []).append(request["messages"][-1]["content"])

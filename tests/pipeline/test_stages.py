@@ -51,8 +51,6 @@ def _checker(papers: Path, recipe: Recipe, strict: bool = False) -> Checker:
 
 
 class ByLength:
-    """Longer passages are better."""
-
     name = "by length"
 
     def __init__(self) -> None:
@@ -125,13 +123,26 @@ def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypat
         assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
 
 
-def test_stances_lead_to_a_verdict(opened):
+def test_stances_lead_to_a_verdict_and_a_methods_own_quotes_come_first(opened):
     method = Says(supports)
     result = opened(method=method, verdict=VerdictStage(method="stance", documents=4)).check(SEA, k=6)
     assert [piece.stance is not None for piece in result.evidence] == [True] * 4 + [False] * 2
     assert result.verdict is not None and result.verdict.label == "SUPPORTS" and result.verdict.method == "test"
     assert result.usage == Usage(2, 20, 4) and result.usage_by_stage == {"verdict": Usage(2, 20, 4)}
     assert len(method.cases[0].evidence) == 4 and all(piece.sentences for piece in method.cases[0].evidence)
+
+    def quotes(case: Case) -> Judged:
+        own = []
+        for piece in case.evidence:
+            end = piece.document.text.index(".") + 1
+            own.append((Sentence(piece.document.text[:end], "text", 0, end, 1.0),))
+        return Judged(tuple(Stance("SUPPORTS", 0.9) for _ in case.evidence), tuple(own))
+
+    result = opened(method=Says(quotes), evidence=EvidenceStage(sentences=3)).check(SEA, k=3)
+    for piece in result.evidence:
+        assert piece.sentences[0].start == 0 and len(piece.sentences) <= 3
+        spans = sorted((sentence.start, sentence.end) for sentence in piece.sentences)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_claims_that_fail_keep_their_place_among_those_that_are_judged(opened):
@@ -161,21 +172,6 @@ def test_a_method_that_dies_half_way_is_an_error_of_the_rest_and_never_a_label(o
     for result in results[2:]:
         assert all(piece.stance is not None and "is gone" in str(piece.stance.error) for piece in result.evidence)
         assert result.verdict is not None and result.verdict.error
-
-
-def test_a_methods_own_quotes_come_first(opened):
-    def quotes(case: Case) -> Judged:
-        own = []
-        for piece in case.evidence:
-            end = piece.document.text.index(".") + 1
-            own.append((Sentence(piece.document.text[:end], "text", 0, end, 1.0),))
-        return Judged(tuple(Stance("SUPPORTS", 0.9) for _ in case.evidence), tuple(own))
-
-    result = opened(method=Says(quotes), evidence=EvidenceStage(sentences=3)).check(SEA, k=3)
-    for piece in result.evidence:
-        assert piece.sentences[0].start == 0 and len(piece.sentences) <= 3
-        spans = sorted((sentence.start, sentence.end) for sentence in piece.sentences)
-        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_nobody_to_judge_is_said_in_the_verdict(papers, monkeypatch):
@@ -213,7 +209,6 @@ class Stopped(CcheckError):
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
-    """The recipes that were about to run."""
     recipes: list[Recipe] = []
 
     def stop(checker: Checker) -> None:

@@ -51,7 +51,6 @@ def opened(folder: Path, recipe: Recipe) -> Checker:
 
 @pytest.fixture
 def checker(tmp_path: Path) -> Iterator[Checker]:
-    """Two documents, cut into sentences."""
     (tmp_path / "papers.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)))
     with opened(tmp_path, recipe(tmp_path)) as checker:
         checker.ingest(str(tmp_path / "papers.jsonl"))
@@ -77,12 +76,20 @@ def test_a_hit_is_a_unit_of_a_document_or_a_parent(checker: Checker, tmp_path: P
     assert all(piece.hit.unit is None and "unit" not in piece.to_dict() for piece in result.evidence)
 
 
-def test_traced_and_remembered_searches_find_the_same(checker: Checker) -> None:
+def test_traced_and_remembered_searches_find_the_same_and_a_scope_counts(checker: Checker) -> None:
     plain = checker.check(CLAIM).evidence
     (traced,) = checker.check_many([Claim(CLAIM)], trace=True)
     found, usual = ([(piece.hit.unit, piece.hit.score) for piece in one] for one in (traced.evidence, plain))
     assert found == usual
     assert traced.stages == {"words": ("sea", "tea")}
+    run = Run(checker.plan(), checker.recipe, checker.store, 10, memory=Kept())
+    found = []
+    for filters in ((), (Filter("_id", "=", "tea"),), ()):
+        (state,) = run.states([Claim(CLAIM)])
+        state.query = Query(CLAIM, filters=filters)
+        search(run, [state])
+        found.append([hit.document.id for hit in state.hits])
+    assert found == [["sea", "tea"], ["tea"], ["sea", "tea"]]
 
 
 def test_rerankers_and_judges_read_the_unit(tmp_path: Path, checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,17 +141,6 @@ def test_a_unit_that_stands_elsewhere_has_no_sentences(checker: Checker) -> None
     assert elsewhere.sentences == () and whole.sentences
     assert cases(run, [state])[0].evidence[0].document.text == caption.text
     assert next(judged(run, [state])).verdict is not None
-
-
-def test_a_query_with_a_scope_is_remembered_by_it(checker: Checker) -> None:
-    run = Run(checker.plan(), checker.recipe, checker.store, 10, memory=Kept())
-    found = []
-    for filters in ((), (Filter("_id", "=", "tea"),), ()):
-        (state,) = run.states([Claim(CLAIM)])
-        state.query = Query(CLAIM, filters=filters)
-        search(run, [state])
-        found.append([hit.document.id for hit in state.hits])
-    assert found == [["sea", "tea"], ["tea"], ["sea", "tea"]]
 
 
 def test_what_the_store_lacks_is_said_with_the_command(tmp_path: Path, checker: Checker) -> None:

@@ -178,7 +178,7 @@ def test_no_module_imports_itself_by_way_of_others():
     order.prepare()  # its error names the circle
 
 
-def test_imports_inside_are_relative():
+def test_imports_inside_are_relative_and_no_test_module_imports_another():
     wrong = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in MODULES.values()
@@ -187,10 +187,7 @@ def test_imports_inside_are_relative():
         or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "ccheck" for alias in node.names))
     ]
     assert wrong == []
-
-
-def test_no_test_module_imports_another():
-    """pytest imports each by itself, so that the other would be run twice; shared things lie in helpers beside them."""
+    # pytest imports each by itself, so that the other would be run twice; shared things lie in helpers beside them.
     imported = re.compile(r"^\s*(?:from|import) (test_\w+)", re.MULTILINE)  # also in programs that a test starts
     wrong = [
         f"{file.relative_to(ROOT)}: {name}"

@@ -40,7 +40,7 @@ def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, varia
 
 
 def test_files_that_come_first_are_there_and_marks_skip_for_other_systems_alone():
-    from order import LONGEST, TESTS
+    from conftest import LONGEST
 
     assert [name for name in LONGEST if not (TESTS / name).exists()] == [] and len(LONGEST) == len(set(LONGEST))
     # A program or package that is missing goes through tests/needs.py.
@@ -117,7 +117,6 @@ def test_tests_that_vanish_are_a_failure_before_the_closing_line(tmp_path, proce
 
 
 def collected(*arguments: str) -> set[str]:
-    """The tests that pytest finds."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
     ran = subprocess.run(command, cwd=TESTS.parent, env=os.environ, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr

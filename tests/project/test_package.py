@@ -48,10 +48,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_every_room_is_a_package():
+def test_every_room_is_a_package_and_the_extras_that_messages_name_exist():
     folders = {file.parent.relative_to(ROOT).as_posix() for file in ROOT.glob("*/**/__init__.py")}
     rooms = {folder for folder in folders if folder.split("/")[0] not in {"tests", "build", "dist", ".venv"}}
     assert rooms == set(PACKAGES.values()) - {"."}
+    sources = [file for folder in PACKAGES.values() for file in (ROOT / folder).glob("*.py")]
+    call = re.compile(r"""install_command\("(\w+)"\)|(?:MissingExtra|require)\(.*?, "(\w+)"[,)]""")
+    found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
+    named = {extra for groups in found for extra in groups if extra}
+    assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_the_wheel_holds_every_file_and_no_other_the_licence_and_the_program(wheel):
@@ -155,14 +160,6 @@ def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_
     for arguments in (["query", SEA, "--recipe", "dense"], ["ingest", base_install / "ccheck/demo/corpus.jsonl"]):
         done = run_base(path, *arguments)
         assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck-papers[models]'" in done.stderr
-
-
-def test_the_extras_that_messages_name_exist():
-    sources = [file for folder in PACKAGES.values() for file in (ROOT / folder).glob("*.py")]
-    call = re.compile(r"""install_command\("(\w+)"\)|(?:MissingExtra|require)\(.*?, "(\w+)"[,)]""")
-    found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
-    named = {extra for groups in found for extra in groups if extra}
-    assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
 
 
 PLACES = (*{one.split("/")[0] for one in PACKAGES.values()} - {"."}, "docs", "benchmarks", "tests", ".ci")

@@ -23,7 +23,6 @@ from ccheck.web.problems import Problem, json_text
 
 
 def checked(web: Web, claim: str = CLAIM, **fields: str) -> tuple[str, Element]:
-    """The address and the page of a check that a form asked for."""
     answer = web.send("/checks", {"claim": claim, **fields})
     assert answer.status_code == 200, answer.text
     id_ = answer.url.path.rsplit("/", 1)[1]
@@ -390,7 +389,7 @@ def test_with_keys_people_sign_in(serve_web):
     assert web.browser.get("/history").status_code == 401
 
 
-def test_a_session_ends_and_can_not_be_made_up(monkeypatch):
+def test_a_session_ends_and_can_not_be_made_up_and_what_is_spent_comes_back(monkeypatch):
     access = Access([key := Key("anna", frozenset(["read"]), "s" * 16)])
 
     def asked(session: str) -> SimpleNamespace:
@@ -404,9 +403,6 @@ def test_a_session_ends_and_can_not_be_made_up(monkeypatch):
     monkeypatch.setattr("ccheck.web.access.time.time", lambda: 9e9)
     with pytest.raises(Problem):
         access.caller(asked(session))
-
-
-def test_what_is_spent_comes_back(monkeypatch):
     now = 0.0
     monkeypatch.setattr("ccheck.web.access.time.monotonic", lambda: now)
     counted = Counted(2, 60, "checks")

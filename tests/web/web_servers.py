@@ -146,7 +146,6 @@ def with_papers(tmp_path: Path) -> tuple[object, ...]:
 
 @pytest.fixture
 def serve_web(tmp_path: Path) -> Iterator[Callable[..., Web]]:
-    """Starts servers for one test."""
     with web_server(tmp_path) as start:
         yield start
 
