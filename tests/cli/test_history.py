@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, Ran, ccheck
 
+from ccheck.cli.common import user_name
 from ccheck.lab.measure.rows import read_rows
 
 CLAIM = "Vaccines cause autism."
@@ -24,6 +25,7 @@ def test_a_check_is_listed_and_shown_as_it_was_printed(own_papers):
     assert f"Kept as {id_}" in asked.out
     shown = ccheck("show", id_, "--store", own_papers)
     assert shown.out == asked.out and f"checked {listed[1][18:28]}" in shown.err
+    assert f" UTC by {user_name()}\n" in shown.err
     found = ccheck("history", "AUTISM", "--store", own_papers, "--json")
     assert [one["check"]["id"] for one in found.objects] == [id_]
     again = ccheck("show", id_, "--store", own_papers, "--json").objects[0]

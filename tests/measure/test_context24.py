@@ -51,6 +51,8 @@ def test_the_figures_are_those_of_the_tasks_own_scripts() -> None:
     )
     wanted = {claim: (at_5, at_10) for claim, *_, at_5, at_10 in FIGURES if at_5 is not None}
     assert {claim: (one["nDCG@5"], one["nDCG@10"]) for claim, one in scores.items()} == wanted
+    six = {"x": ELEMENTS["slugs"][3:9]}
+    assert figure_scores(six, six, six)["x"]["nDCG@5"] == 1, "of the ideal ranking, too, the first 5 count"
     assert sum(one["nDCG@5"] for one in scores.values()) / len(scores) == 0.5307286112799785
     assert passage_scores(PASSAGES, GOLD_PASSAGES) == {
         "rouge1": 0.33994152046783627,

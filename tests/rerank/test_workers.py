@@ -223,6 +223,9 @@ def test_the_one_with_less_to_do_gets_the_next(serve: Callable[..., Served]) -> 
         wait_until(lambda: len(quick.scorer.seen) >= 3 * PIECE, 30)
         slow.scorer.go.set()
         assert asked.result(60).values == pytest.approx(EXPECTED, abs=1e-5)
+    before = len(slow.scorer.seen)
+    reranker(QUERY, SHARED_TEXTS[:1])  # neither has anything to do any more
+    assert len(slow.scorer.seen) == before + 1
 
 
 def test_another_server_does_what_one_can_not(serve: Callable[..., Served]) -> None:

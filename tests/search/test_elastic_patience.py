@@ -148,6 +148,21 @@ def test_what_stays_busy_takes_no_patience_from_what_is_answered(stub, monkeypat
     assert len(stub.bodies("/checks/_update/a")) > 1 and len(stub.bodies("/checks/_update/b")) == 1
 
 
+def test_what_stays_busy_ends_while_others_of_its_kind_are_answered(store, monkeypatch):
+    tries, now = [], time.monotonic
+
+    def refused() -> None:
+        tries.append(store.client.again("/papers/_search", lambda: "answered"))
+        assert len(tries) < 9
+        raise clients.Busy(503, {})
+
+    store.client.connection = Connection("http://x", retry_seconds=100)
+    monkeypatch.setattr(clients.time, "monotonic", lambda: now() + 60 * len(tries))
+    with pytest.raises(clients.Busy):
+        store.client.again("/papers/_search", refused)
+    assert len(tries) == 3
+
+
 def found_after(stub: Stub, store: ElasticStore, answers: list[Answer]) -> tuple[list[str], int]:
     """What is found when the server answers searches so, and how many searches that took."""
     before = len(stub.bodies("/papers/_msearch"))
@@ -246,16 +261,17 @@ def test_searches_run_so_many_at_a_time(stub):
         assert parse_qs(stub.seen[-1].query)["max_concurrent_searches"] == [str(most)]
 
 
-def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_up(stub):
+def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_up(stub, monkeypatch):
     """Each time the server answers one, so that it is waited for anew."""
 
     def one_of_them(body: bytes) -> Answer:
         first, *others = asked_for(body)
         return 200, {"responses": [hit(first), *[REJECTED for _ in others]]}
 
-    stub.answers["POST", "/papers/_msearch"] = [one_of_them]
+    stub.answers["POST", "/papers/_msearch"], now = [one_of_them], time.monotonic
     words = ["sea", "ice", "tea", "soil", "bird", "fish"]
-    with ElasticStore(Connection(stub.url, retry_seconds=0.1), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=100, request_timeout=1000), "papers") as store:
+        monkeypatch.setattr(clients.time, "monotonic", lambda: now() + 60 * len(stub.bodies("/papers/_msearch")))
         assert found(store, *words) == words
     at_once = [parse_qs(one.query)["max_concurrent_searches"] for one in stub.seen if one.path.endswith("_msearch")]
     assert at_once == [["8"], ["4"], ["2"], ["1"], ["1"], ["1"]]
