@@ -202,7 +202,7 @@ def test_scores_that_the_server_leaves_as_they_are_are_fused_here(sample, claims
 def test_both_kinds_of_store_rank_alike(sample, claims, tmp_path):
     retrievers: dict[str, Retriever] = {
         "words": Bm25(depth=30),
-        "fuzzy": Bm25(depth=30, fuzziness="auto", fields={"content": 1.0, "additional": 1.0}),
+        "fuzzy": Bm25(depth=30, fuzziness="auto", fields={"content": 1.0, "additional": 2.0}),
         "plain": Bm25(depth=30, analysis=PLAIN, fuzziness=1),
         "dense": Dense(depth=30, candidates=1_000),
         "sparse": Sparse(depth=30),

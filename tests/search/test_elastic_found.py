@@ -317,18 +317,6 @@ def planned(model: str | None = None, **info: Any) -> Plan:
     return make_plan(recipe, about, "here", Runtime(Settings(embedding_model=model)), strict=False, judges=False)
 
 
-def test_vectors_of_an_unknown_model_are_not_searched_unasked():
-    plan = planned(dimensions=384)
-    assert plan.retrievers.keys() == {"bm25"} and plan.embedder is None
-    (warning,) = plan.warnings
-    assert warning.startswith("retrieval is degraded: BM25 only: here does not say") and "--model" in warning
-    named = planned("all-MiniLM-L6-v2", dimensions=384)
-    assert named.retrievers.keys() == {"bm25", "dense"} and named.encoders.keys() == {"dense"}
-    assert named.warnings == ()
-    with pytest.raises(InvalidData, match="768 dimensions"):
-        planned("all-MiniLM-L6-v2", dimensions=768)
-
-
 def test_semantic_text_is_searched_without_a_model():
     for dimensions in (None, 384):
         plan = planned(dimensions=dimensions, semantic=("content",))
@@ -339,14 +327,6 @@ def test_semantic_text_is_searched_without_a_model():
     assert alone.retrievers.keys() == {"dense"} and "without bm25" in alone.warnings[0]
     with pytest.raises(NotFound, match="no text field in which BM25 finds words"):
         planned(words=False)
-
-
-def test_what_is_left_out_is_said_with_every_answer():
-    assert "the field abstract is left out" in planned(notices=("the field abstract is left out",)).warnings
-    assert planned().warnings == (
-        "BM25 only: here has no indexed dense_vector field, which dense retrieval needs. To add vectors in an index "
-        "beside it, run ccheck index enrich --store here",
-    )
 
 
 # -- doctor

@@ -97,13 +97,14 @@ def test_html_is_read_as_text_at_the_same_offsets(client, store):
 
 @pytest.mark.parametrize("format_", ["dd.MM.yyyy", "epoch_second", "yyyy/MM/dd", "strict_date_optional_time"])
 def test_dates_are_compared_whatever_their_format(client, store, format_):
-    make(client, store.index, {"text": TEXT, "when": {"type": "date", "format": format_}})
+    make(client, store.index, {"text": TEXT, "when": {"type": "date", "format": format_}, "date": {"type": "date"}})
     written = {"dd.MM.yyyy": "05.03.2011", "epoch_second": 1299283200, "yyyy/MM/dd": "2011/03/05"}
     put(client, store.index, "p", {"text": PROSE, "when": written.get(format_, "2011-03-05")})
     passing = ("when=2011", "when=2011-03", "when=2011-03-05", "when>=2011-03-05", "when<2012", "when!=2011-04")
     passing += ("when<now-10d", "when<1399283200000", "when<2011-03-05T10:00")
     for asked in (*passing, "when>=now-10d", "when=2011-04", "when>2011-03-05", "when<2011"):
         assert len(found(store, "glaciers", filters=[parse_filter(asked)])) == (asked in passing), asked
+    assert dict(store.fields()) == {"text": "words", "when": "dates"}  # no document has the other date
 
 
 def test_a_keyword_that_is_too_long_is_searched_by_its_words(client, store):

@@ -51,6 +51,7 @@ from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, mappings
+from ccheck.search.filters import PUBLISHED, refuse_unfit
 
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
@@ -183,12 +184,14 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
         "embedding": {"type": "dense_vector", "dims": DIMENSIONS, "similarity": "dot_product"},
         "other": {"type": "dense_vector", "dims": 8, "similarity": "cosine"},
         "parts": {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4}}},
+        "place": {"type": "geo_point"},
+        "unused": {"type": "long"},
     }
     papers = [
         {"headline": "Sea level", "abstract": "It rises.", "body": "By 20 cm.", "journal": "Nature Food", "year": 2011,
          "open": True, "date": "2011-05-01", "authors": [{"name": "A"}, {"name": "B"}], "embedding": "sea"},
         {"headline": "Ice sheets", "abstract": "They melt into the sea.", "year": 2019, "date": "2019-12-31T10:00:00Z",
-         "authors": {"name": "C"}, "embedding": "ice"},
+         "authors": {"name": "C"}, "embedding": "ice", "place": [1, 2]},
         {"headline": "Tea", "abstract": "A sea of tea.", "journal": "Science"},
     ]  # fmt: skip
     for number in (1, 2):
@@ -242,8 +245,15 @@ def test_filters_on_an_index_of_others(store, foreign):
     for (condition, expected), retrievers in product(passing.items(), ({"bm25": Bm25()}, BOTH)):
         ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
         assert set(ids(ranking)) == expected, condition
+        assert store.count([parse_filter(condition)]) == len(expected), condition
     with pytest.raises(UsageError, match="which only = and != can compare"):
         answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
+    kinds = dict.fromkeys(("headline", "abstract", "body", "authors.name"), "words")
+    kinds |= {"journal": "text", "year": "numbers", "open": "booleans", "date": "dates", PUBLISHED: "dates"}
+    kinds |= dict.fromkeys(("embedding", "other", "place"), "other") | {"parts.vector": "nested"}
+    assert dict(store.fields()) == kinds
+    with pytest.raises(UsageError, match="'unused'"):
+        refuse_unfit([parse_filter("unused=1")], store.fields(), store.name)
 
 
 def test_any_vectors_of_an_index_of_others_can_be_named(store, foreign):
