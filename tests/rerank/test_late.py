@@ -36,15 +36,6 @@ def in_context() -> LateReranker:
     return LateReranker(load_late_encoder(MODEL, on_cpu(), documents="contextual"), MODEL)
 
 
-def test_maxsim_by_hand():
-    claim = np.array([[1.0, 0.0], [0.0, 1.0]])
-    passage = np.array([[0.6, 0.8], [1.0, 0.0], [0.8, 0.6]])
-    # The first token's best is 1, the second's .8.
-    assert maxsim(claim, passage, [1.0, 1.0]) == pytest.approx(0.9)
-    assert maxsim(claim, passage, [3.0, 1.0]) == pytest.approx((3 * 1 + 0.8) / 4)
-    assert maxsim(claim, passage[:0], [1.0, 1.0]) == 0.0
-
-
 @pytest.mark.parametrize(("length", "window"), [(1, 1), (4, 100), (5, 2), (48, 48), (49, 48), (73, 48)])
 def test_stretches_leave_no_token_out(length, window):
     rng = np.random.default_rng(length)

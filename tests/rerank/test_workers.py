@@ -198,31 +198,20 @@ def shared(*urls: str, seconds: float = 30, said: list[str] | None = None) -> Sh
     return SharedReranker([RemoteReranker(url, retry_seconds=0) for url in urls], patience)
 
 
-def test_all_servers_work_on_one_query(serve: Callable[..., Served]) -> None:
-    one, other = serve(), serve()
-    for server in (one, other):
-        server.scorer.hold()
-    reranker = shared(one.url, other.url)
-    with ThreadPoolExecutor(1) as caller:
-        asked = caller.submit(reranker, QUERY, SHARED_TEXTS)
-        assert one.scorer.busy.wait(30) and other.scorer.busy.wait(30)
-        for server in (one, other):
-            server.scorer.go.set()
-        scores = asked.result(60)
-    assert scores.values == pytest.approx(EXPECTED, abs=1e-5) and len(scores.cut) == len(SHARED_TEXTS) and scores.logits
-    assert sorted(one.scorer.seen + other.scorer.seen) == sorted(SHARED_TEXTS)  # each once
-
-
-def test_the_one_with_less_to_do_gets_the_next(serve: Callable[..., Served]) -> None:
+def test_all_servers_work_on_one_query_and_who_has_less_to_do_gets_the_next(serve: Callable[..., Served]) -> None:
     slow, quick = serve(), serve()
-    slow.scorer.hold()
+    for server in (slow, quick):
+        server.scorer.hold()
     reranker = shared(slow.url, quick.url)
     with ThreadPoolExecutor(1) as caller:
         asked = caller.submit(reranker, QUERY, SHARED_TEXTS)
-        assert slow.scorer.busy.wait(30)
+        assert slow.scorer.busy.wait(30) and quick.scorer.busy.wait(30)
+        quick.scorer.go.set()
         wait_until(lambda: len(quick.scorer.seen) >= 3 * PIECE, 30)
         slow.scorer.go.set()
-        assert asked.result(60).values == pytest.approx(EXPECTED, abs=1e-5)
+        scores = asked.result(60)
+    assert scores.values == pytest.approx(EXPECTED, abs=1e-5) and len(scores.cut) == len(SHARED_TEXTS) and scores.logits
+    assert sorted(slow.scorer.seen + quick.scorer.seen) == sorted(SHARED_TEXTS)  # each once
     before = len(slow.scorer.seen)
     reranker(QUERY, SHARED_TEXTS[:1])  # neither has anything to do any more
     assert len(slow.scorer.seen) == before + 1
