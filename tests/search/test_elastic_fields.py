@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import elastic_indices as indices
 import httpx
 import numpy as np
 import orjson
@@ -31,7 +33,7 @@ from stores import SERVERS
 from ccheck import es_mappings
 from ccheck.core.analysis import terms
 from ccheck.core.errors import CcheckError
-from ccheck.core.layout import MAIN_VECTORS, Layout
+from ccheck.core.layout import Layout
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Filter, Passage, Query, Ranking, SparseVector
@@ -47,29 +49,20 @@ QUANTISED = 2**-8
 
 
 def sparse_of(text: str) -> SparseVector:
-    """Its terms, each of which brings two others along, as a learned expansion does; weights depend on the term."""
-    weights: dict[int, float] = {}
+    """Its terms; a weight depends on the term, and on how often it is there."""
+    weights: Counter[int] = Counter()
     for term in terms(text):
         digest = hashlib.sha256(term.encode()).digest()
-        for place, share in ((0, 1.0), (4, 0.4), (8, 0.2)):
-            token = int.from_bytes(digest[place : place + 4], "big") % VOCABULARY
-            weights[token] = weights.get(token, 0.0) + share * (0.3 + digest[31] / 100)
+        weights[int.from_bytes(digest[:4], "big") % VOCABULARY] += 30 + digest[31]
     tokens = sorted(weights)
-    logs = np.log1p(np.array([weights[token] for token in tokens])).astype(np.float32)
+    logs = np.log1p(np.array([weights[token] / 100 for token in tokens])).astype(np.float32)
     return SparseVector(np.array(tokens, np.int32), logs)
 
 
-def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", **metadata: Any) -> Entry:
-    return Entry(
-        Document(id_, title, text, metadata),
-        digest,
-        {
-            MAIN_VECTORS: tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3)),
-            SECOND: (Passage(0, len(text), vector_of(id_, 4)),),
-        },
-        sparse_of(f"{title} {text}"),
-        (f"In short: {title}",),
-    )
+def entry(id_: str, title: str = "", text: str = "A text.", **metadata: Any) -> Entry:
+    plain = indices.entry(id_, title, text, **metadata)
+    passages = {**plain.passages, SECOND: (Passage(0, len(text), vector_of(id_, 4)),)}
+    return replace(plain, passages=passages, sparse=sparse_of(f"{title} {text}"), additional=(f"In short: {title}",))
 
 
 def query_of(text: str) -> Query:
@@ -227,11 +220,8 @@ def test_both_kinds_of_store_rank_alike(sample, claims, tmp_path):
 
 
 def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store):
-    fill(
-        any_store,
-        FULL,
-        [replace(entry("a"), sparse=SparseVector(np.array([7], np.int32), np.array([2], np.float32)))],
-    )
+    seven = SparseVector(np.array([7], np.int32), np.array([2], np.float32))
+    fill(any_store, FULL, [replace(entry("a"), sparse=seven)])
     weights = np.linspace(0.1, 1, 20_000, dtype=np.float32)
     heavy = replace(query_of("x"), own={"sparse": SparseVector(np.arange(20_000, dtype=np.int32), weights)})
     assert ranked(any_store, heavy, Sparse()) == {}  # token 7 has one of the small weights
@@ -278,11 +268,8 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store):
 
 
 def test_a_partial_update_keeps_what_the_document_is_found_by(any_store):
-    fill(
-        any_store,
-        FULL,
-        [entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001), entry("b", "Tea", "Green tea.")],
-    )
+    glaciers = entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001)
+    fill(any_store, FULL, [glaciers, entry("b", "Tea", "Green tea.")])
     url = any_store.name.removesuffix(f"/{any_store.index}")
     body = {"doc": {"metadata": {"year": 2002}}}
     httpx.post(f"{url}/{any_store.index}/_update/a", params={"refresh": "true"}, json=body).raise_for_status()
