@@ -7,9 +7,9 @@ what they learn from (`pairs.json.xz`) and ends: `stance_reader.py WORK` makes t
 need be. Run again, this goes on with what WORK has.
 
 Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
-the others' claims. The one that ships is the mean of their weights. How the counts and the reader are put together,
-and how sure an answer must be to decide, is fitted to what the three say about the sets that they were made without
-and the claims that were held out. `COVID-Fact` is only measured: nothing was trained on it or chosen by it.
+the others' claims. The one that ships is the mean of their weights. How sure it is, and how sure an answer must be to
+decide, is fitted to what the three say about the sets that they were made without and the claims that were held out.
+`COVID-Fact` is only measured: nothing was trained on it or chosen by it.
 """
 
 from __future__ import annotations
@@ -31,24 +31,21 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
-from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 from stance_card import write_card
 from stance_data import (
     GROUPS,
     MEASURED_ONLY,
-    NOT_SUPPORTED,
-    OPEN,
     REFUTES,
     SUPPORTS,
-    Pair,
     Part,
     a_fifth,
     questions_of_trials,
     read_parts,
 )
-from stance_pairs import base_pairs, judged_pairs, opens_of_trials, texts_of_words, unlabelled_pairs
+from stance_pairs import base_pairs, judged_pairs, texts_of_words, unlabelled_pairs
 from stance_reader import PAIRS, TOKENS, packed, unpacked, write_pairs
 from stance_swaps import Swaps
 
@@ -61,29 +58,20 @@ from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
 from ccheck.verdict.differences import Compared, compared
-from ccheck.verdict.features import counts_and_nearest, sentences_of
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     READER,
     PackagedWeights,
-    Together,
     decides,
-    design,
     may_support,
     probabilities,
-    put_together,
+    sentences_of,
 )
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
-"""The embedding model of the counts; its vocabulary, BERT's, is that of the reader."""
-SENTENCES, LARGEST = 4, 4.0
-STRENGTH, BALANCED, PER_SET, FEVER_COUNTS = 0.003, 0.9, 900, 0.3
-"""Of the counts' regression: regularisation C, how far label frequencies are balanced, the weight of a data set, and
-FEVER's share of it."""
-MADE, MADE_OPEN = 2600, 450
-"""How many made pairs the counts learn from."""
-OPEN_BELOW, OPEN_ABOVE = 0.4, 0.8
+"""Its vocabulary, BERT's, is that of the reader; its vectors tell which words are exchanged in pairs that are made."""
+OPEN_BELOW = 0.4
 MOST = 800
 """About how many pairs of a data set are measured."""
 TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"}
@@ -100,10 +88,9 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Answered:
-    """Of some pairs of a data set: the counts' probabilities, the reader's outputs, how what is read stands to the
-    claim, the labels and the claims."""
+    """Of some pairs of a data set: the reader's outputs, how what is read stands to the claim, the labels and the
+    claims."""
 
-    counted: NDArray[np.float64]
     read: NDArray[np.float64]
     compared: list[Compared]
     labels: NDArray[np.int64]
@@ -118,39 +105,45 @@ class Answered:
 )
 def main(folder: Path, output: Path | None, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    embed = embedder()
-    parts = kept(work / "parts.pickle", lambda: read_parts(folder, embed, SENTENCES))
-    swaps = kept(work / "swaps.pickle", lambda: Swaps(texts_of_words(folder), embed))
-    base = kept(work / "base.pickle", lambda: base_pairs(folder, swaps))
-    made = kept(work / "made.pickle", lambda: made_counts(base, opens_of_trials(folder), embed))
+    parts = kept(work / "parts.pickle", lambda: read_parts(folder))
     articles = [question["article"] for question in questions_of_trials(folder)]
     held = a_fifth(articles)
     everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
     masks = {name: part.held(articles if name == TRIALS else ()) for name, part in everything.items()}
-    learned = {name: part.of(masks[name][1]) for name, part in everything.items()}
-    without = {
-        group: {name: part for name, part in learned.items() if name not in names} for group, names in GROUPS.items()
-    }
     files = {group: work / f"{group}.safetensors" for group in GROUPS}
     if not all(file.exists() for file in files.values()):
-        sets = {f"judged {group}": judged_pairs(folder, some, swaps, base, held) for group, some in without.items()}
+        swaps = kept(work / "swaps.pickle", lambda: Swaps(texts_of_words(folder), embedder()))
+        base = kept(work / "base.pickle", lambda: base_pairs(folder, swaps))
+        learned = {name: part.of(masks[name][1]) for name, part in everything.items()}
+        sets = {
+            f"judged {group}": judged_pairs(
+                folder, {name: part for name, part in learned.items() if name not in names}, swaps, base, held
+            )
+            for group, names in GROUPS.items()
+        }
         write_pairs(work / PAIRS, {"base": base, "pool": unlabelled_pairs(folder, swaps), **sets})
         print(f"{work / PAIRS} is written. Next: python benchmarks/stance_reader.py {work}")
         return
     left_out: dict[str, Answered] = {}
     in_field: dict[str, Answered] = {}
     for group, names in GROUPS.items():
-        counts, file = fit_counts(without[group], made), files[group]
         for name in sorted(everything.keys() - TRAINED_ONLY):
             if name in names:
-                left_out[name] = answered(name, sampled(everything[name]), counts, file)
+                left_out[name] = answered(name, sampled(everything[name]), files[group])
             elif name not in in_field:
-                some = sampled(everything[name].of(masks[name][0]))
-                in_field[name] = answered(f"{name}, held", some, counts, file)
-    counts = fit_counts(everything, made)
+                in_field[name] = answered(f"{name}, held", sampled(everything[name].of(masks[name][0])), files[group])
     file = mean_of([*files.values()], work / "all.safetensors")
-    together = fit_together([*left_out.values(), *in_field.values()])
-    weights = counts.model_copy(update={"together": together, "threshold": OPEN_BELOW})
+    weights = PackagedWeights(
+        vocabulary=EMBEDDING,
+        tokens=TOKENS,
+        sureness=fit_sureness([*left_out.values(), *in_field.values()]),
+        threshold=OPEN_BELOW,
+        decisive={},
+        stated=1,
+        denied=1,
+        right=0,
+        decided=0,
+    )
     both = {name: [decided(some[name], weights) for some in (left_out, in_field)] for name in left_out}
     chosen = thresholds([one for some in both.values() for one in some])
     sides = {side: chosen.pop(side) for side in ("SUPPORTS", "REFUTES")}
@@ -159,7 +152,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
         "left out": {name: measured(one, weights) for name, one in left_out.items()},
         "in field": {name: measured(one, weights) for name, one in in_field.items()},
         "measured only": {
-            name: measured(answered(name, sampled(parts[name]), counts, file), weights) for name in MEASURED_ONLY
+            name: measured(answered(name, sampled(parts[name]), file), weights) for name in MEASURED_ONLY
         },
         "controls": controls(parts, work, weights),
     }
@@ -184,8 +177,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
             "denied": weights.denied,
         }
         facts |= {
-            "together": together.model_dump(),
-            "made": len(made[1]),
+            "sureness": weights.sureness,
             "right": weights.right,
             "threshold": OPEN_BELOW,
             "without_it": without_it(both),
@@ -219,60 +211,7 @@ def embedder() -> Embed:
     return model.encode_queries
 
 
-# -- the two parts, and both together
-
-
-def made_counts(base: Sequence[Pair], opens: Sequence[Pair], embed: Embed) -> tuple[NDArray[np.float64], list[Pair]]:
-    """Some of the pairs that are made, so that each counts as much as a data set does."""
-    pairs = [
-        *(pair._replace(weight=1 / MADE) for pair in random.Random(4).sample(base, MADE)),
-        *(pair._replace(weight=1 / MADE_OPEN) for pair in random.Random(6).sample(opens, MADE_OPEN)),
-    ]
-    counts, _ = counts_and_nearest(
-        [(one.claim, Document("", "", one.evidence)) for one in pairs], embed, read=SENTENCES
-    )
-    return counts.astype(np.float64), pairs
-
-
-def fit_counts(parts: Mapping[str, Part], made: tuple[NDArray[np.float64], list[Pair]]) -> PackagedWeights:
-    """The linear model. Each data set counts the same, FEVER less. A made pair of which only one label is ruled out
-    counts as both others."""
-    counts, labels = [made[0]], [np.array([one.label for one in made[1]])]
-    each = [PER_SET * np.array([one.weight for one in made[1]])]
-    for name, part in parts.items():
-        frequent = np.maximum(1, np.bincount(part.labels, minlength=len(STANCES)))
-        balance = (len(part.labels) / len(STANCES) / frequent[part.labels]) ** BALANCED
-        counts.append(part.counts)
-        labels.append(part.labels)
-        each.append(balance * PER_SET * (FEVER_COUNTS if name == "FEVER" else 1) / len(part.labels))
-    all_counts, all_labels, weight = np.concatenate(counts), np.concatenate(labels), np.concatenate(each)
-    either = all_labels == NOT_SUPPORTED
-    rows = np.concatenate([np.arange(len(either)), np.flatnonzero(either)])
-    said = np.concatenate([np.where(either, REFUTES, all_labels), np.full(either.sum(), OPEN)])
-    scale = all_counts.std(0)
-    start = PackagedWeights(
-        embedding=EMBEDDING,
-        sentences=SENTENCES,
-        threshold=0,
-        decisive={},
-        stated=1,
-        denied=1,
-        largest=LARGEST,
-        right=0,
-        decided=0,
-        mean=tuple(all_counts.mean(0).round(4).tolist()),
-        scale=tuple(np.where(scale > 0.001, scale, 1.0).round(4).tolist()),
-        coefficients=((0.0,) * (2 * all_counts.shape[1] + 1),) * len(STANCES),
-        intercept=(0.0,) * len(STANCES),
-    )
-    model = LogisticRegression(C=STRENGTH, max_iter=300, tol=1e-3)
-    model.fit(design(all_counts, start)[rows], said, sample_weight=np.where(either, weight / 2, weight)[rows])
-    return start.model_copy(
-        update={
-            "coefficients": tuple(map(tuple, model.coef_.round(4).tolist())),
-            "intercept": tuple(model.intercept_.round(4).tolist()),
-        }
-    )
+# -- the readers
 
 
 def mean_of(files: Sequence[Path], file: Path) -> Path:
@@ -288,15 +227,15 @@ def outputs(pairs: Sequence[tuple[str, str]], file: Path) -> NDArray[np.float64]
     return load_cross_encoder(folder, file, TOKENS)(pairs).astype(np.float64)
 
 
-def answered(name: str, part: Part, counts: PackagedWeights, file: Path) -> Answered:
-    """What a model says of the pairs of a data set. `name` is that of the part."""
+def answered(name: str, part: Part, file: Path) -> Answered:
+    """What a reader says of the pairs of a data set. `name` is that of the part."""
     read = kept(
         file.with_name(f"{file.stem}, {name}.pickle"),
         lambda: outputs([(as_sentence(pair.claim), pair.evidence) for pair in part.pairs()], file),
     )
     stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
     claims = np.array([row.claim for row in part.rows])
-    return Answered(probabilities(part.counts, counts), read, stands, part.labels, claims)
+    return Answered(read, stands, part.labels, claims)
 
 
 def sampled(part: Part, most: int = MOST) -> Part:
@@ -311,29 +250,15 @@ def sampled(part: Part, most: int = MOST) -> Part:
     return part.of(np.array([row.claim_id in some for row in part.rows]))
 
 
-def judged(one: Answered, together: Together) -> NDArray[np.float64]:
-    """The probabilities as ccheck gives them."""
-    made = one.counted.copy()
-    read = made[:, OPEN] <= together.open_above
-    made[read] = put_together(made[read], one.read[read], together)
-    return made
+def fit_sureness(sets: Sequence[Answered]) -> float:
+    """The factor of the readers' outputs with which the labels are likeliest. Each data set counts the same."""
 
+    def loss(sureness: float) -> float:
+        return sum(
+            -float(log_softmax(sureness * one.read, 1)[np.arange(len(one.read)), one.labels].mean()) for one in sets
+        )
 
-def fit_together(sets: Sequence[Answered]) -> Together:
-    """The weights by which the labels are likeliest, which are also the temperature. Each data set counts the same."""
-
-    def loss(values: NDArray[np.float64]) -> float:
-        total = 0.0
-        for one in sets:
-            made = judged(one, _together(values))
-            total -= float(np.log(made[np.arange(len(made)), one.labels]).mean())
-        return total
-
-    return _together(minimize(loss, (0.7, 0.4), bounds=((0, 5), (0, 5)), method="L-BFGS-B").x.round(3))
-
-
-def _together(values: NDArray[np.float64]) -> Together:
-    return Together(tokens=TOKENS, open_above=OPEN_ABOVE, counts=float(values[0]), reader=float(values[1]))
+    return round(float(minimize_scalar(loss, bounds=(0.05, 5), method="bounded").x), 3)
 
 
 @dataclass(frozen=True)
@@ -393,8 +318,7 @@ def without_it(sets: Mapping[str, Sequence[Decided]]) -> tuple[int, int]:
 
 def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:
     """What ccheck says of each pair, and how what it read stands to the claim."""
-    assert weights.together is not None
-    rows = zip(judged(one, weights.together), one.compared, strict=True)
+    rows = zip(probabilities(one.read, weights), one.compared, strict=True)
     return [(likeliest(row, weights.threshold, supports=may_support(read)), read) for row, read in rows]
 
 
@@ -426,8 +350,6 @@ def measured(one: Answered, weights: PackagedWeights) -> dict[str, Any]:
         "refuted": int(refuted.sum()),
         "refuted_said_supported": int((refuted & (given == SUPPORTS)).sum()),
         "refuted_decided_supported": int((refuted & (given == SUPPORTS) & deciding).sum()),
-        "counts_alone": _f1(one.labels, one.counted.argmax(1)),
-        "reader_alone": _f1(one.labels, one.read.argmax(1)),
     }  # fmt: skip
 
 

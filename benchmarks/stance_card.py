@@ -13,16 +13,11 @@ from typing import Any
 CARD = """# The packaged stance model
 
 It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO. ccheck uses it if no better judge
-is configured. It has two parts, and numpy runs both:
-
-- **Counts**: multinomial logistic regression over 93 features (`verdict/features.py`), in `model.json`.
-- **A reader**, in `reader.safetensors`: a BERT of twelve layers, trained from
-  [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8. It gets the
-  claim together with the document's two nearest sentences and its last one (or its three nearest). A document that the
-  counts leave open with a probability above `{together[open_above]}` is not read.
-
-The two answers are added: logarithms of the counts' probabilities times `{together[counts]}`, and the reader's
-outputs times `{together[reader]}`. A side with a probability below `{threshold}` is not named.
+is configured. Numpy runs it: a BERT of twelve layers, trained from
+[bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
+(`reader.safetensors`). It reads the claim together with the document's last sentence and the two others that share most
+words with the claim. Its outputs are multiplied by `{sureness}`. A side with a probability below `{threshold}` is not
+named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
@@ -48,7 +43,8 @@ count. The figures below are without this last rule.
 - Three readers were made so, each without a group of the data sets. The one that ships is the **mean of their
   weights**. They took four and a half minutes of an H100. Everything was cut off by the clock: the larger models saw
   the first pairs 1.5 and .7 times, the readers 1.2 times.
-- The counts learn from the same data sets and {made:,} of the made pairs.
+- Of abstracts, it learned from the sentences that are nearest in an embedding model, and reads those that share most
+  words: on the data here that is no worse, and it costs nothing.
 - COVID-Fact has no licence. It was measured, and nothing was trained on it or chosen by it.
 - The files contain weights only, neither texts nor labels.
 
@@ -56,8 +52,8 @@ count. The figures below are without this last rule.
 
 *Left out*: by a model that was made without the data set and those like it (SciFact and PubMedQA together, trials'
 findings and CliniFact together), as when you use it on another kind of claim. *In field*: other claims, documents
-and trials of data sets that it was made from. How both parts are put together, and from which confidence
-an answer decides, was fitted to both kinds: at least 85% of what decides is right on each of these sets (all but one
+and trials of data sets that it was made from. How sure it is, and from which confidence an answer decides, was fitted
+to both kinds: at least 85% of what decides is right on each of these sets (all but one
 where it decides less than seven times), and at most 1% of the claims that the evidence refutes are called supported.
 With confidences chosen without the set that is counted, {without_it[0]} of {without_it[1]} that decide are right.
 *Measured only*: the model that ships.
@@ -72,8 +68,8 @@ learned from with other claims.
 {rows}
 
 <!-- measured: benchmarks/packaged_stance.py {run} -->
-| data | SUPPORTS: precision, recall | REFUTES: precision, recall | counts alone, F1 | reader alone, F1 |
-| --- | --- | --- | --- | --- |
+| data | SUPPORTS: precision, recall | REFUTES: precision, recall |
+| --- | --- | --- |
 {labels}
 
 Controls, on data sets left out: weighted F1 of the reader with a part of a pair, or with another document.
@@ -105,11 +101,7 @@ def card(figures: dict[str, Any]) -> str:
         f"| {one['refuted_said_supported']} of {one['refuted']} ({one['refuted_decided_supported']}) |"
         for kind, name, one in kinds
     ]
-    labels = [
-        f"| {name}, {kind} | {_both(one, 'SUPPORTS')} | {_both(one, 'REFUTES')} | {one['counts_alone']:.3f} "
-        f"| {one['reader_alone']:.3f} |"
-        for kind, name, one in kinds
-    ]
+    labels = [f"| {name}, {kind} | {_both(one, 'SUPPORTS')} | {_both(one, 'REFUTES')} |" for kind, name, one in kinds]
     controls = [
         f"| {name} | " + " | ".join(f"{value:.3f}" for value in one.values()) + " |"
         for name, one in figures["controls"].items()

@@ -1,10 +1,10 @@
-"""Labelled pairs of the data sets, each with what the packaged stance model reads of them."""
+"""Labelled pairs of the data sets, each with what the packaged stance model reads of it."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from stance_trials import DOWN, SAME, UP, claim_that
 
-from ccheck.core.analysis import as_sentence, clean
+from ccheck.core.analysis import clean
 from ccheck.core.types import Document
 from ccheck.lab.measure.rows import StanceRow, read_rows
-from ccheck.verdict.features import counts_and_nearest
 from ccheck.verdict.labels import STANCES
+from ccheck.verdict.packaged_model import nearest
 
 SUPPORTS, REFUTES, OPEN = range(len(STANCES))
 NOT_SUPPORTED = len(STANCES)
@@ -44,17 +44,16 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """The pairs of a data set: rows, the counts of each [pairs, COUNTS], what is read of each document, labels."""
+    """The pairs of a data set: rows, what is read of each document, labels."""
 
     rows: list[StanceRow]
-    counts: NDArray[np.float64]
     near: list[str]
     labels: NDArray[np.int64]
 
     def of(self, mask: NDArray[np.bool_]) -> Part:
         rows = [row for row, one in zip(self.rows, mask, strict=True) if one]
         near = [text for text, one in zip(self.near, mask, strict=True) if one]
-        return Part(rows, self.counts[mask], near, self.labels[mask])
+        return Part(rows, near, self.labels[mask])
 
     def pairs(self) -> list[Pair]:
         return [
@@ -79,14 +78,12 @@ def a_fifth(names: Sequence[str]) -> set[str]:
     return set(each[: len(each) // 5])
 
 
-def read_parts(folder: Path, embed: Callable[[Sequence[str]], NDArray[np.float32]], read: int) -> dict[str, Part]:
+def read_parts(folder: Path) -> dict[str, Part]:
     """The data sets by name."""
     made = {}
     for name, rows in _rows(folder).items():
-        pairs = [(as_sentence(row.claim), Document(row.doc_id, row.title, row.text)) for row in rows]
-        counts, near = counts_and_nearest(pairs, embed, read=read)
-        labels = np.array([STANCES.index(row.label) for row in rows])
-        made[name] = Part(rows, counts.astype(np.float64), [" ".join(some) for some in near], labels)
+        near = [" ".join(nearest(row.claim, Document(row.doc_id, row.title, row.text))) for row in rows]
+        made[name] = Part(rows, near, np.array([STANCES.index(row.label) for row in rows]))
     return made
 
 

@@ -38,8 +38,8 @@ from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
 from ccheck.lab.measure.rows import StanceRow
-from ccheck.verdict.features import BOTH_WAYS, sentences_of
 from ccheck.verdict.labels import STANCES
+from ccheck.verdict.packaged_model import sentences_of
 
 _AUXILIARY = re.compile(r"\b(?:is|are|was|were|has|have|had|did|can|could|will)\b(?! not\b)")
 _DENIAL = re.compile(r"\b(?:do|does|did) not |\bnot |\bnever ")
@@ -63,6 +63,48 @@ _VERB = re.compile(
 
 _ANY_AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|could|may|will|does|do|did|has|have|had|should)\b(?! not\b)")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
+OPPOSITES = {
+    "increase": "decrease",
+    "increases": "decreases",
+    "increased": "decreased",
+    "increasing": "decreasing",
+    "higher": "lower",
+    "high": "low",
+    "more": "less",
+    "many": "few",
+    "greater": "smaller",
+    "stronger": "weaker",
+    "promotes": "inhibits",
+    "promote": "inhibit",
+    "activates": "inhibits",
+    "activation": "inhibition",
+    "enhances": "impairs",
+    "enhance": "impair",
+    "enhanced": "impaired",
+    "improves": "worsens",
+    "improved": "worsened",
+    "induces": "prevents",
+    "induced": "prevented",
+    "causes": "prevents",
+    "upregulated": "downregulated",
+    "upregulation": "downregulation",
+    "positive": "negative",
+    "gain": "loss",
+    "rise": "fall",
+    "rises": "falls",
+    "rising": "falling",
+    "warming": "cooling",
+    "warmer": "colder",
+    "melting": "growing",
+    "essential": "dispensable",
+    "sufficient": "insufficient",
+    "effective": "ineffective",
+    "susceptible": "resistant",
+    "beneficial": "harmful",
+    "before": "after",
+}
+BOTH_WAYS = {second: first for first, second in OPPOSITES.items()} | OPPOSITES
+"""Each word with its opposite."""
 DENIED = 3000
 _FACTORS = (0.1, 0.3, 0.5, 2.0, 3.0, 10.0)
 

@@ -28,7 +28,7 @@ from ..core.models import (
 from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
-from .features import nearest_in_words
+from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, likeliest
 from .labels import STANCES, parse_stance
 

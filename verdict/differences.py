@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from ..core.analysis import clean, terms
 from ..core.types import Difference
-from .features import NEGATION
 
+NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
+"""A word that denies what comes after it: a regular expression, for small letters."""
 SHARED = 0.5
 """The least share of a claim's other words that a sentence must have to be about the same."""
 _UNITS: dict[str, dict[str, float]] = {

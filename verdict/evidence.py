@@ -62,6 +62,15 @@ def choose_sentences(
     return chosen
 
 
+def nearest_in_words(claim: str, texts: Sequence[str], most: int) -> list[int]:
+    """The places of up to `most` texts that share most words with the claim, in order."""
+    if len(texts) <= most:
+        return list(range(len(texts)))
+    wanted = set(terms(claim))
+    shared = [len(wanted.intersection(terms(text))) for text in texts]
+    return sorted(sorted(range(len(texts)), key=lambda number: (-shared[number], number))[:most])
+
+
 def _candidates(claim: str, documents: Sequence[tuple[str, list[tuple[int, int]]]]) -> list[list[_Candidate]]:
     """The sentences of each document with their lexical scores."""
     wanted = set(terms(claim))

@@ -7,7 +7,7 @@ import unicodedata
 from typing import Literal
 
 from ..core.types import Document, Sentence
-from .features import NEGATION
+from .differences import NEGATION
 
 _SAME = str.maketrans(
     {

@@ -21,18 +21,17 @@ from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.rows import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.differences import compared
-from ccheck.verdict.features import COUNTS, ONE_SENTENCE, sentences_of
 from ccheck.verdict.judge import Case, PairStances, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     FOLDER,
     PackagedStances,
     decides,
-    design,
     is_packaged,
     may_support,
     probabilities,
     read_weights,
+    sentences_of,
     what_was_found,
 )
 
@@ -62,19 +61,7 @@ def test_below_the_threshold_it_does_not_guess():
     assert likeliest((0.41, 0.35, 0.24), 0.4).label == "SUPPORTS"
 
 
-def test_a_document_of_one_sentence_has_weights_of_its_own():
-    weights = read_weights()
-    counts = np.tile(np.asarray(weights.mean), (2, 1))
-    counts[:, ONE_SENTENCE] = 0, 1
-    many, one = design(counts, weights)
-    assert not many[COUNTS:-1].any() and many[-1] == -1 and one[-1] == 1
-    assert list(one[COUNTS:-1]) == list(one[:COUNTS])
-    values = probabilities(counts, weights)
-    assert values.sum(axis=1) == pytest.approx([1, 1])
-    assert abs(values[0] - values[1]).max() > 0.01
-
-
-def test_only_what_the_counts_do_not_leave_open_is_read_and_by_its_nearest_sentences():
+def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
     made = PackagedStances(Runtime())
     asked: list[tuple[str, str]] = []
 
@@ -83,26 +70,27 @@ def test_only_what_the_counts_do_not_leave_open_is_read_and_by_its_nearest_sente
         return np.tile(np.array([-9.0, 9.0, -9.0], np.float32), (len(pairs), 1))
 
     made.__dict__["_reader"] = refuted
-    long = Document(
-        "long", "", f"Cod live in cold water. {SEA.text} Ice melts. Sea level varies. Sea level is measured."
-    )
+    far, near, other, last = "Cod live in cold water.", "Sea level varies.", "Ice melts.", "Tides were measured."
+    long = Document("long", "", f"{far} {SEA.text} {other} {near} {last}")
+    pairs = [("Sea level rose by 20 cm since 1900", one) for one in (SEA, Document("title", far, ""), long)]
+    stances = made.read([*pairs, ("Sea level rose", Document("none", "", " "))])
     claim = "Sea level rose by 20 cm since 1900."
-    evidence = tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate((SEA, FISH, long), 1))
-    (answer,) = made([Case(Claim(claim), evidence)])
-    assert asked == [(claim, SEA.text), (claim, f"{SEA.text} Sea level varies. Sea level is measured.")]
-    about, apart, _ = answer.stances
-    assert about.label == "REFUTES" and apart.label == "NOT_ENOUGH_INFO"
-    (alone,) = judged(claim, FISH)
-    assert apart == alone
+    assert asked == [(claim, SEA.text), (claim, far), (claim, f"{SEA.text} {near} {last}")]
+    assert [stance.label for stance in stances] == ["REFUTES"] * 3 + [None]
+
+
+def test_probabilities_are_as_sure_as_the_file_says():
+    weights = read_weights().model_copy(update={"sureness": 2.0})
+    made = probabilities(np.log(np.array([[1.0, 2.0, 3.0]], np.float32)), weights)
+    assert made[0] == pytest.approx([1 / 14, 4 / 14, 9 / 14])
 
 
 def test_a_broken_file_is_named(tmp_path):
     with pytest.raises(InvalidData, match="Install ccheck again"):
         read_weights(tmp_path)
     data = json.loads((FOLDER / "model.json").read_text())
-    data["coefficients"][0].pop()
-    (tmp_path / "model.json").write_text(json.dumps(data))
-    with pytest.raises(InvalidData, match="do not fit"):
+    (tmp_path / "model.json").write_text(json.dumps(data | {"sureness": 0}))
+    with pytest.raises(InvalidData, match="sureness"):
         read_weights(tmp_path)
     data = json.loads((FOLDER / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps(data))
@@ -214,7 +202,7 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     assert is_packaged(named)
 
 
-def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
+def test_it_is_left_out_where_its_vocabulary_cannot_be_read(monkeypatch):
     monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     settings = resolve({}).settings
