@@ -31,7 +31,7 @@ def test_a_ranking_is_read_at_a_glance(query):
     lines = ran.out.split("\n")
     assert lines[0] == f"Claim  {SEA}"
     first = next(iter(line for line in lines if line.startswith("  1  ")))
-    number = re.fullmatch(r"  1  (?P<title>.+) \((?P<year>\d{4})\)  (supports|refutes|leaves it open)", first)
+    number = re.fullmatch(r"  1  (?P<title>.+) \((?P<year>\d{4})\)  (supports|refutes|leans .+|leaves it open)", first)
     shown = next(record for record in DOCUMENTS.values() if record["title"] == number["title"])
     assert int(number["year"]) == shown["year"]
     below = lines[lines.index(first) + 1 :]
