@@ -18,7 +18,7 @@ from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
 from ccheck.demo import CLAIMS
 from ccheck.lab.measure.datasets import read_corpus, read_gold, read_qrels
-from ccheck.lab.measure.runs import ranked, read_run, write_run
+from ccheck.lab.measure.runs import ranked, read_run, strictly_decreasing, write_run
 from ccheck.pipeline.claims import read_claims
 
 
@@ -333,6 +333,12 @@ def test_the_columns_the_order_of_equal_scores_and_that_reading_is_the_inverse_o
     assert all(read[claim] == pytest.approx(run[claim], rel=1e-6) for claim in run)
     Path("a.run.gz").write_bytes(gzip.compress(Path("a.run").read_bytes()))
     assert read_run("a.run.gz") == read
+
+
+def test_scores_of_a_run_fall_by_as_little_as_they_must():
+    scores = strictly_decreasing([0.5, 0.5, 0.5, 0.4, 0.4, -1.0, -1.0, 0.0])
+    assert (np.diff(scores) < 0).all() and strictly_decreasing([]) == []
+    assert (scores[0], scores[1], scores[3]) == (0.5, math.nextafter(0.5, 0), 0.4)
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e39])
