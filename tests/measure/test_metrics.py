@@ -243,7 +243,7 @@ def test_judges_are_compared_by_hand_and_of_the_same_pairs_alone():
     (weighted, _) = compare_judges({"bad": bad, "good": good}).differences
     assert weighted.p < 0.001 and weighted.difference > 0.5
     (same, _) = compare_judges({"good": good, "again": good}).differences
-    assert (same.difference, same.p, same.interval) == (0.0, 1.0, (0.0, 0.0))
+    assert (same.difference, same.p, same.interval, same.ties) == (0.0, 1.0, (0.0, 0.0), 40)
     with pytest.raises(InvalidData, match="not measured on the same pairs"):
         compare_judges({"a": judge("SUPPORTS"), "b": judge("SUPPORTS", true="REFUTES")})
     with pytest.raises(UsageError):
