@@ -117,7 +117,7 @@ def test_usage_errors_say_what_to_do(papers, message, arguments):
     assert (ran.code, ran.out) == (2, "") and message in ran.err
 
 
-def test_what_is_missing_is_named(papers):
+def test_what_is_missing_is_named_and_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
     for arguments, message in (
         (["x", "--store", "local:nothing"], "ccheck ingest FILE --store local:nothing"),
         (["x", "--store", papers, "--recipe", "defualt"], "did you mean 'default'?"),
@@ -126,9 +126,6 @@ def test_what_is_missing_is_named(papers):
     ):
         ran = ccheck("query", *arguments)
         assert (ran.code, ran.out) == (4, "") and message in ran.err, arguments
-
-
-def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
     ran = ccheck("query", SEA, "--store", papers, "-k", "1", "--rerank", "none")
     assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
     assert ran.err.endswith("has no vectors. To add them, ingest again\n")

@@ -117,7 +117,7 @@ def in_a_process(hub: Hub, home: Path, code: str, *arguments: str) -> str:
 WEIGHTS = sorted(name for name in FILES if name.endswith((".json", ".safetensors")))
 
 
-def test_a_tokenizer_is_had_without_the_weights_and_the_weights_after_it(hub: Hub, tmp_path: Path) -> None:
+def test_a_tokenizer_is_had_without_the_weights_and_the_weights_after_it_or_in_parts(hub: Hub, tmp_path: Path) -> None:
     alone = {"tokenizer_only": True}
     assert ask(hub, tmp_path, alone, alone) == [["tokenizer.json"], ["tokenizer.json"]]
     assert hub.given == ["tokenizer.json"]
@@ -127,14 +127,12 @@ def test_a_tokenizer_is_had_without_the_weights_and_the_weights_after_it(hub: Hu
     assert tokenizer == ["tokenizer.json"]
     assert ask(hub, tmp_path, {}, here, alone | here) == [WEIGHTS] * 3
     assert sorted(hub.given) == WEIGHTS
-
-
-def test_weights_of_which_a_part_was_downloaded_are_completed(hub: Hub, tmp_path: Path) -> None:
+    # Weights of which a part was downloaded are completed.
     hub.broken = {HALVES[1]}
-    (error,) = ask(hub, tmp_path, {})
+    (error,) = ask(hub, tmp_path / "other", {})
     assert "could not be downloaded from the hub" in error
     hub.broken = set()
-    assert ask(hub, tmp_path, {}, {"download": False}) == [WEIGHTS] * 2
+    assert ask(hub, tmp_path / "other", {}, {"download": False}) == [WEIGHTS] * 2
 
 
 def test_a_model_without_safetensors_says_how_to_have_it(hub: Hub, tmp_path: Path) -> None:

@@ -119,6 +119,10 @@ def test_consent_is_for_the_file_as_it_is(tmp_path, monkeypatch):
     accept(withdraw=True)
     with pytest.raises(UsageError):
         resolve({}, {})
+    for broken in ("{", "[]"):  # a list that allows nothing
+        trust_file().write_text(broken)
+        with pytest.raises(InvalidData, match="trusted"):
+            resolve({}, {})
 
 
 def test_consent_is_for_recipes_and_prompts_as_they_are():
@@ -146,15 +150,6 @@ def test_consent_is_for_recipes_and_prompts_as_they_are():
     mine.write_text('extends = "bm25"')
     with pytest.raises(UsageError):
         resolve({}, {})
-
-
-def test_a_broken_list_allows_nothing():
-    here('recipe = "mine.toml"')
-    trust_file().parent.mkdir(parents=True)
-    for broken in ("{", "[]"):
-        trust_file().write_text(broken)
-        with pytest.raises(InvalidData, match="trusted"):
-            resolve({}, {})
 
 
 def test_commands_stop_and_say_how_to_go_on(papers):
