@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from elasticsearch_nodes import START_SECONDS, Licence, Node, new_node
+from elasticsearch_nodes import START_SECONDS, Node, new_node
 
 QUICK = {
     # A node that hangs is missed after some seconds; by default after half a minute.
@@ -74,7 +74,7 @@ class Cluster:
 
 
 @contextmanager
-def three_nodes(licence: Licence = "basic") -> Iterator[Cluster]:
+def three_nodes() -> Iterator[Cluster]:
     """A cluster that has met; skips the test where the jars can't be run."""
     names = ["one", "two", "three"]
     ports = _free_ports(len(names))
@@ -87,7 +87,7 @@ def three_nodes(licence: Licence = "basic") -> Iterator[Cluster]:
         nodes = []
         for name, port in zip(names, ports, strict=True):
             own = {**QUICK, **common, "node.name": name, "transport.port": port}
-            nodes.append(stack.enter_context(new_node(licence, settings=own)))
+            nodes.append(stack.enter_context(new_node("basic", settings=own)))
             nodes[-1].launch()
         for node in nodes:
             node.await_port()

@@ -177,14 +177,12 @@ _temporary_homes: list[Path] = []
 _served: set[str] = set()
 
 
-def start_node(
-    licence: Licence = "trial", home: Path | None = None, port: int | None = None, version: str = VERSION
-) -> Node:
-    """A started server of the caller's own, for tests that kill it; a free port and a temporary home unless given.
+def start_node(licence: Licence = "trial", home: Path | None = None, version: str = VERSION) -> Node:
+    """A started server of the caller's own, for tests that kill it, with a temporary home unless given.
 
     Skips the test where the jars can't be run. What still runs when the session ends is stopped.
     """
-    node = new_node(licence, home, port, version)
+    node = new_node(licence, home, version)
     node.start()
     return node
 
@@ -192,7 +190,6 @@ def start_node(
 def new_node(
     licence: Licence = "trial",
     home: Path | None = None,
-    port: int | None = None,
     version: str = VERSION,
     settings: Mapping[str, object] | None = None,
     password: str | None = None,
@@ -203,7 +200,7 @@ def new_node(
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="elasticsearch-"))
         _temporary_homes.append(home)
-    node = Node(licence, home, port or 0, version, settings, password)
+    node = Node(licence, home, 0, version, settings, password)
     _nodes.append(node)
     return node
 
@@ -312,7 +309,7 @@ def server(variable: str, licence: Licence, version: str, home: Path) -> Iterato
         with (
             shared_node(licence, version, home)
             if "PYTEST_XDIST_WORKER" in ENVIRONMENT
-            else start_node(licence, home, version=version) as node
+            else start_node(licence, home, version) as node
         ):
             _served.add(node.url)
             yield node.url

@@ -20,10 +20,9 @@ from searching import answer_all, info_of, rank_all, rank_one
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout
 from ccheck.core.profiles import StoreProfile
-from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Document, Entry, Query
-from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
+from ccheck.search.elastic import Connection, ElasticStore, diagnose
 from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.fields import Index
 from ccheck.search.elastic.found import Sample, read_index
@@ -152,9 +151,6 @@ def test_connections() -> None:
     for wrong in ({}, {"url": "host:9200"}, {"url": "http://"}, {"url": "http://h:x"}):
         with pytest.raises(UsageError, match="ELASTICSEARCH_"):
             Connection(**wrong)
-    settings = Settings(elasticsearch_url="http://a:9200", elasticsearch_api_key="key", elasticsearch_timeout=5)
-    assert connection_from(settings) == Connection("http://a:9200", api_key="key", request_timeout=5)
-    assert connection_from(settings, "http://b:9200").name == "http://b:9200"
 
 
 # -- searching
