@@ -7,7 +7,7 @@ what they learn from (`pairs.json.xz`) and ends: `stance_reader.py WORK` makes t
 need be. Run again, this goes on with what WORK has.
 
 Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
-the others' claims. The one that ships is the mean of their weights. How sure it is, and how sure an answer must be to
+the others' claims. The one that ships is the mean of their weights. Its temperature, and how sure an answer must be to
 decide, is fitted to what the three say about the sets that they were made without and the claims that were held out.
 `COVID-Fact` is only measured: nothing was trained on it or chosen by it.
 """
@@ -136,7 +136,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
     weights = PackagedWeights(
         vocabulary=EMBEDDING,
         tokens=TOKENS,
-        sureness=fit_sureness([*left_out.values(), *in_field.values()]),
+        temperature=fit_temperature([*left_out.values(), *in_field.values()]),
         threshold=OPEN_BELOW,
         decisive={},
         stated=1,
@@ -177,7 +177,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
             "denied": weights.denied,
         }
         facts |= {
-            "sureness": weights.sureness,
+            "temperature": weights.temperature,
             "right": weights.right,
             "threshold": OPEN_BELOW,
             "without_it": without_it(both),
@@ -250,15 +250,14 @@ def sampled(part: Part, most: int = MOST) -> Part:
     return part.of(np.array([row.claim_id in some for row in part.rows]))
 
 
-def fit_sureness(sets: Sequence[Answered]) -> float:
-    """The factor of the readers' outputs with which the labels are likeliest. Each data set counts the same."""
+def fit_temperature(sets: Sequence[Answered]) -> float:
+    """With which the labels are likeliest. Each data set counts the same."""
 
-    def loss(sureness: float) -> float:
-        return sum(
-            -float(log_softmax(sureness * one.read, 1)[np.arange(len(one.read)), one.labels].mean()) for one in sets
-        )
+    def loss(temperature: float) -> float:
+        logs = [log_softmax(one.read / temperature, 1)[np.arange(len(one.read)), one.labels] for one in sets]
+        return -float(sum(one.mean() for one in logs))
 
-    return round(float(minimize_scalar(loss, bounds=(0.05, 5), method="bounded").x), 3)
+    return round(float(minimize_scalar(loss, bounds=(0.2, 20), method="bounded").x), 3)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO
 is configured. Numpy runs it: a BERT of twelve layers, trained from
 [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
 (`reader.safetensors`). It reads the claim together with the document's last sentence and the two others that share most
-words with the claim. Its outputs are multiplied by `{sureness}`. A side with a probability below `{threshold}` is not
-named.
+words with the claim. Its temperature is `{temperature}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
@@ -52,7 +51,7 @@ count. The figures below are without this last rule.
 
 *Left out*: by a model that was made without the data set and those like it (SciFact and PubMedQA together, trials'
 findings and CliniFact together), as when you use it on another kind of claim. *In field*: other claims, documents
-and trials of data sets that it was made from. How sure it is, and from which confidence an answer decides, was fitted
+and trials of data sets that it was made from. Its temperature, and from which confidence an answer decides, was fitted
 to both kinds: at least 85% of what decides is right on each of these sets (all but one
 where it decides less than seven times), and at most 1% of the claims that the evidence refutes are called supported.
 With confidences chosen without the set that is counted, {without_it[0]} of {without_it[1]} that decide are right.

@@ -39,7 +39,7 @@ NEAREST = 3
 
 class PackagedWeights(BaseModel):
     """The content of `packaged/model.json`. The reader has the vocabulary of the model `vocabulary`. It reads `tokens`
-    of a claim and a document, and its outputs times `sureness` are the logits of `STANCES`.
+    of a claim and a document, and its outputs over `temperature` (Guo et al. 2017) are the logits of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
     verdict, `stated` that from which SUPPORTS does where a sentence has every word of the claim, and `denied` that
@@ -52,7 +52,7 @@ class PackagedWeights(BaseModel):
     model_type: Literal["ccheck-packaged-stance"] = "ccheck-packaged-stance"
     vocabulary: str
     tokens: int = Field(ge=16, le=512)
-    sureness: float = Field(gt=0, le=100)
+    temperature: float = Field(gt=0, le=100)
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
     stated: float = Field(ge=0, le=1)
@@ -143,7 +143,7 @@ def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) 
     """The calibrated probabilities of `STANCES`, shape [pairs, 3], from what the reader gives, of the same shape."""
     import numpy as np
 
-    values = weights.sureness * outputs.astype(np.float64)
+    values = outputs.astype(np.float64) / weights.temperature
     values = np.exp(values - values.max(axis=1, keepdims=True))
     made: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
     return made

@@ -79,8 +79,8 @@ def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
     assert [stance.label for stance in stances] == ["REFUTES"] * 3 + [None]
 
 
-def test_probabilities_are_as_sure_as_the_file_says():
-    weights = read_weights().model_copy(update={"sureness": 2.0})
+def test_probabilities_have_the_temperature_of_the_file():
+    weights = read_weights().model_copy(update={"temperature": 0.5})
     made = probabilities(np.log(np.array([[1.0, 2.0, 3.0]], np.float32)), weights)
     assert made[0] == pytest.approx([1 / 14, 4 / 14, 9 / 14])
 
@@ -89,8 +89,8 @@ def test_a_broken_file_is_named(tmp_path):
     with pytest.raises(InvalidData, match="Install ccheck again"):
         read_weights(tmp_path)
     data = json.loads((FOLDER / "model.json").read_text())
-    (tmp_path / "model.json").write_text(json.dumps(data | {"sureness": 0}))
-    with pytest.raises(InvalidData, match="sureness"):
+    (tmp_path / "model.json").write_text(json.dumps(data | {"temperature": 0}))
+    with pytest.raises(InvalidData, match="temperature"):
         read_weights(tmp_path)
     data = json.loads((FOLDER / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps(data))
