@@ -272,11 +272,6 @@ def test_equal_scores_keep_the_order_of_writing_in_our_own_index() -> None:
     assert "sort" not in body(THEIRS, Bm25(), Query("sea"))["standard"]
 
 
-def test_stopwords_are_nothing_to_search_for_in_our_own_index() -> None:
-    assert body(MINE, Bm25(), Query("the of")) is None
-    assert body(THEIRS, Bm25(), Query("the of")) is not None and body(THEIRS, Bm25(), Query(" ")) is None
-
-
 # -- vectors
 
 

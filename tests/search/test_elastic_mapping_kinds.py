@@ -75,14 +75,27 @@ def test_a_keyword_is_searched_in_its_text_multi_field(client, store):
         assert (one.text, one.title) == (PROSE, "Shrinking oceans")
 
 
-def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client, store):
-    properties = {"t": TEXT, "b": TEXT}
-    properties |= {"title": {"type": "alias", "path": "t"}, "abstract": {"type": "alias", "path": "b"}}
+ALIASES = {name: {"type": "alias", "path": path} for name, path in (("title", "t"), ("abstract", "b"))}
+SHORT = {"type": "keyword", "ignore_above": 20, "fields": {"words": TEXT}}
+PUBMED = {"article_title": TEXT, "abstract": TEXT, "abstract_semantic": {"properties": {"text": TEXT}}}
+PAPER = {"article_title": "Ice", "abstract": [PROSE, "Lost."], "abstract_semantic": {"text": f"{PROSE} Lost."}}
+
+
+@pytest.mark.parametrize(
+    ("properties", "source", "words", "shown"),
+    [
+        ({"t": TEXT, "b": TEXT, **ALIASES}, {"t": "Ice", "b": PROSE}, "ice glaciers", ("Ice", PROSE, {})),
+        ({"summary": SHORT}, {"summary": PROSE}, "glaciers", ("", PROSE, {})),
+        (PUBMED, PAPER, "lost", ("Ice", f"{PROSE} Lost.", {})),
+    ],
+    ids=["alias", "a keyword that is too long", "PubMed"],
+)
+def test_what_stands_for_a_text(client, store, properties, source, words, shown):
     make(client, store.index, properties)
-    put(client, store.index, "p", {"t": "Ice sheets", "b": PROSE})
-    for words in ("sheets", "glaciers"):
-        (one,) = found(store, words)
-        assert (one.title, one.text, one.metadata) == ("Ice sheets", PROSE, {})
+    put(client, store.index, "p", source)
+    for word in words.split():
+        (one,) = found(store, word)
+        assert (one.title, one.text, one.metadata) == shown
 
 
 def test_html_is_read_as_text_at_the_same_offsets(client, store):
@@ -105,13 +118,6 @@ def test_dates_are_compared_whatever_their_format(client, store, format_):
     for asked in (*passing, "when>=now-10d", "when=2011-04", "when>2011-03-05", "when<2011"):
         assert len(found(store, "glaciers", filters=[parse_filter(asked)])) == (asked in passing), asked
     assert dict(store.fields()) == {"text": "words", "when": "dates"}  # no document has the other date
-
-
-def test_a_keyword_that_is_too_long_is_searched_by_its_words(client, store):
-    short = {"type": "keyword", "ignore_above": 20, "fields": {"words": TEXT}}
-    make(client, store.index, {"summary": short})
-    put(client, store.index, "p", {"summary": PROSE})
-    assert [one.text for one in found(store, "glaciers")] == [PROSE]
 
 
 def test_text_in_nested_passages(client, store):
@@ -401,13 +407,3 @@ def test_what_in_place_added_names_its_model_and_is_not_metadata(client, elastic
     ran = ccheck("query", "oceans", "--store", f"{elasticsearch_url}/{elasticsearch_index}", "--json")
     (answer,) = ran.objects
     assert "dense" in answer["evidence"][0]["ranks"] and answer["evidence"][0]["metadata"] == {}, ran.err
-
-
-def test_an_index_of_pubmeds_shape(client, store):
-    inner = {"type": "object", "properties": {"text": TEXT}}
-    make(client, store.index, {"article_title": TEXT, "abstract": TEXT, "abstract_semantic": inner})
-    parts = [TEXTS[0], "It was measured."]
-    source = {"article_title": "Title 0", "abstract": parts, "abstract_semantic": {"text": " ".join(parts)}}
-    put(client, store.index, "0", source)
-    one = store.get(["0"])["0"]
-    assert (one.title, one.text, one.metadata) == ("Title 0", f"{TEXTS[0]} It was measured.", {})

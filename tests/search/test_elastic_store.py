@@ -223,6 +223,7 @@ def test_an_index_of_others_is_searched_as_it_is(store, foreign):
     assert info.details["made by"] == "not ccheck" and info.details["text fields"] == "abstract, body"
     assert ids(search(store, Query("sea"), {"bm25": Bm25(fields={"headline": 1.0})})) == ["p0"]
     assert set(ids(search(store, Query("sea"), {"bm25": Bm25(fields={"text": 1.0})}))) == {"p1", "p2"}
+    assert ids(search(store, Query("by"), {"bm25": Bm25()})) == ["p0"]  # here a stopword may count
 
 
 def test_filters_on_an_index_of_others(store, foreign):
