@@ -302,9 +302,6 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
 # -- units
 
 
-RETRIEVERS: dict[str, Retriever] = {"sentences": Bm25(units="sentences"), "vectors": Dense(units="sentences", depth=2)}
-
-
 @pytest.fixture
 def units_folder(tmp_path: Path) -> Path:
     with LocalStore(tmp_path / "store") as store:
@@ -314,14 +311,6 @@ def units_folder(tmp_path: Path) -> Path:
         store.delete(["flu"])
         store.publish()
     return tmp_path / "store"
-
-
-def found(store: LocalStore) -> dict[str, list[str]]:
-    rankings = rank_one(store, Query("gauges greenland", unit(1, 0.1)), RETRIEVERS)
-    return {name: sorted(key for key, _ in ranking) for name, ranking in rankings.items()}
-
-
-EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
 
 
 @pytest.mark.parametrize(
@@ -351,7 +340,9 @@ def test_units_that_are_not_as_written_are_an_error(units_folder: Path, statemen
 
 
 def test_a_reader_beside_a_writer_finds_no_units_of_documents_that_are_gone(units_folder: Path) -> None:
+    retrievers: dict[str, Retriever] = {"words": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
     with LocalStore(units_folder) as writer, LocalStore(units_folder) as reader:
-        assert found(reader) == EXPECTED
-        writer.delete(["sea"])
-        assert found(reader) == {"sentences": ["ice#0"], "vectors": ["ice#1", "tea#1#1"]}
+        for words, vectors in (({"ice#0", "sea#1"}, {"ice#1", "sea#0"}), ({"ice#0"}, {"ice#1", "tea#1#1"})):
+            found = rank_one(reader, Query("gauges greenland", unit(1, 0.1)), retrievers)
+            assert (set(dict(found["words"])), set(dict(found["dense"]))) == (words, vectors)
+            writer.delete(["sea"])
