@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from local_entries import WRITER, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import killed_at, program
-from searching import fill, info_of, rank_all, rank_one, write
+from searching import fill, info_of, rank_one, write
 from store_documents import FULL, LAYOUT, SECOND
 
-from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Analysis, Bm25
 from ccheck.core.types import Query
@@ -277,29 +277,6 @@ def test_drop_follows_no_link(tmp_path: Path) -> None:
         assert store.count() == 0
         store.drop()
     assert not (tmp_path / "real").exists()
-
-
-def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None:
-    """Removed documents counted in the statistics until their segments merged."""
-
-    def scores(store: LocalStore) -> list[list[tuple[str, float]]]:
-        queries = [Query(words) for words in ("paper", "revised number7", "number50 number51 later paper")]
-        found = rank_all(store, queries, {"bm25": Bm25(depth=1_000), "fuzzy": Bm25(depth=1_000, fuzziness="auto")})
-        assert not any(isinstance(one, CcheckError) for one in found)
-        return [sorted(ranking) for one in found if isinstance(one, dict) for ranking in one.values()]
-
-    last = {i: entry(i, "paper") for i in range(300)}
-    with LocalStore(tmp_path / "updated") as updated:
-        fill(updated, LAYOUT, list(last.values()))
-        for first, word in ((0, "revised"), (40, "later words of another length")):
-            changed = {i: entry(i, word) for i in range(first, first + 60)}
-            updated.upsert(list(changed.values()))
-            last |= changed
-        updated.delete([f"d{i}" for i in range(200, 250)])
-        updated.publish()
-        with LocalStore(tmp_path / "fresh") as fresh:
-            fill(fresh, LAYOUT, [one for i, one in last.items() if not 200 <= i < 250])
-            assert scores(updated) == scores(fresh)
 
 
 # -- every kind of field

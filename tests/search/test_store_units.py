@@ -168,10 +168,10 @@ def test_what_is_gone_counts_in_no_statistics(make_store: Callable[..., Store]) 
     store.delete(["flu"])
     write(store, [entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),), digest="2")])
     write(other, [ENTRIES[1], ENTRIES[3], entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),))])
-    for granularity in ("sentences", "paragraphs"):
-        expected = ranked(other, "sea corals", Bm25(units=granularity))
+    for words in (Bm25(units="sentences"), Bm25(units="paragraphs"), Bm25(), Bm25(fuzziness="auto")):
+        expected = ranked(other, "sea corals", words)
         assert len(expected) == 3
-        assert ranked(store, "sea corals", Bm25(units=granularity)) == pytest.approx(expected, rel=1e-6)
+        assert ranked(store, "sea corals", words) == pytest.approx(expected, rel=1e-6)
 
 
 # -- scopes
