@@ -184,19 +184,6 @@ def words_of(store: LocalStore, text: str, retriever: Bm25 | None = None, *filte
     return [id_ for id_, _ in found["bm25"]]
 
 
-def test_filters_are_of_the_documents_as_they_are(tmp_path):
-    """The answer is not the one that was remembered of an earlier generation."""
-    with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
-        fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
-        for _ in range(2):
-            assert sorted(words_of(reader, "paper", None, "year>=2005")) == [f"d{i}" for i in range(5, 10)]
-        write(store, [with_year(1, 2020), with_year(9, 1990)])
-        assert sorted(words_of(reader, "paper", None, "year>=2005")) == ["d1", "d5", "d6", "d7", "d8"]
-        assert words_of(reader, "paper", None, "year>=2005", "year<2006") == ["d5"]
-        store.delete(["d5"])
-        assert words_of(reader, "paper", None, "year>=2005", "year<2006") == []
-
-
 def test_ids_that_are_kept_are_those_of_one_generation(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshot, "MANY_IDS", 25)
     with LocalStore(tmp_path / "store") as store:
