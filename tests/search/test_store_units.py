@@ -399,12 +399,6 @@ def test_queries_and_retrievers_are_joined_with_their_weights() -> None:
     assert [hit.scores["bm25"] for hit in hits(found)] == [8.0, 9.0]  # the best of each over the queries
 
 
-def test_one_query_with_one_retriever_is_its_ranking() -> None:
-    alone, joined = several([["one"], ["one", "two"]], BM25, Fusion(), k=2)
-    assert [(hit.document.id, hit.score) for hit in hits(alone)] == [("a", 9.0), ("b", 8.0)]
-    assert [hit.document.id for hit in hits(joined)] == ["c", "a"]
-
-
 def test_a_query_that_failed_fails_its_question() -> None:
     failed, found, nothing = several([["one", "lost"], ["four"], []], BM25, Fusion(), k=9)
     assert isinstance(failed, ServerError)
