@@ -10,7 +10,7 @@ from rich.text import Text
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
 from ..core.text import shortened
-from ..core.words import OPEN, in_words, stance_in_words, sure
+from ..core.words import OPEN, confidence_in_words, in_words, stance_in_words, sure
 from .common import print_hanging, printable
 
 if TYPE_CHECKING:
@@ -176,8 +176,7 @@ def _stance(stance: Stance, said: set[str]) -> Text:
 
 
 def _reason(stance: Stance) -> str:
-    how = f"confidence {stance.confidence:.2f}, {sure(stance.confidence)}" if stance.confidence is not None else ""
-    return " · ".join(part for part in (how, printable(stance.rationale or "").strip()) if part)
+    return " · ".join(filter(None, (confidence_in_words(stance), printable(stance.rationale or "").strip())))
 
 
 def _marked(sentence: str, claim: str) -> Text:

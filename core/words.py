@@ -52,6 +52,13 @@ def stance_in_words(stance: Stance) -> str:
     return (LEANING if stance.leans else STANCES)[stance.label] if stance.label else ""
 
 
+def confidence_in_words(stance: Stance) -> str:
+    """How sure a judge is, with a word unless the stance only leans; empty if it does not say."""
+    if stance.confidence is None:
+        return ""
+    return f"confidence {stance.confidence:.2f}" + ("" if stance.leans else f", {sure(stance.confidence)}")
+
+
 def in_words(sentence: Sentence) -> str:
     """A sentence's role, and how it differs from the claim: `result, differs in a number (claim: 30 %, paper: 3 %)`."""
     said: list[str] = [sentence.role] if sentence.role else []

@@ -12,7 +12,7 @@ from ..core.analysis import sentence_spans
 from ..core.citation import citation_of, doi_url
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
-from ..core.words import LEANING, STANCES, VERDICTS, in_words, sure
+from ..core.words import LEANING, STANCES, VERDICTS, confidence_in_words, in_words
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
@@ -134,7 +134,7 @@ def why_found(hit: Hit) -> str:
 
 
 def _document(evidence: Evidence) -> dict[str, Any]:
-    document = evidence.document
+    document, stance = evidence.document, evidence.stance
     metadata = document.metadata
     cited = citation_of(document)
     doi = metadata.get("doi") or metadata.get("DOI")
@@ -146,7 +146,7 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     far = sum(part.end - part.start for part in parts if part.kind == "far")
     return {
         "evidence": evidence,
-        "confidence": _confidence(evidence),
+        "confidence": confidence_in_words(stance) if stance is not None and stance.label else "",
         "id": document.id,
         "name": document.title or shortened(document.text, 80) or document.id,
         "title": _title(document, evidence),
@@ -203,13 +203,6 @@ def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
             for one in evidence
         ],
     }
-
-
-def _confidence(evidence: Evidence) -> str:
-    stance = evidence.stance
-    if stance is None or stance.label is None or stance.confidence is None:
-        return ""
-    return f"confidence {stance.confidence:.2f}, {sure(stance.confidence)}"
 
 
 # -- evidence with the text around it

@@ -50,18 +50,18 @@ def whole(verdict: Verdict, *pieces: Evidence, explain: bool = False, **console:
 
 
 @pytest.mark.parametrize(
-    ("label", "words", "colour"),
+    ("label", "words", "sure", "colour"),
     [
-        ("SUPPORTS", "supports", "1;32"),
-        ("REFUTES", "refutes", "1;31"),
-        ("NOT_ENOUGH_INFO", "leaves it open", "1"),
-        ("CONFLICTING", "supports and refutes", "1;33"),
-        ("REFUTES", "leans to refuting it", "1;31"),
+        ("SUPPORTS", "supports", "0.88, high", "1;32"),
+        ("REFUTES", "refutes", "0.88, high", "1;31"),
+        ("NOT_ENOUGH_INFO", "leaves it open", "0.88, high", "1"),
+        ("CONFLICTING", "supports and refutes", "0.88, high", "1;33"),
+        ("REFUTES", "leans to refuting it", "0.88", "1;31"),  # "high" would contradict it
     ],
 )
-def test_the_stance_is_said_in_words_and_colour(label, words, colour):
+def test_the_stance_is_said_in_words_and_colour(label, words, sure, colour):
     one = evidence(ROSE, stance=Stance(label, 0.876, "It says\nso.", decides="leans" not in words))
-    assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", "     confidence 0.88, high · It says so."]
+    assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", f"     confidence {sure} · It says so."]
     assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
 
 
@@ -123,7 +123,7 @@ def test_what_failed_for_many_documents_is_said_once_also_with_a_verdict():
     [(0.644, "0.64, low"), (0.6451, "0.65, moderate"), (0.844, "0.84, moderate"), (0.8451, "0.85, high")],
 )
 def test_a_confidence_has_the_word_of_its_printed_digits(confidence, words):
-    text = judged(Verdict("SUPPORTS", confidence, "so"), Stance("SUPPORTS", confidence))
+    text = judged(Verdict("SUPPORTS", confidence, "so"), Stance("SUPPORTS", confidence, decides=True))
     assert f"Verdict  SUPPORTS ({words} confidence)  so\n" in text and f"confidence {words}\n" in text
 
 
