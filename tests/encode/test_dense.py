@@ -1,7 +1,5 @@
 """The packaged model, and finding models."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

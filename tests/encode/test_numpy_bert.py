@@ -1,7 +1,5 @@
 """Embedding models run by numpy give what sentence-transformers gives."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Sparse encoders with random weights, of the true architecture, held to sentence-transformers and to the formula."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The cache of embeddings."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """What the tests of the client of language models ask, and what they are answered."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What the client of language models makes of servers that fail, hang or go, and of an interrupt."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What language models cost: the cache of answers, limits, and the key."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

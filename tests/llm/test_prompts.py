@@ -1,7 +1,5 @@
 """Prompts: packaged ones, a user's own, and what comes from outside in them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

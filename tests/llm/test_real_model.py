@@ -1,7 +1,5 @@
 """Language models over real HTTP with a real model. It is too small to be right: what is tested is the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `ccheck kibana install` puts into Kibana. A recorder stands for Kibana; the record is on a real server."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a record must do, beside a local store and on Elasticsearch."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The service finds checks again, keeps what people say of them, and holds nobody up."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Any number of threads may use one service, one checker and one record; a slow language model holds nobody up."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

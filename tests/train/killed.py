@@ -1,7 +1,5 @@
 """A training of a reranker in a process of its own that is killed in the middle."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

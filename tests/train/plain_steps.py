@@ -1,7 +1,5 @@
 """What trainers are held to: a step of training in plain torch, and the tokenizer of the model they began with."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training embedders: losses computed in the test, a step in plain torch, resumption, what is saved."""
 
-from __future__ import annotations
-
 import pytest
 import tiny_training as tiny
 from cli_runs import jsonl

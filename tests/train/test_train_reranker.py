@@ -1,7 +1,5 @@
 """Training rerankers: losses by hand, a step by plain torch, resumption after a kill, what is saved."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

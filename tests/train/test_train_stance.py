@@ -1,7 +1,5 @@
 """Training of stance models: the loss by hand, what is read, a training that is killed, and what it leaves."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import shutil

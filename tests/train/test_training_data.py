@@ -1,7 +1,5 @@
 """What is trained on: splits by document keep what is measured on out of it, and negatives of each kind."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tiny_training as tiny

@@ -1,7 +1,5 @@
 """Pairs with stances that a tiny model can learn, and settings to learn them quickly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ccheck.lab.measure.rows import StanceRow

@@ -1,7 +1,5 @@
 """The claim's verdict from the stances."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

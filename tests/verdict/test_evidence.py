@@ -1,7 +1,5 @@
 """The sentences that are shown."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

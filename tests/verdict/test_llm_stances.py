@@ -1,7 +1,5 @@
 """Stances and verdicts by a language model, against a scripted server on loopback."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

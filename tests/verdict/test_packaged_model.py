@@ -1,7 +1,5 @@
 """The stance model that ccheck carries."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

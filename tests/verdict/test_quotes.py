@@ -1,7 +1,5 @@
 """A quote is the document's own words, whole ones, with what turns their meaning."""
 
-from __future__ import annotations
-
 import pytest
 
 from ccheck.core.types import Document

@@ -1,7 +1,5 @@
 """Stances by sequence classifiers: random weights of the true architectures, in folders as transformers saves them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
