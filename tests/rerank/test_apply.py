@@ -1,7 +1,5 @@
 """Rerankers in a ranking, ensembles, and what `auto` means."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

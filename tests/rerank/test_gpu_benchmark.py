@@ -1,7 +1,5 @@
 """The benchmark for a GPU, which nobody here has, runs on a CPU at small size: all its sides, and one that fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

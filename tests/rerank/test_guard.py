@@ -1,7 +1,5 @@
 """The reranking server before a request is read: slow and large heads, connections, hosts. Over real sockets."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

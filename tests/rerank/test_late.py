@@ -1,7 +1,5 @@
 """Late interaction by hand, with the packaged model, static and in context."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

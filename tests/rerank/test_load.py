@@ -1,7 +1,5 @@
 """Which scorer a folder gets, and what is said of folders that get none."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Rerankers on servers: the sidecar itself, and what others answer, by a server that answers what a test says."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

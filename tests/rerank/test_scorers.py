@@ -1,7 +1,5 @@
 """Scorers of pairs: the same scores as a plain forward pass, and as those of others' programs."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

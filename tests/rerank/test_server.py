@@ -1,7 +1,5 @@
 """The sidecar over real HTTP: every dialect, limits, load, and callers that behave badly."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import json

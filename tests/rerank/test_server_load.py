@@ -1,7 +1,5 @@
 """The reranking server under load, what it says of itself, and the program."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

@@ -1,7 +1,5 @@
 """A reranker in several processes and on several servers: each does its part, and what one loses another does."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A self-signed certificate for 127.0.0.1."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 import subprocess

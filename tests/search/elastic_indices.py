@@ -1,7 +1,5 @@
 """Indices on real servers that tests of the Elasticsearch store search: its own, and those of others."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

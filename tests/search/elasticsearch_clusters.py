@@ -1,7 +1,5 @@
 """Three real Elasticsearch nodes from the jars, as one cluster on 127.0.0.1."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What tests fill local stores with: entries of which each is found by its number, in every field that there is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How tests fill a store, and how they search it in one call."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What stores of tests are made for, five documents that tests of all stores search, and how they search them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Documents with their units, and how tests ask for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stores that tests of all of them run on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ccheck makes of a server's answers, by a server that answers what a test says."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Adding vectors to an index that others use: beside it and in place, on a real server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What recipes search for in Elasticsearch, on real servers, beside what test_store_fields.py asks of all stores."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

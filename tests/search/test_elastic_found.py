@@ -1,7 +1,5 @@
 """Which fields of an index that ccheck did not make are searched and shown, and what is said of the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Elasticsearch servers that can't be reached, or that answer what no Elasticsearch does."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import itertools

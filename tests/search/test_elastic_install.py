@@ -1,7 +1,5 @@
 """What `ccheck index install` puts into a cluster: a real server for templates, a recorder for what it has not."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

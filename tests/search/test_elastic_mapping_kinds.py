@@ -1,7 +1,5 @@
 """What a stranger's mapping can hold, on a real server: each kind is searched and shown, or refused in words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product

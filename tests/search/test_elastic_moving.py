@@ -1,7 +1,5 @@
 """`ccheck index migrate` and `revert`: while a store is searched and written to, when it is interrupted, and back."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How long ccheck waits for a server, whom it asks again, and what it says meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """What a search found is read whole or said to be missing: on real servers, and from answers that they rarely give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A batch of claims whose Elasticsearch node is stopped, and started again, in the middle."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

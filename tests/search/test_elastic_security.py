@@ -1,7 +1,5 @@
 """Elasticsearch's own security on a real server: what the keys of es_mappings/roles may do, and what ccheck says."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import ssl

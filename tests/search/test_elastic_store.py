@@ -1,7 +1,5 @@
 """The Elasticsearch store on real servers: what is its own, beside what search/test_store.py asks of every store."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """A store's name goes to somebody else's index while ccheck writes: at every position between two requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The benchmark of growth runs at small size, and fails if its sides find different documents."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What becomes of a damaged local store: right answers or an error. `benchmarks/damage.py` does it 500 times."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sqlite3

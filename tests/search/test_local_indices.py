@@ -1,7 +1,5 @@
 """The local store's own indices against what they stand for, computed plainly."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What only the local store must do: survive crashes, serve readers beside a writer, rebuild what is derived."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

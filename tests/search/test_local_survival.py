@@ -1,7 +1,5 @@
 """A local store after kills, power losses, full disks and strangers in its folder: whole, or an error that says so."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What every store must do: the same tests for the folder and for Elasticsearch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What every store must do with the fields that recipes ask for: the same tests for both kinds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

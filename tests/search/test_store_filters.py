@@ -1,7 +1,5 @@
 """What filters can be on, in every kind of store."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Units: parts of documents that are searched by themselves, and queries with a scope of their own. For every store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
