@@ -96,9 +96,6 @@ def test_ensembles():
     assert EnsembleReranker([one, two])("q", []).values == ()
 
 
-# -- auto
-
-
 def test_auto_takes_the_server_of_the_settings_else_what_suits_the_machine(monkeypatch: pytest.MonkeyPatch):
     assert opening.choose_model(Settings(rerank_url="http://127.0.0.1:9/rerank")) == "http://127.0.0.1:9/rerank"
     monkeypatch.setattr(models, "models_installed", lambda: True)
@@ -291,9 +288,6 @@ def test_hostile_passages_stay_in_their_places(open_model):
 def test_windows_that_would_leave_passages_out_are_refused(open_model):
     with pytest.raises(UsageError, match="stride"):
         listwise(open_model("http://127.0.0.1:1/v1"), window=10, stride=11)
-
-
-# -- examples
 
 
 def pair(claim: str = "c", evidence: str = "passage 5", label: str = "SUPPORTS") -> str:

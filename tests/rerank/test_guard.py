@@ -110,9 +110,6 @@ def test_an_answer_may_take_longer_than_a_head(serve):
         assert b" 200 " in rest(opened)
 
 
-# -- DNS rebinding
-
-
 @pytest.fixture(scope="module")
 def named() -> Iterator[str]:
     with starting() as start:

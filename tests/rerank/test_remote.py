@@ -82,9 +82,6 @@ def cohere(body: Any) -> Answer:
 LENGTHS = tuple(map(len, PASSAGES))
 
 
-# -- dialects
-
-
 @pytest.mark.parametrize("path", ["", "/", "/rerank"])
 def test_tei_is_known_by_its_info(stub, ask, path):
     stub.answers = {("GET", "/info"): [(200, TEI_INFO)], ("POST", "/rerank"): [tei]}
@@ -228,9 +225,6 @@ def test_hostile_text_is_sent(stub, ask):
     passages = ["\x00", "\ud800", "é\u2028😀"]
     ask(f"{stub.url}/v1", passages)
     assert stub.bodies("/v1/rerank")[0]["documents"] == ["\x00", "\ufffd", "é\u2028😀"]
-
-
-# -- the sidecar
 
 
 def test_the_sidecar(serve, ask):

@@ -21,8 +21,6 @@ from ccheck.rerank.server.dialects import CUT, listed
 from ccheck.rerank.server.guard import Access
 from ccheck.rerank.server.shorten import Shortener
 
-# -- dialects
-
 
 def test_tei(words):
     answer = words.post("/rerank", {**TEI_BODY, "raw_scores": True})
@@ -92,9 +90,6 @@ def test_the_client_of_cohere(serve, version):
         client.rerank(**(given | {"model": "other"}))
     with pytest.raises(cohere.UnauthorizedError):
         make(api_key="wrong").rerank(**given)
-
-
-# -- errors
 
 
 @pytest.mark.parametrize(
@@ -218,9 +213,6 @@ def test_a_key_is_asked_for(serve, caplog):
         assert served.client.post("/rerank", json=TEI_BODY, headers=headers).status_code == 200
         assert served.client.get("/info", headers=headers).status_code == 200
     assert "s3cret" not in caplog.text + repr(Access("s3cret-é"))
-
-
-# -- its page
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rerank-server.md").read_text(encoding="utf-8")

@@ -23,8 +23,6 @@ pytest.importorskip("fastapi", reason="the server extra is not installed")
 from ccheck.cli.serve import named_model
 from ccheck.rerank.server.canary import check_scorer
 
-# -- load
-
 
 def test_a_full_queue_says_when_to_come_again(serve):
     """Every request is answered: as many as are taken with the true scores, the others with 429."""
@@ -138,9 +136,6 @@ def test_a_small_request_does_not_wait_for_a_huge_one(serve):
     assert served.metrics["ccheck_waiting_tokens"] == 0
 
 
-# -- state
-
-
 def test_health_info_metrics_and_the_openapi_page(serve, caplog):
     caplog.set_level(logging.CRITICAL)
     served = serve(texts=77)
@@ -188,9 +183,6 @@ def test_names_of_models(tmp_path):
         assert named_model(str(tmp_path / name)) == (name, str(tmp_path / name))
     with pytest.raises(UsageError, match="--model"):
         named_model("a=")
-
-
-# -- the program
 
 
 def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders, tmp_path):

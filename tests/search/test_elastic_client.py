@@ -42,9 +42,6 @@ def sent_ids(body: bytes) -> list[str]:
     return [json.loads(line)["index"]["_id"] for line in body.splitlines()[::2]]
 
 
-# -- writing
-
-
 @pytest.mark.parametrize("busy", [*[(status, {"error": "busy"}) for status in (429, 502, 503, 504)], None])
 def test_a_busy_server_is_asked_again(stub: Stub, store: ElasticStore, busy: Answer) -> None:
     """Also after a lost connection."""
@@ -111,9 +108,6 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
     assert stub.bodies(f"/{WRITES}/_bulk") == []
 
 
-# -- errors
-
-
 def test_what_is_not_elasticsearch(stub: Stub, store: ElasticStore) -> None:
     stub.product = "OpenSearch"
     with pytest.raises(ServerError, match="is not Elasticsearch"):
@@ -149,9 +143,6 @@ def test_connections() -> None:
     for wrong in ({}, {"url": "host:9200"}, {"url": "http://"}, {"url": "http://h:x"}):
         with pytest.raises(UsageError, match="ELASTICSEARCH_"):
             Connection(**wrong)
-
-
-# -- searching
 
 
 def test_nothing_to_search_for_asks_nothing(stub: Stub, store: ElasticStore) -> None:
@@ -260,17 +251,11 @@ def body(index: Index, retriever: Retriever, query: Query, **options: Any) -> An
     return retriever_body(index, "one", query, retriever, options.pop("filters", []), **options)
 
 
-# -- words
-
-
 def test_equal_scores_keep_the_order_of_writing_in_our_own_index() -> None:
     match = {"match": {"content": {"query": "sea"}}}
     order = [{"_score": "desc"}, {"_seq_no": "asc"}]
     assert body(MINE, Bm25(), Query("sea")) == {"standard": {"query": match, "sort": order}}
     assert "sort" not in body(THEIRS, Bm25(), Query("sea"))["standard"]
-
-
-# -- vectors
 
 
 @pytest.mark.parametrize(
@@ -304,9 +289,6 @@ def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_i
     assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
 
 
-# -- requests
-
-
 def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}] * 4})]
     two: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
@@ -331,9 +313,6 @@ def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
             return sum(one.path == "/papers" for one in stub.seen)
 
         assert [ask() for _ in range(4)] == [1, 1, 1, 2]
-
-
-# -- an index's figures
 
 
 def stats(*copies: tuple[bool, int, int, int]) -> dict[str, Any]:

@@ -299,9 +299,6 @@ def test_the_rate_is_an_upper_limit(theirs):
     assert report.made == 4 and report.seconds >= 1  # the first two at once, the others a second later
 
 
-# -- in place
-
-
 @on_both_versions
 def test_in_place_leaves_all_other_fields_as_they_are(client, theirs):
     before, embedder = whole(client, theirs.index), TinyEmbedder()

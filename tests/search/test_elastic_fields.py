@@ -262,9 +262,6 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store):
     assert next(iter(short)) == "d0" and len(short) > 30
 
 
-# -- what is stored
-
-
 def test_a_partial_update_keeps_what_the_document_is_found_by(any_store):
     glaciers = entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001)
     fill(any_store, FULL, [glaciers, entry("b", "Tea", "Green tea.")])

@@ -140,9 +140,6 @@ def test_what_the_settings_name_must_be_shown():
     assert quiet.notices == ()
 
 
-# -- several indices
-
-
 VECTOR, RAW = Field("dense_vector", 3), Field("text", keyword="t.raw")
 
 
@@ -180,9 +177,6 @@ def test_an_alias_whose_indices_differ(client, store):
     assert any("abstract" in said and "keyword in" in said for said in info_of(store).notices)
     with pytest.raises(UsageError, match=r"'year' .* can't be compared: the indices differ"):
         search(store, "glaciers", filters=[parse_filter("year=2001")])
-
-
-# -- on a server
 
 
 def test_texts_that_are_not_in_source(client, store):
@@ -325,9 +319,6 @@ def test_semantic_text_is_searched_without_a_model():
     assert alone.retrievers.keys() == {"dense"} and "without bm25" in alone.warnings[0]
     with pytest.raises(NotFound, match="no text field in which BM25 finds words"):
         planned(words=False)
-
-
-# -- doctor
 
 
 def doctor(store: str, *arguments: str) -> tuple[int, list[tuple[str, str, str]]]:

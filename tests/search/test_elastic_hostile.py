@@ -49,9 +49,6 @@ def test_a_certificate_that_nobody_signed(certificate):
                 assert store.count() == 7
 
 
-# -- what is answered
-
-
 def test_redirects_are_not_followed(two):
     elsewhere = f"{two[0].url}/papers/_count"
     with http_stub(lambda _: Reply(b"", 307, PRODUCT | {"Location": elsewhere})) as stub:

@@ -51,9 +51,6 @@ def found(store: ElasticStore, *words: str) -> list[str]:
     return [str(one) if isinstance(one, CcheckError) else one.hits[0].document.id for one in rankings]
 
 
-# -- parts of answers
-
-
 @pytest.mark.parametrize("refused", [REJECTED, {"status": 500, "error": {"type": "node_closed_exception"}}])
 def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(stub, store, refused):
     seen: list[list[str]] = []
@@ -101,9 +98,6 @@ def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(stub, stor
 )
 def test_what_will_not_pass_is_asked_once(answer):
     assert busy_part(answer) is None
-
-
-# -- patience
 
 
 @pytest.mark.parametrize("media_type", [None, "text/html", "application/json"])
@@ -248,9 +242,6 @@ def test_waiting_is_said_once_in_each_silence(stub, monkeypatch, caplog, gone, s
     assert mine == [f"{stub.url} {said}"] * 2
 
 
-# -- limits
-
-
 def test_searches_run_so_many_at_a_time(stub):
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea")] * 2})]
     for connection, most in ((Connection(stub.url), 8), (Connection(stub.url, concurrency=3), 3)):
@@ -306,9 +297,6 @@ def test_an_index_that_another_writer_has_just_made_is_waited_for(stub, store, m
     stub.answers["GET", "/papers"] = [absent]
     with pytest.raises(InvalidData, match=r"papers-000001 exists on .*, but not its alias papers"):
         store.prepare(Layout())
-
-
-# -- causes
 
 
 SHARD = {"reason": {"type": "query_shard_exception", "reason": "the field has no positions"}}

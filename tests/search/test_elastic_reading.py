@@ -150,9 +150,6 @@ def test_an_ingest_goes_on_where_somebody_else_wrote(client, store):
     assert info_of(store).details["not written by ccheck"] == "2 documents"
 
 
-# -- answers in part
-
-
 def hit(id_: str, index: str = "papers-000001", **more: Any) -> dict[str, Any]:
     return {"_index": index, "_id": id_, "_score": 1.0, **more}
 

@@ -58,9 +58,6 @@ def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], 
     return answer_one(store, query, retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
 
 
-# -- the index
-
-
 def test_fields_are_strict_and_metadata_bounded(store, elasticsearch_url):
     store.prepare(LAYOUT)
     with httpx.Client(base_url=elasticsearch_url) as client:
@@ -161,9 +158,6 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing():
             pytest.raises(ServerError, match="can't be reached"),
         ):
             gone.count()
-
-
-# -- indices of others
 
 
 @pytest.fixture

@@ -292,9 +292,6 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
 
 
-# -- units
-
-
 @pytest.fixture
 def units_folder(tmp_path: Path) -> Path:
     with LocalStore(tmp_path / "store") as store:

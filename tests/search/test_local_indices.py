@@ -66,9 +66,6 @@ def test_an_empty_dictionary_and_odd_terms() -> None:
     assert [allowed_edits("x", fuzziness) for fuzziness in (0, 1, 2)] == [0, 1, 2]
 
 
-# -- codes of vectors
-
-
 COUNT, CHUNK = 600, 64
 
 

@@ -24,8 +24,6 @@ from ccheck.search.local import LocalStore
 from ccheck.search.local import store as local_store
 from ccheck.search.local.files import DATABASE, UNBORN
 
-# -- creation
-
 CREATOR = """
     import os, signal, sys
     from pathlib import Path
@@ -132,9 +130,6 @@ def test_a_store_without_its_database_is_no_empty_one(tmp_path: Path) -> None:
             with pytest.raises(InvalidData, match="without its database"):
                 use()
     assert list((tmp_path / "store").glob("vectors-*"))
-
-
-# -- loss of power
 
 
 @pytest.mark.parametrize("how", ["for a reader", "for a writer", "with its log"])

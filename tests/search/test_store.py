@@ -38,9 +38,6 @@ def store(make_store: Callable[[], Store]) -> Store:
     return store
 
 
-# -- writing and reading
-
-
 def test_a_store_that_does_not_exist(make_store: Callable[[], Store]) -> None:
     store = make_store()
     assert store.info() is None
@@ -163,9 +160,6 @@ def test_another_model_is_refused_with_both_names(store: Store) -> None:
     store.prepare(LAYOUT)
 
 
-# -- retrieval
-
-
 def test_bm25_stems_and_folds(store: Store) -> None:
     assert ids(search(store, Query("VACCINATED influenzas"), BM25)) == ["flu"]
     assert ids(search(store, Query("tëa"), BM25)) == ["tea"]
@@ -208,9 +202,6 @@ def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
     assert found == [["flu"], [], ["tea"], []]
 
 
-# -- filters
-
-
 # What passes which filter is tests/search/test_store_filters.py's.
 @pytest.mark.parametrize(
     ("condition", "expected"),
@@ -225,9 +216,6 @@ def test_filters(store: Store, condition: str, expected: set[str]) -> None:
     query = Query("sea ice influenza tea carbonic", VECTORS["sea"])
     for retrievers in (BM25, DENSE, BOTH):
         assert set(ids(search(store, query, retrievers, filters=filters))) == expected
-
-
-# -- hostile text
 
 
 HOSTILE = [

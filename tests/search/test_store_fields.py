@@ -67,9 +67,6 @@ def store(make_store: Callable[..., Store]) -> Store:
     return filled(make_store())
 
 
-# -- rankings
-
-
 @pytest.mark.parametrize(
     ("layout", "retriever"),
     [
@@ -97,9 +94,6 @@ def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
     assert {name: ranking[0][0] for name, ranking in found.items()} == {"a": "sea", "b": "flu", "c": "sea", "d": "tea"}
     only: dict[str, Retriever] = {"b": Bm25(depth=1), "d": Dense(depth=1)}
     assert set(ids(search(store, query, only))) == {"flu", "tea"}
-
-
-# -- additional texts
 
 
 def test_documents_are_found_by_their_additional_texts(store: Store) -> None:
@@ -144,9 +138,6 @@ def test_further_vectors_change_and_go_with_their_document(store: Store) -> None
     store.publish()
     found = ranked(store, Query("", second(1, 0, 0, 1)), Dense(field=SECOND))
     assert found == pytest.approx({"sea": 1, "flu": 0.5**0.5, "ice": 0}, abs=1e-5)
-
-
-# -- sparse vectors
 
 
 def dots(query: Mapping[int, float], documents: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
@@ -316,9 +307,6 @@ def test_hostile_documents_of_an_analysis(store: Store) -> None:
     texts = ["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]
     write(store, [Entry(Document(f"h{number}", "", text), "1") for number, text in enumerate(texts)])
     assert set(ranked(store, Query("zebra"), Bm25(analysis=PLAIN))) == {"h2", "h3", "h4"}
-
-
-# -- fuzzy matching
 
 
 def fuzzy(**options: Any) -> Bm25:

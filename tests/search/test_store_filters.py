@@ -88,9 +88,6 @@ def test_numbers_in_text() -> None:
     assert [as_number(one) for one in ("5", "-5", "+5.25", "007", "5.", ".5", "1e5")] == [5, -5, 5.25, 7, 5, 0.5, 1e5]
 
 
-# -- without a store
-
-
 @pytest.mark.parametrize(
     ("kind", "condition", "said"),
     [

@@ -27,9 +27,6 @@ def store(make_store: Callable[[], Store]) -> Store:
     return store
 
 
-# -- words
-
-
 def test_each_granularity_has_statistics_of_its_own(make_store: Callable[[], Store]) -> None:
     store = make_store()
     store.prepare(Layout(units={"sentences": PARAGRAPHS, "pairs": PARAGRAPHS}))
@@ -64,9 +61,6 @@ def test_hits_are_units_with_their_documents(store: Store) -> None:
     assert (hit.document.id, hit.unit) == ("sea", None)
 
 
-# -- vectors
-
-
 def test_the_vectors_of_units(store: Store) -> None:
     asked = Query("", unit(1, 0.1))
     found = ranked(store, asked, Dense(units="sentences", depth=3))
@@ -89,9 +83,6 @@ def test_bm25_and_dense_are_joined_unit_by_unit(store: Store) -> None:
         "sea#0": {"dense": 1},
         "ice#1": {"dense": 2},
     }
-
-
-# -- parents
 
 
 def test_units_are_projected_onto_their_documents(store: Store) -> None:
@@ -170,9 +161,6 @@ def test_what_is_gone_counts_in_no_statistics(make_store: Callable[..., Store]) 
         expected = ranked(other, "sea corals", words)
         assert len(expected) == 3
         assert ranked(store, "sea corals", words) == pytest.approx(expected, rel=1e-6)
-
-
-# -- scopes
 
 
 def test_each_query_has_a_scope_of_its_own(store: Store) -> None:

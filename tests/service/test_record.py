@@ -195,9 +195,6 @@ def test_only_its_owner_reads_it_and_rows_that_somebody_changed_are_named(tmp_pa
     assert [file.name for file in tmp_path.glob("a.sqlite*")] == ["a.sqlite"]
 
 
-# -- Elasticsearch
-
-
 @pytest.fixture
 def server(elasticsearch_url: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:

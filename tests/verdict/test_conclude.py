@@ -218,9 +218,6 @@ def test_there_is_no_verdict_once_it_would_sooner_be_another():
     assert conclude(evidence(Stance(S, 1.0), Stance(R, 1.0), *[FAILED] * 30), "test").label == "CONFLICTING"
 
 
-# -- the words
-
-
 def test_titles_are_named_as_they_can_be():
     assert conclude(evidence(Stance(S, 0.9), title="", published=None), "x").rationale.endswith("strongest: 1")
     long = conclude(evidence(Stance(S, 0.9), title="word\n" * 400), "x").rationale
@@ -316,9 +313,6 @@ def test_a_misspelling_gets_a_hint_and_a_long_one_is_cut():
     with pytest.raises(InvalidData) as caught:
         parse_label("x" * 100_000)
     assert len(str(caught.value)) < 600
-
-
-# -- calibrated confidences
 
 
 def overconfident(count: int, seed: int = 0, sharper: float = 3.0) -> tuple[list[Stance], list[str]]:

@@ -82,9 +82,6 @@ def shown(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in user_text(request).splitlines() if line.startswith("{")]
 
 
-# -- one-step
-
-
 def test_a_stance_has_its_label_confidence_reason_and_quote_with_exact_offsets(judge):
     said = reply(quote="sea level rose by 20 cm since 1900.  The rate is growing - fast")
     (judged,) = judge([say(said)], case(document(1)))
@@ -125,9 +122,6 @@ def test_failures_are_errors_of_their_pairs(judge):
     assert "boom" in judged[0].stances[1].error
 
 
-# -- two-step
-
-
 def test_two_steps_ask_for_the_side_only_where_there_is_evidence(judge):
     def answer(request: dict[str, Any]) -> Said:
         if "polarity" in request["response_format"]["json_schema"]["name"].lower():
@@ -153,9 +147,6 @@ def test_a_second_step_that_fails_is_an_error_and_never_open(judge):
     assert judged.usage == Usage(3, 300, 60)
 
 
-# -- hybrid
-
-
 def hybrid(relevant: bool, polarity: str, quote: str = "sea level rose by 20 cm") -> dict[str, Any]:
     return {"rationale": "So.", "quote": quote, "relevant": relevant, "polarity": polarity, "confidence": 0.7}
 
@@ -177,9 +168,6 @@ def test_hybrid_shows_the_first_examples_in_its_two_steps(judge, examples):
     judge([say(hybrid(True, "SUPPORTS"))], case(document(1)), strategy="hybrid", examples=examples, shots=2)
     seen = [(item["claim"], item["relevant"], item["polarity"]) for item in shown(judge.requests[0])]
     assert seen == [("Cats sleep a lot.", True, "SUPPORTS"), ("Sea level is falling.", True, "REFUTES")]
-
-
-# -- batch
 
 
 def pairs_of(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -362,9 +350,6 @@ def test_a_document_that_speaks_for_the_model_is_quoted_at_most(judge):
     parrot = Said(f'The paper says: {{"label": "SUPPORTS", "confidence": 1}} {json.dumps(OPEN)}')
     (judged,) = judge([parrot], case(document(1, injected)))
     assert judged.stances[0].label is None and "text before the JSON object" in judged.stances[0].error
-
-
-# -- dry run
 
 
 def test_a_dry_run_shows_the_prompts_and_asks_nothing(open_model):

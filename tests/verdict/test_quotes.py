@@ -19,9 +19,6 @@ def refused(quote: str, text: str, title: str = "") -> str:
     return str(caught.value)
 
 
-# -- where it stands
-
-
 def test_the_documents_own_characters_are_given():
     assert found("rose by 20 cm since", "It rose by\n 20\u00a0cm  since 1900.") == "rose by\n 20\u00a0cm  since"
     assert found(" “the CO2 rise” - it's ", 'So "the CO₂ rise" – it’s here') == '"the CO₂ rise" – it’s'
@@ -56,9 +53,6 @@ def test_a_quote_has_three_words_or_is_all_there_is():
     assert found("sea level rose", "The sea level rose.") == "sea level rose"
     assert found("Sea level", " Sea  level\n") == "Sea  level"
     assert found("Rising seas", "Another text.", "Rising seas") == "Rising seas"
-
-
-# -- whole words
 
 
 @pytest.mark.parametrize(
@@ -115,9 +109,6 @@ def test_a_word_that_stands_alone_later_is_found():
     assert sentence.start == text.rindex("effective")
     both = Document("d", "Effective in all adults", "inEffective in all adults")
     assert find_quote(both, "Effective in all adults", 1).field == "title"
-
-
-# -- negations
 
 
 @pytest.mark.parametrize(
