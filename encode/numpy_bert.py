@@ -17,7 +17,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -349,10 +348,6 @@ def _named(weights: Mapping[str, Floats], name: str, *shape: int) -> Linear:
 # -- threads
 
 
-_running = threading.Lock()
-"""How many threads a matrix product takes is a setting of the process."""
-
-
 @functools.cache
 def _library() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
@@ -360,11 +355,35 @@ def _library() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Matrix products take one thread each: several wait for each other, busily, longer than they calculate."""
-    with _running, _library().limit(limits=1):
-        yield
+class _OneThreadEach:
+    """Matrix products take one thread each: several wait for each other, busily, longer than they calculate.
+
+    That is a setting of the process. It holds from when the first user comes until the last one goes.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._limit = _library().limit(limits=1)
+                _let_others_change_it()
+            self._users += 1
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.restore_original_limits()
+                _let_others_change_it()
+
+
+def _let_others_change_it() -> None:
+    """Since threadpoolctl 3.8, only the thread that set OpenBLAS's threads can change them, until it calls this."""
+    from threadpoolctl import OpenBLASController
+
+    getattr(OpenBLASController, "clear_controlling_thread", lambda: None)()
 
 
 def threads() -> int:
@@ -372,16 +391,23 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_one_thread_each, _processors = _OneThreadEach(), threading.BoundedSemaphore(threads())
+
+
 def in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
-    """Each batch in one thread."""
+    """Each batch in one thread, and no more of all callers' at once than there are processors."""
     from concurrent.futures import ThreadPoolExecutor
 
+    def one(batch: list[int]) -> None:
+        with _processors:
+            run(batch)
+
     workers = min(len(batches), threads())
-    with _one_thread_each():
+    with _one_thread_each:
         if workers < 2:
             for batch in batches:
-                run(batch)
+                one(batch)
             return
         with ThreadPoolExecutor(workers, "ccheck-embed") as pool:
-            for _ in pool.map(run, batches):
+            for _ in pool.map(one, batches):
                 pass

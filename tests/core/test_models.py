@@ -191,9 +191,6 @@ def test_a_model_that_embeds_is_more_than_a_tokenizer() -> None:
         assert models_used(recipe) == {"some/model": use}
 
 
-# -- fingerprints, and weights of other formats
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A folder as sentence-transformers lays it out, with a Dense module; of 4 MB, most of it far from both ends."""

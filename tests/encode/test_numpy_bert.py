@@ -4,6 +4,8 @@ import json
 import random
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from ccheck.core.errors import InvalidData, MissingExtra, UsageError
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
+from ccheck.encode import numpy_bert
 from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import DEFAULT_MODEL, MANY, MINILM, Embedder, load_embedder
 from ccheck.encode.numpy_bert import NumpyBert, load_cross_encoder, unit_length
@@ -69,6 +72,30 @@ def test_a_text_has_the_same_vector_beside_others(embedder: Embedder) -> None:
     texts = [random_text(words) for words in (3, 250, 40, 7, 120)] * 12
     together = embedder.encode_documents(texts)
     assert np.abs(together - np.concatenate([embedder.encode_documents([text]) for text in texts])).max() < 1e-6
+
+
+def test_callers_calculate_side_by_side_with_one_thread_for_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_bert, "_processors", threading.BoundedSemaphore(2))
+    library, together, seen = numpy_bert._library(), threading.Barrier(2, timeout=60), []
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in library.info()}
+
+    def run(batch: list[int]) -> None:
+        together.wait()
+        seen.append(threads())
+
+    outer = library.limit(limits=2)  # also where the environment says 1
+    numpy_bert._let_others_change_it()
+    try:
+        for _ in range(2):  # whichever caller comes first and goes last
+            with ThreadPoolExecutor(2) as callers:
+                list(callers.map(lambda one: numpy_bert.in_threads(run, [[one]]), (1, 2)))
+            assert threads() == {2}
+    finally:
+        outer.restore_original_limits()
+        numpy_bert._let_others_change_it()
+    assert seen == [{1}] * 4
 
 
 def test_tokens_are_counted_alike(embedder: Embedder) -> None:

@@ -142,9 +142,6 @@ def test_everything_that_is_promised_is_there() -> None:
         ccheck.nothing  # noqa: B018
 
 
-# -- what makes ccheck handy in Python
-
-
 def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     rows = [2, "Sea level rose.", 1990], [3, "Sea level rises.", 2015]

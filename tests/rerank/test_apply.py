@@ -118,9 +118,6 @@ def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPat
         opening.open_reranker(ModelStage(model="some/thing"), Runtime(Settings()))
 
 
-# -- the share of the scores before
-
-
 def test_scores_are_interpolated_as_in_the_paper():
     # Cross-encoder logits 4, 0, -4 scale to 1, .5, 0; the model's order is 2, 3, 1.
     both = interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 0.4)
@@ -148,9 +145,6 @@ def test_the_scores_before_are_those_that_made_the_order():
     mixed, _ = rerank("q", ranking("a", "b", "c"), Table({"a": 0.0, "b": 10.0, "c": 9.0}), HALF, "first", "rrf")
     again, _ = rerank("q", mixed, Table({"a": 1.0, "b": 0.0, "c": 0.0}), HALF, "second", "rrf", "first")
     assert [hit.score for hit in again.hits] == pytest.approx([0.5 * (0.05 / 0.2886) + 0.5, 0.5, 0.0], abs=1e-3)
-
-
-# -- the scores of the retrievers
 
 
 def test_late_interaction_is_mixed_with_the_retrievers_own_scores():

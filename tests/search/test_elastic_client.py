@@ -218,9 +218,6 @@ def test_diagnose(stub: Stub) -> None:
     assert (part, ok) == ("elasticsearch", False)
 
 
-# -- what is asked, to the letter
-
-
 OURS = {"ccheck": {"format": 1, "layout": {}}}
 PROSE = "Mountain glaciers lose more ice each year than snow brings."
 

@@ -73,9 +73,6 @@ def any_store(request: pytest.FixtureRequest, elasticsearch_index: str) -> Itera
         yield store
 
 
-# -- the server's own fusion
-
-
 DEPTH = 12
 """Fewer than there are documents, so that the retrievers disagree about which they find."""
 
@@ -225,9 +222,6 @@ def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store):
     assert ranked(any_store, heavy, Sparse()) == {}  # token 7 has one of the small weights
     weights[7] = 3.0
     assert ranked(any_store, heavy, Sparse()) == {"a": pytest.approx(6.0)}
-
-
-# -- many candidates, many words
 
 
 def test_ten_thousand_candidates(store):

@@ -234,9 +234,6 @@ def test_source_patterns_of_a_mapping():
     assert kept({"mode": "synthetic"}) == {"a", "b.c"}
 
 
-# -- fields that the server embeds
-
-
 def semantic(stub: Stub, properties: Mapping[str, Any], source: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A server with inference, which the test nodes have not: what is asked of it is kept."""
     asked: list[dict[str, Any]] = []
@@ -297,9 +294,6 @@ def test_an_error_while_looking_is_an_error(stub):
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [refused]})]
     with ElasticStore(Connection(stub.url), "papers") as store, pytest.raises(CcheckError, match="unauthorized"):
         store.info()
-
-
-# -- what a recipe does with it
 
 
 def planned(model: str | None = None, **info: Any) -> Plan:

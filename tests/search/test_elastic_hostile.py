@@ -136,9 +136,6 @@ def test_counts_and_mappings_of_another_shape(stub, store, path, answer):
         store.count() if path.endswith("_count") else store.info()
 
 
-# -- several hosts, certificates, compression
-
-
 @pytest.fixture
 def two() -> Iterator[tuple[HttpStub, HttpStub]]:
     with http_stub(answer) as first, http_stub(answer) as second:

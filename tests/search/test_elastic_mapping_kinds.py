@@ -195,9 +195,6 @@ def test_indices_of_packages_are_shown_whole_and_grouped_by_paper(client, store,
     assert not any(isinstance(value, CcheckError) or "embedding" in key for key, value in one.metadata.items())
 
 
-# -- chunks: every hit is another paper
-
-
 WORDS: dict[str, Retriever] = {"bm25": Bm25(depth=10)}
 BOTH: dict[str, Retriever] = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
 PAPERS, EACH = 12, 15

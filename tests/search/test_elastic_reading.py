@@ -69,9 +69,6 @@ def test_an_alias_with_a_filter_shows_its_part(client, store):
     assert sorted(ids(ranking)) == ["p1", "p2"]
 
 
-# -- the same id behind an alias
-
-
 @pytest.fixture
 def both(client: httpx.Client, store: ElasticStore) -> ElasticStore:
     """Two indices of others behind an alias; both have a document p0, not the same."""

@@ -177,9 +177,6 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
         assert store._writer._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-# -- strangers in the folder
-
-
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_folder_that_goes_while_documents_come_in(tmp_path: Path, how: str) -> None:
     folder = tmp_path / "store"
@@ -270,9 +267,6 @@ def test_drop_follows_no_link(tmp_path: Path) -> None:
         assert store.count() == 0
         store.drop()
     assert not (tmp_path / "real").exists()
-
-
-# -- every kind of field
 
 
 def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:

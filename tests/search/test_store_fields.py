@@ -114,9 +114,6 @@ def test_additional_texts_change_with_their_document(store: Store) -> None:
     assert list(ranked(store, Query("pebble"), additional)) == ["sea"]
 
 
-# -- several fields of vectors
-
-
 def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
     dense = Dense(field=SECOND)
     found = ranked(store, Query("", OTHER["flu"]), dense)
@@ -213,9 +210,6 @@ def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store],
     assert len(set(seen)) == 4
 
 
-# -- a store that gains fields
-
-
 def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     store = make_store()
     store.prepare(LAYOUT)
@@ -251,9 +245,6 @@ def test_documents_must_bring_all_that_the_store_has(store: Store) -> None:
     ):
         with pytest.raises(InvalidData, match="--store"):
             store.prepare(lacking)
-
-
-# -- the words of an analysis
 
 
 def test_a_field_of_another_analysis(store: Store) -> None:

@@ -124,9 +124,6 @@ def test_a_ranking_of_different_things_is_refused(store: Store) -> None:
         answer_all(store, [Query("sea")], both, k=10)
 
 
-# -- documents that are replaced and removed
-
-
 def test_a_replaced_document_has_its_new_units_only(store: Store) -> None:
     write(store, [entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 0, 0, 1),), digest="2")])
     assert set(ranked(store, "sea", Bm25(units="sentences"))) == {"ice#1", "tea#1#1"}
@@ -271,9 +268,6 @@ def test_several_queries_for_one_question(store: Store) -> None:
 
 
 LATE = Filter("year", ">=", "2015")
-
-
-# -- units by their keys
 
 
 def test_units_by_their_keys(store: Store) -> None:

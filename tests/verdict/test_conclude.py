@@ -194,9 +194,6 @@ def test_the_page_and_the_reason_name_the_same_paper_as_the_strongest(stances, n
     assert strongest([{"evidence": piece} for piece in pieces], R)["evidence"].document.title == name
 
 
-# -- what could not be judged
-
-
 @pytest.mark.parametrize("failed", [1, 2, 3, 5])
 def test_what_failed_weighs_on_each_side_that_the_verdict_is_not(failed):
     rest = [FAILED] * failed
@@ -267,9 +264,6 @@ def test_properties_of_the_rule():
         # A label that no document gave, other than open, is none.
         given = {stance.label for stance in stances}
         assert verdict.label in (N, *given) or (verdict.label == "CONFLICTING" and {S, R} <= given)
-
-
-# -- the spellings of labels
 
 
 @pytest.mark.parametrize(

@@ -366,9 +366,6 @@ def test_a_dry_run_shows_the_prompts_and_asks_nothing(open_model):
     assert characters / 5 < plan[0].prompt_tokens < characters / 3 and plan[0].completion_tokens > 0
 
 
-# -- the user's own prompts
-
-
 def test_a_prompt_of_the_user_is_asked_and_a_wrong_one_refused_before_anything_is(open_model, tmp_path):
     folder = tmp_path / "prompts"
     folder.mkdir()
