@@ -42,8 +42,8 @@ count. The figures below are without this last rule.
 - Three readers were made so, each without a group of the data sets. The one that ships is the **mean of their
   weights**. They took four and a half minutes of an H100. Everything was cut off by the clock: the larger models saw
   the first pairs 1.5 and .7 times, the readers 1.2 times.
-- Of abstracts, it learned from the sentences that are nearest in an embedding model, and reads those that share most
-  words: on the data here that is no worse, and it costs nothing.
+- It learned from the sentences of abstracts that an embedding model finds nearest to the claim. It reads those that
+  share most words with it, which needs no embeddings.
 - COVID-Fact has no licence. It was measured, and nothing was trained on it or chosen by it.
 - The files contain weights only, neither texts nor labels.
 

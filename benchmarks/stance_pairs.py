@@ -355,11 +355,6 @@ def _of_scifact(part: Part, swaps: Swaps, draw: random.Random) -> list[Pair]:
     return made
 
 
-def opens_of_trials(folder: Path) -> list[Pair]:
-    """Claims with what the same trial says of another outcome."""
-    return [Pair(text, said, OPEN) for text, said in other_outcomes(questions_of_trials(folder), random.Random(6))]
-
-
 def _of_trials(folder: Path, questions: Sequence[dict[str, Any]], draw: random.Random) -> list[Pair]:
     """Claims with what the trial found, with what it says of another outcome, and with what it asked and did."""
     found = [

@@ -65,7 +65,7 @@ def claim_view(
         "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
         "documents": documents,
         "tally": [
-            (label, f"{many} leaning{LEANING[label][5:]}" if leans else f"{many} {said}")
+            (label, f"{many} {LEANING[label].replace('leans', 'leaning')}" if leans else f"{many} {said}")
             for label, said in STANCE_COUNTS.items()
             for leans in (False, True)
             if (many := tally[label, leans])

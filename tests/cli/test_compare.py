@@ -48,7 +48,7 @@ def test_as_json(monkeypatch):
     assert good["differences"]["R@100"]["p"] == 1.0 and good["differences"]["R@100"]["changes"] == []
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
     assert [key for key in {**good, **change} if f"`{key}`" not in page and f'"{key}"' not in page] == []
-    # A number that is none is null.
+    # JSON has no NaN.
     monkeypatch.setattr("ccheck.lab.measure.compare.bootstrap", lambda values, **options: (math.nan, math.inf))
     ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
     assert ran.code == 0
