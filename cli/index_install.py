@@ -31,9 +31,6 @@ def install(
         "URL",
     ),
     recipe: str | None = opt.recipe("Recipe whose search the search template holds."),
-    search_application: bool = opt.option(
-        "Also make a search application of the search template, with its alias (privilege manage_search_application)."
-    ),
     roles: bool = opt.option("Also put roles for searching, writing, administering and recording there."),
     undo: bool = opt.option("Take out what this command put into the cluster."),
     dry_run: bool = opt.option("Print the requests for Kibana's console, and change nothing."),
@@ -49,8 +46,7 @@ def install(
     These are component templates and an index template for the store's further indices; a search template with the
     search that ccheck sends for a claim, where the licence has rrf; and with --reranker an inference endpoint, with a
     second search template that reranks with it. What is there already stays as it is, and what somebody else made under
-    one of these names is an error. The alias of a search application stays where it is if the store moves to another
-    index: run the command again after ccheck index migrate.
+    one of these names is an error.
     """
     from ..search import open_elastic_store
     from ..search.elastic import install as installing
@@ -60,7 +56,7 @@ def install(
         if undo:
             _take_out(opened, dry_run=dry_run, yes=yes)
             return
-        pieces = installing.pieces(opened, _search(settings), _reranker(settings, reranker), roles, search_application)
+        pieces = installing.pieces(opened, _search(settings), _reranker(settings, reranker), roles)
         if dry_run:
             click.echo("\n\n".join(f"PUT {piece.path[1:]}\n{_shown(piece)}" for piece in pieces))
             return

@@ -59,14 +59,11 @@ class Reranker:
     key: str | None = field(default=None, repr=False)
 
 
-def pieces(
-    store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False, application: bool = False
-) -> list[Piece]:
+def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False) -> list[Piece]:
     """Everything for a store, in the order in which it is put there. `search`: what claims are searched with. `roles`:
-    those of `es_mappings/roles` too, which only a server with security takes. `application`: one with the same search.
+    those of `es_mappings/roles` too, which only a server with security takes.
 
-    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold, or for an
-    application if the licence has no `rrf`.
+    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
     """
     found: list[Piece] = []
     if store.searched({}).made_here:  # the further indices of another owner are made by that owner's templates
@@ -81,18 +78,9 @@ def pieces(
             Piece(f"inference endpoint {_name(store)}", f"/_inference/rerank/{_name(store)}", endpoint(reranker))
         )
     if fuses(store.client):
-        bodies = search_templates(store, search, _name(store) if reranker is not None else None)
-        for name, source in bodies.items():
+        for name, source in search_templates(store, search, _name(store) if reranker is not None else None).items():
             script = {"lang": "mustache", "source": MARK + source}
             found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
-        if application:
-            concrete = sorted(store.searched(search.retrievers).concrete)
-            params: dict[str, Any] = {"filters": []}
-            kept = {"lang": "mustache", "source": MARK + next(iter(bodies.values())), "params": params}
-            # By its own name: Elasticsearch would take the application's alias off an index that is named by another.
-            found.append(replace(_application(store), body={"indices": concrete, "template": {"script": kept}}))
-    elif application:
-        raise UsageError("the server's licence has no rrf, which the search application needs: trial or Enterprise")
     return [*found, *(role_of(store, name) for name in ROLES if roles)]
 
 
@@ -100,7 +88,7 @@ def leftovers(store: ElasticStore) -> list[Piece]:
     """What `pieces` may have put there, whatever was asked for, in the order in which it is taken out."""
     name = _name(store)
     found = [Piece(f"search template {one}", f"/_scripts/{one}", {}) for one in (f"{name}-search", f"{name}-reranked")]
-    found += [_application(store), Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {})]
+    found.append(Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {}))
     found.append(Piece(f"index template {name}", f"/_index_template/{name}", {}))
     found += [replace(role_of(store, one), body={}) for one in ROLES]
     return [*found, *(Piece(f"component template {one}", f"/_component_template/{one}", {}) for one in COMPONENTS)]
@@ -115,8 +103,6 @@ def state(client: Client, piece: Piece) -> State:
     """How the cluster differs from a piece. Raises InvalidData if somebody else made what is there."""
     there = _there(client, piece)
     if there is None:
-        if piece.body and "/_application/" in piece.path:
-            _refuse_taken(client, piece.path.rpartition("/")[2])
         return "absent" if not piece.body else "new"
     ours, kept = _identity(there)
     if not ours:
@@ -175,16 +161,16 @@ def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
     dense = [one for one in search.retrievers.values() if isinstance(one, Dense)]
     unfit = [name for name, one in search.retrievers.items() if not isinstance(one, Bm25 | Dense) or _made_up(one)]
     query = Query(_CLAIM, _vector(index.dimensions or 0) if dense else None)
-    details = search.fusion.method == "rrf"  # `linear` does not say ranks
-    asked = replace(search, queries=[query], k=1, filters=(), details=details, whole=False)
+    asked = replace(search, queries=[query], k=1, filters=(), details=True, whole=False)
     store.rank(asked)  # after which it is known how the server fuses
     found = None
     if not unfit and (way := fusing(index, asked)) is not None and way not in store.client.unfused:
         found = Searcher(store.client, store.index, index, asked, _FILTERS, native=True).bodies(query).get(NATIVE)
     if found is None:
         raise UsageError(
-            "a search template can hold BM25 and dense retrieval with equal depths, fused as the server's version can "
-            "(weights with rrf: 9.2 or later)" + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
+            "a search template can hold BM25 and dense retrieval with equal depths, fused with rrf as the server's "
+            "version can (with weights: 9.2 or later)"
+            + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
         )
     return {**found, "size": _SIZE}
 
@@ -243,16 +229,6 @@ def _name(store: ElasticStore) -> str:
     return f"ccheck-{store.index}"
 
 
-def _application(store: ElasticStore) -> Piece:
-    return Piece(f"search application {_name(store)}", f"/_application/search_application/{_name(store)}", {})
-
-
-def _refuse_taken(client: Client, name: str) -> None:
-    """Raises InvalidData for an index or alias of this name, which Elasticsearch would make the application's own."""
-    if taken := client.request("GET", f"/{name}/_alias", params={"ignore_unavailable": True}):
-        raise InvalidData(f"{name}, the search application's name, is an alias or index already: {', '.join(taken)}")
-
-
 def role_of(store: ElasticStore, name: str) -> Piece:
     body, called = es_mappings.role(name, store.index), f"{_name(store)}-{name}"
     body["metadata"] = _meta(body, body["metadata"]["description"])
@@ -275,11 +251,9 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
     try:
         answer = client.again(piece.path, lambda: client.send("GET", piece.path))
     except (ApiError, TransportError) as error:
-        # A distribution without inference has no such path, and says 400; a licence without applications says 403.
+        # A distribution without inference has no such path, and says 400.
         if isinstance(error, ApiError) and (
-            error.meta.status == HTTPStatus.NOT_FOUND
-            or "no handler found" in str(error.body)
-            or ("/_application/" in piece.path and error.meta.status == HTTPStatus.FORBIDDEN)
+            error.meta.status == HTTPStatus.NOT_FOUND or "no handler found" in str(error.body)
         ):
             return None
         raise translate(error, client.connection, None) from error
@@ -296,9 +270,9 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
 def _identity(body: Mapping[str, Any]) -> tuple[bool, Any]:
     """Whether ccheck made a piece, and what is compared of it: the server writes settings in other words, and shows no
     key."""
-    if script := body.get("script", body.get("template", {}).get("script")):
-        kept = [script.get("source"), script.get("params", {}), sorted(body.get("indices", ()))]
-        return str(kept[0]).startswith(MARK), kept
+    if "script" in body:
+        source = body["script"].get("source")
+        return str(source).startswith(MARK), source
     if "service" in body:
         settings = body.get("service_settings", {})
         ours = body["service"] == "custom" and "$.results[*].relevance_score" in json.dumps(settings)
@@ -312,10 +286,5 @@ def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
     embedded = any("query_vector" in str(dict(piece.body)) for piece in installed)
     vector = ', "vector": [0.01, …]' if embedded else ""
     params = f'"params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}'
-    asked = []
-    for path in (piece.path for piece in installed):
-        if "/_scripts/" in path:
-            asked.append(f'GET {store.index}/_search/template\n{{"id": "{path.rpartition("/")[2]}", {params}}}')
-        elif "/_application/" in path:
-            asked.append(f"POST {path[1:]}/_search\n{{{params}}}")
-    return "\n\n".join(asked)
+    names = [piece.path.rpartition("/")[2] for piece in installed if "/_scripts/" in piece.path]
+    return "\n\n".join(f'GET {store.index}/_search/template\n{{"id": "{name}", {params}}}' for name in names)
