@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.analysis import MADE_FOR, sentence_spans, terms
+from ..core.analysis import MADE_FOR, sentence_spans, term_set, terms
 from ..core.stages import LEAST_RELEVANCE, Bm25, Dense, Retriever
 from ..core.types import Hit
 
@@ -130,7 +130,7 @@ def retrieval_is_weak(language: str, retrievers: Mapping[str, Retriever], finger
 def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | None) -> dict[str, float]:
     """Returns the features that the models read. `bm25` and `dense` are names of retrievers, None if there is none."""
     hits = hits[:HITS]
-    wanted = set(terms(claim))
+    wanted = term_set(claim)
     count = max(1, len(wanted))
     shares = [len(wanted.intersection(terms(hit.text))) / count for hit in hits]
     nearest = max(range(len(hits)), key=lambda place: (shares[place], -place))
@@ -157,11 +157,11 @@ def _gap(scores: Sequence[float]) -> float:
     return scores[0] - sum(rest) / len(rest) if rest else 0.0
 
 
-def _best_sentence(hit: Hit, wanted: set[str]) -> int:
+def _best_sentence(hit: Hit, wanted: frozenset[str]) -> int:
     """How many of the words one sentence, or the title, has."""
     text = hit.read.text
     parts = [text[start:end] for start, end in sentence_spans(text)[:SENTENCES]]
-    return max(len(wanted.intersection(terms(part))) for part in [hit.document.title, *parts])
+    return max(len(wanted & term_set(part)) for part in [hit.document.title, *parts])
 
 
 def _agreement(hits: Sequence[Hit], bm25: str | None, dense: str | None) -> float:

@@ -346,7 +346,8 @@ def tell_judged(run: Run, state: ClaimState) -> None:
 def tell_stance(run: Run, state: ClaimState, place: int, stance: Stance) -> None:
     """Tell what the document in this place says about the claim."""
     state.told.add(place)
-    run.told([state], "stance", lambda _: [{"doc_id": state.evidence[place].document.id, **asdict(stance)}])
+    told = {"doc_id": state.evidence[place].document.id, **asdict(stance), "leans": stance.leans}
+    run.told([state], "stance", lambda _: [told])
 
 
 def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from ..core.analysis import clean, terms
+from ..core.analysis import clean, term_set, terms
 from ..core.types import Difference
 
 NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
@@ -162,10 +162,10 @@ class Compared(NamedTuple):
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
-    words = set(terms(clean(claim)))
+    words = term_set(clean(claim))
     found = [[one for one in differences(claim, sentence) if one.kind != "word"] for sentence in sentences]
     stated = any(
-        not differs and words <= set(terms(sentence)) for sentence, differs in zip(sentences, found, strict=True)
+        not differs and words <= term_set(sentence) for sentence, differs in zip(sentences, found, strict=True)
     )
     return Compared(stated, any(found), any(one.kind != "negation" or one.sentence for some in found for one in some))
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..core.analysis import clean, sentence_spans, terms
+from ..core.analysis import clean, sentence_spans, term_set
 from ..core.errors import InvalidData
 from ..core.types import Document, Role, Sentence
 from .differences import differences
-from .roles import roles_in
+from .roles import roles_of
 
 Match: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """A claim and sentences to one score in 0..1 for each sentence."""
@@ -50,11 +50,9 @@ def choose_sentences(
     """
     if count == 0:
         return [[() for _ in documents] for _, documents in cases]
-    texts = {document.text for _, documents in cases for document in documents}
-    spans = {text: sentence_spans(text) for text in texts}
     chosen = []
     for claim, documents in cases:
-        candidates = _candidates(claim, [(document.text, spans[document.text]) for document in documents])
+        candidates = _candidates(claim, [document.text for document in documents])
         scores = {one.text: one.lexical for sentences in candidates for one in sentences}
         if match is not None and scores:
             scores = _mixed(claim, scores, match)
@@ -66,23 +64,22 @@ def nearest_in_words(claim: str, texts: Sequence[str], most: int) -> list[int]:
     """The places of up to `most` texts that share most words with the claim, in order."""
     if len(texts) <= most:
         return list(range(len(texts)))
-    wanted = set(terms(claim))
-    shared = [len(wanted.intersection(terms(text))) for text in texts]
+    wanted = term_set(claim)
+    shared = [len(wanted & term_set(text)) for text in texts]
     return sorted(sorted(range(len(texts)), key=lambda number: (-shared[number], number))[:most])
 
 
-def _candidates(claim: str, documents: Sequence[tuple[str, list[tuple[int, int]]]]) -> list[list[_Candidate]]:
-    """The sentences of each document with their lexical scores."""
-    wanted = set(terms(claim))
+def _candidates(claim: str, texts: Sequence[str]) -> list[list[_Candidate]]:
+    """The sentences of each document's text with their lexical scores."""
+    wanted = term_set(claim)
     shared = [
-        [(start, end, text[start:end], wanted.intersection(terms(text[start:end]))) for start, end in spans]
-        for text, spans in documents
+        [(start, end, text[start:end], wanted & term_set(text[start:end])) for start, end in sentence_spans(text)]
+        for text in texts
     ]
     found = Counter(term for sentences in shared for *_, words in sentences for term in words)
     total = sum(map(len, shared))
     weight = {term: math.log(1 + total / (1 + found[term])) for term in wanted}
     whole = sum(weight.values())
-    roles = [roles_in(text, tuple(spans)) for text, spans in documents]
     return [
         [
             # Summed in a fixed order, so that equal sentences have equal scores.
@@ -91,7 +88,7 @@ def _candidates(claim: str, documents: Sequence[tuple[str, list[tuple[int, int]]
             )
             for (start, end, text, words), role, found in zip(sentences, its.roles, its.found, strict=True)
         ]
-        for sentences, its in zip(shared, roles, strict=True)
+        for sentences, its in zip(shared, map(roles_of, texts), strict=True)
     ]
 
 

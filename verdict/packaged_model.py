@@ -21,7 +21,7 @@ from ..core.types import Document, Label, Stance
 from .differences import Compared, compared
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
-from .roles import roles_in
+from .roles import roles_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
     """Those of a document's sentences that say what was found: not what others said, or what was asked or done."""
     text = clean(document.text).strip()
     spans = sentence_spans(text)
-    found = zip(spans, roles_in(text, spans).found, strict=True)
+    found = zip(spans, roles_of(text).found, strict=True)
     told = {text[start:end] for (start, end), chance in found if chance >= 0.5}
     return [one for one in sentences if one in told or not spans]
 

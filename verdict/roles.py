@@ -8,6 +8,7 @@ place does, and the most probable sequence of roles is taken, as abstracts follo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import threading
@@ -130,12 +131,17 @@ def roles_in(text: str, spans: Sequence[Span], model: RoleModel | None = None) -
     return Roles(tuple(ROLES[best] if sure else None for best, sure in named), tuple(found.tolist()))
 
 
+@functools.lru_cache(maxsize=256)
+def roles_of(text: str) -> Roles:
+    """The roles of all sentences of a text."""
+    return roles_in(text, sentence_spans(text))
+
+
 def with_roles(sentences: Sequence[Sentence], text: str) -> tuple[Sentence, ...]:
     """Sentences of a text that have no role, each with the role of the text's own sentence in which it begins."""
     if not any(one.field == "text" and one.role is None for one in sentences):
         return tuple(sentences)
-    spans = tuple(sentence_spans(text))
-    roles = roles_in(text, spans).roles
+    spans, roles = sentence_spans(text), roles_of(text).roles
     starts = [start for start, _ in spans]
     return tuple(
         replace(one, role=roles[max(0, bisect_right(starts, one.start) - 1)])

@@ -128,19 +128,19 @@ def test_what_subwords_lack_is_said(tmp_path: Path, byte_pairs: Path, monkeypatc
 
 
 OTHERS = {
-    "German": "Rotes Fleisch erhöht das Darmkrebsrisiko. | Antibiotika wirken nicht gegen Viren | Salz ist ungesund.",
+    "German": "Rotes Fleisch erhöht das Darmkrebsrisiko. | Salz ist ungesund. | Die Titanic sank 1912",
     "French": "La viande rouge augmente le risque de cancer. | Les antibiotiques ne tuent pas les virus",
-    "Spanish": "La carne roja aumenta el riesgo de cáncer. | Los antibióticos no matan los virus",
+    "Spanish": "La carne roja aumenta el riesgo de cáncer. | Vacunas causan autismo",
     "Italian": "La carne rossa aumenta il rischio di cancro. | Gli antibiotici non uccidono i virus",
     "Portuguese": "A carne vermelha aumenta o risco de cancro. | Os antibióticos não matam vírus",
-    "Dutch": "Rood vlees verhoogt het risico op kanker. | Antibiotica werken niet tegen virussen",
+    "Dutch": "Rood vlees verhoogt het risico op kanker. | Vaccins veroorzaken autisme",
     "Polish": "Czerwone mięso zwiększa ryzyko raka. | Antybiotyki nie zabijają wirusów",
     "Russian": "Красное мясо повышает риск рака. | Антибиотики не действуют на вирусы",
     "Chinese": "红肉会增加患癌症的风险。 | 抗生素不能杀死病毒",
     "Japanese": "赤身の肉はがんのリスクを高める。 | 抗生物質はウイルスに効かない",
     "Korean": "붉은 고기는 암 위험을 높인다. | 항생제는 바이러스를 죽이지 않는다",
     "Arabic": "اللحوم الحمراء تزيد من خطر الإصابة بالسرطان. | المضادات الحيوية لا تقتل الفيروسات",
-    "Danish": "Vacciner er ikke årsag til autisme for børn | Børn kan have feber",  # with words that English has too
+    "Danish": "Vacciner er ikke årsag til autisme for børn",
     "Romanian": "Fumatul are efecte grave asupra sănătății",
     "Czech": "Očkování by mohlo způsobit autismus",
     "Slovak": "Hladina more stúpla o dvadsať centimetrov",
@@ -152,6 +152,7 @@ ENGLISH = [
     *("CX3CR1 CD4 IL-2", "BRCA1, TP53, PTEN", "C6H12O6 + 6 O2 → 6 CO2 + 6 H2O", "E = mc²", "β-amyloid", "H2O", "12 %"),
     *("Vaccines cause autism", "De novo mutations cause autism", "Aspirin prevents stroke.", "TNF-α levels rise", ""),
     *("5'-nucleotidase metabolizes 6MP.", "In vitro fertilisation causes diabetes", "Ginkgo biloba improves memory"),
+    *("5G causes COVID-19.", "TNF-α levels fall"),
     *("Saccharomyces cerevisiae GAL4 activates GAL1", "Pyridostatin deregulates G2/M progression.", "9 > 8", "\ud800"),
     "\N{CJK UNIFIED IDEOGRAPH-6587} means text, and the sign is in many of the words for writing in Chinese.",
 ]
@@ -173,8 +174,9 @@ def test_common_english_is_known_without_loading_the_model() -> None:
         "import sys\n"
         "from ccheck.core.analysis import foreign_language\n"
         "assert foreign_language('Vaccines do not cause autism; sea level has risen since 1900.') is None\n"
-        "assert foreign_language('Ibuprofen worsens childhood asthma') is None  # no word of every text\n"
-        "assert 'py3langid' not in sys.modules\n"
+        "assert 'fasttext' not in sys.modules\n"
+        "assert foreign_language('Kaffee senkt das Risiko von Leberkrebs') == 'German'\n"
+        "assert 'requests' not in sys.modules\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr

@@ -87,11 +87,13 @@ def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> No
         quote = "Sea ice melts." if "Sea ice melts." in user_text(request) else "Sea level rose by 20 cm since 1900."
         if quote == "Sea ice melts." and not first.wait(60):
             return error(500, "the first stance was not told")
-        return say({"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": 0.9})
+        return say(
+            {"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": 0.6 if "ice" in quote else 0.9}
+        )
 
     def tell(event: Event) -> None:
         if event.kind == "stance":
-            told.append((event.data["doc_id"], event.data["label"]))
+            told.append((event.data["doc_id"], event.data["label"], event.data["leans"]))
             first.set()
 
     with scripted(answer) as llm:
@@ -100,7 +102,7 @@ def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> No
             service.checker.ingest(PAPERS, dense=False)
             check = service.check("Sea level has risen.", tell, k=2)
     assert check.label == "SUPPORTS"
-    assert told == [("sea", "SUPPORTS"), ("ice", "SUPPORTS")]
+    assert told == [("sea", "SUPPORTS", False), ("ice", "SUPPORTS", True)]
 
 
 def test_corrections_stay_beside_the_answer(service: Service) -> None:

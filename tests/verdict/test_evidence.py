@@ -38,7 +38,7 @@ def test_sentences_are_split_as_scientists_write() -> None:
         "E. coli was not found.",
         "The end",
     ]
-    assert sentence_spans("") == sentence_spans(" \n ") == []
+    assert sentence_spans("") == sentence_spans(" \n ") == ()
     text = "AIMS\n \nWe asked\nwhy.\r\n\r\nRESULTS\n\n\nIt rose, as the\n\nfigure shows. It fell.\n\n"
     assert [text[start:end] for start, end in sentence_spans(text)] == [
         "AIMS",

@@ -18,9 +18,9 @@ if (live) {
       reads = true;
       return "Reading them for the sentences that bear on the claim.";
     },
-    stance: ({ doc_id, label, decides }) => {
-      const leans = decides === false && words.leaning[label];
-      return `${titles[doc_id] ?? doc_id}: ${leans || (words.stances[label]?.[1] ?? "not judged")}`;
+    stance: ({ doc_id, label, leans }) => {
+      const said = leans ? words.leaning[label] : words.stances[label]?.[1];
+      return `${titles[doc_id] ?? doc_id}: ${said ?? "not judged"}`;
     },
     verdict: ({ label }) => `Verdict: ${words.verdicts[label ?? "NONE"][1]}`,
   };
