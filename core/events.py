@@ -26,8 +26,8 @@ def write_events(stream: TextIO | None = None) -> None:
 
 def event(kind: str, **facts: Any) -> None:
     """Write a line, if this process writes any. It holds no claim and no text, and no secret."""
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
     for stream in _streams:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = without_secrets(json.dumps({"@timestamp": at, "event": kind, **facts}))
         with _writing:
             print(line, file=stream, flush=True)

@@ -16,20 +16,24 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+import orjson
 
 from ..core.closing import Closing
-from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
+from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ..core.http import LeftAlone
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
-from ..core.text import json_line
+from ..core.text import did_you_mean, json_line
+from ..core.types import Label
 from .types import Check, Correction, Wanted, check_from
 
 FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
 PAUSE_S = 60.0
+LABELS, NO_STANCES = get_args(Label), (None, "CONFLICTING")
 _TIMEOUT_S = 30.0
 _TABLES = (
     "CREATE TABLE checks (id TEXT PRIMARY KEY, created TEXT NOT NULL, words TEXT NOT NULL, label TEXT, "
@@ -127,11 +131,19 @@ def kept_check(text: str, corrections: Sequence[str]) -> Check:
     """The check that a record has. Raises InvalidData if somebody changed it."""
     try:
         beside = {"corrections": [json.loads(one) for one in corrections], "kept": True}
-        check = check_from({**json.loads(text), **beside})
+        check = check_from({**_read(text), **beside})
         object.__setattr__(check, "text", text)
         return check
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidData(f"it is not as ccheck wrote it ({type(error).__name__})") from error
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError:  # which refuses lone surrogates
+        data = json.loads(text)
+    return dict(data)
 
 
 def permalink(settings: Settings, id_: str) -> str | None:
@@ -157,6 +169,22 @@ def missing(id_: str) -> NotFound:
     )
 
 
+def refuse_unfit(correction: Correction, check: Check) -> None:
+    """Raises UsageError unless the correction fits the check."""
+    if correction.label is not None and correction.label not in LABELS:
+        raise UsageError(f"{correction.label!r} is no label: use {', '.join(LABELS)}")
+    if correction.what == "wrong verdict":
+        if correction.doc_id is not None:
+            raise UsageError("a verdict is corrected without a document: use wrong stance for one")
+        return
+    ids = [one["doc_id"] for one in (check.result or {}).get("evidence", ())]
+    if correction.doc_id not in ids:
+        said = did_you_mean(str(correction.doc_id), ids, f"it has {', '.join(ids[:5])}" if ids else "it has none")
+        raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
+    if correction.what == "wrong stance" and correction.label in NO_STANCES:
+        raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
+
+
 class FileRecord(Closing):
     """The record in one SQLite file, which is made for its owner only by the first `put`. See `Record`."""
 
@@ -165,6 +193,11 @@ class FileRecord(Closing):
         self.path, self.name = path, str(path)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call would have to open the file first, or to wait for another thread."""
+        return self._connection is None or self._lock.locked()
 
     def put(self, check: Check) -> Check:
         text = within_limit(text_of(stored(check)))

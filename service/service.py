@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from more_itertools import chunked
 
@@ -26,13 +26,13 @@ from ..core.recipe import Recipe, load_recipe, recipe_names
 from ..core.settings import Settings
 from ..core.telemetry import count, span
 from ..core.text import did_you_mean, name_of
-from ..core.types import Claim, Document, Evidence, Filter, Label, Result
+from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan
 from ..rerank.several import OwnReranker
 from ..search import Store
-from .record import FileRecord, Record, Trying, missing, text_of
+from .record import NO_STANCES, FileRecord, Record, Trying, missing, refuse_unfit, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
-LABELS, NO_STANCES = get_args(Label), (None, "CONFLICTING")
+MOST_WAYS = 1000
+"""How many ways to check a plan remembers: each has its own `k` and filters."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,12 +54,14 @@ def open_service(store: str | Path | None = None, **settings: Any) -> Service:
     return Service(open_checker(store, **settings), owns=True)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Ready:
-    """The state of the store that a checker last planned for. One thread plans at a time."""
+    """What a checker planned for a state of the store, and the ways to check that follow, by `k` and filters."""
 
+    plan: Plan
+    recipe: Recipe
     state: str | None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    ways: dict[tuple[int, str], _Way] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,6 @@ class _Way:
     user: str | None
     about: Mapping[str, Any]
 
-    @property
-    def key(self) -> str:
-        key: str = self.about["key"]
-        return key
-
     def id_of(self, claim: Claim) -> str:
         """16 hexadecimal digits, the same whenever this claim would be checked in the same way."""
         decides = (self.about[name] for name in ("key", "models", "generation", "version"))
@@ -84,23 +82,15 @@ class _Way:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _async(
-    method: Callable[Concatenate[Service, P], R], *, quick: bool = False
-) -> Callable[Concatenate[Service, P], Awaitable[R]]:
-    """The same method for `await`. It runs in a thread of the service, so that no event loop waits for it.
-
-    What is `quick` if the record is a file and the models are loaded has one thread then: several take more time from
-    one another, and from the event loop, than they save.
-    """
+def _async(method: Callable[Concatenate[Service, P], R]) -> Callable[Concatenate[Service, P], Awaitable[R]]:
+    """The same method for `await`. It runs in a thread of the service, so that no event loop waits for it."""
 
     @functools.wraps(method)
     async def call(self: Service, /, *args: P.args, **how: P.kwargs) -> R:
         import asyncio  # here and below: the command line needs no threads
 
         work = functools.partial(method, self, *args, **how)
-        ready = self._ready.get(id(self.checker)) if quick and how.get("recipe") is None else None
-        one = isinstance(self.record, FileRecord) and ready is not None and not ready.lock.locked()
-        return await asyncio.get_running_loop().run_in_executor(self._one_thread if one else self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     return call
 
@@ -121,6 +111,7 @@ class Service(Closing):
         self.record = record_of(checker.store, checker.settings) if keeps else None
         self._lock = threading.Lock()
         self._checkers: dict[str, Checker] = {}
+        self._planning: dict[int, threading.Lock] = {}
         self._ready: dict[int, _Ready] = {}
         self._trying = Trying()
         self._forgotten: date | None = None
@@ -130,12 +121,6 @@ class Service(Closing):
         from concurrent.futures import ThreadPoolExecutor
 
         return ThreadPoolExecutor(THREADS, "ccheck-service")
-
-    @functools.cached_property
-    def _one_thread(self) -> ThreadPoolExecutor:
-        from concurrent.futures import ThreadPoolExecutor
-
-        return ThreadPoolExecutor(1, "ccheck-record")
 
     # -- checking
 
@@ -154,7 +139,10 @@ class Service(Closing):
 
     def recorded(self, claim: str | Claim, **how: Unpack[How]) -> tuple[str, Check | None]:
         """The id that the check of a claim has, and the check if `check` would return it from the record."""
-        way, (own,) = self._way(how), claims_of([claim])
+        return self._found(self._way(how), claim)
+
+    def _found(self, way: _Way, claim: str | Claim) -> tuple[str, Check | None]:
+        (own,) = claims_of([claim])
         id_ = way.id_of(own)
         check = None if way.fresh or self.record is None else self._recorded([id_]).get(id_)
         return id_, None if check is None else _of_claim(check, own)
@@ -180,7 +168,7 @@ class Service(Closing):
                 if (one := recorded.get(way.id_of(claim))) is not None:
                     known.setdefault((claim.id, claim.text), _saved(one, claim))
         run = uuid.uuid4().hex[:16]
-        for answered in check_batch(_checks(way, on_event), claims, key=way.key, earlier=known):
+        for answered in check_batch(_checks(way, on_event), claims, key=way.about["key"], earlier=known):
             id_ = way.id_of(answered.result.claim)
             if answered.kept and id_ in recorded:
                 check = _of_claim(recorded[id_], answered.result.claim)
@@ -191,28 +179,37 @@ class Service(Closing):
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered
 
-    def _way(self, how: How) -> _Way:
+    def _way(self, how: How, ready: _Ready | None = None) -> _Way:
+        """`ready`: what the checker planned, where that is known to be for the store as it is now."""
         refuse_unknown(how)
         checker = self._checker(how.get("recipe"))
         filters = filters_of(how.get("filters", ()))
         k = how.get("k", 10)
-        plan = self._planned(checker)
+        ready = ready or self._planned(checker)
+        key = k, json.dumps(list(map(str, filters)))
+        if (way := ready.ways.get(key)) is None:
+            if len(ready.ways) >= MOST_WAYS:
+                ready.ways.clear()
+            way = ready.ways[key] = self._way_by(checker, ready, k, filters)
+        return replace(way, fresh=way.fresh or how.get("fresh", False), user=how.get("user"))
+
+    def _way_by(self, checker: Checker, ready: _Ready, k: int, filters: Sequence[Filter]) -> _Way:
         key = settings_key(checker.settings, checker.recipe, checker.store.name, k, filters, strict=False)
         about = {
             "key": f"{key}-deep" if self._deep else key,
             "recipe": checker.recipe.name,
             "k": k,
             "filters": [str(one) for one in filters],
-            "models": models_of(plan, checker.judge),
+            "models": models_of(ready.plan, checker.judge),
             "store": checker.store.name,
-            "generation": plan.state,
+            "generation": ready.state,
             "version": __version__,
         }
         # An answer is not found again if nobody knows whether the store has changed, or a program's own function.
-        rerankers = [one.function for _, one in plan.rerankers.values() if isinstance(one, OwnReranker)]
+        rerankers = [one.function for _, one in ready.plan.rerankers.values() if isinstance(one, OwnReranker)]
         own = [one for one in (checker.judge, *rerankers) if one is not None]
-        known = plan.state is not None and all(hasattr(one, "name") for one in own)
-        return _Way(checker, k, filters, how.get("fresh", False) or not known, how.get("user"), about)
+        known = ready.state is not None and all(hasattr(one, "name") for one in own)
+        return _Way(checker, k, filters, not known, None, about)
 
     def _checker(self, recipe: str | Recipe | None) -> Checker:
         """The checker of a recipe, which shares store and models with the service's own. Raises UsageError."""
@@ -231,17 +228,29 @@ class Service(Closing):
                 found = self._checkers[name] = Checker(own.runtime, recipe=pipeline, store=own.store, judge=own.judge)
             return found
 
-    def _planned(self, checker: Checker) -> Plan:
+    def _planned(self, checker: Checker) -> _Ready:
         """The plan for the store as it is now: one thread makes it, and loads the models, for all."""
         # One check that nobody keeps has nothing to compare.
         state = checker.store.state() if self.record is not None or id(checker) in self._ready else None
         with self._lock:
-            ready = self._ready.setdefault(id(checker), _Ready(state))
-        with ready.lock:
-            if ready.state != state:
+            lock = self._planning.setdefault(id(checker), threading.Lock())
+        with lock:
+            ready = self._ready.get(id(checker))
+            if ready is not None and ready.state != state:
                 checker.forget_plan()
-                ready.state = state
-            return replace(checker.plan(), state=state)
+            plan = checker.plan()
+            if ready is None or ready.state != state or ready.plan is not plan:
+                ready = self._ready[id(checker)] = _Ready(plan, checker.recipe, state)
+            return ready
+
+    def _ready_now(self) -> _Ready | None:
+        """What `_planned` returns and the record are at hand: nothing has to be opened, loaded or waited for."""
+        checker, record = self.checker, self.record
+        ready = self._ready.get(id(checker))
+        if ready is None or ready.recipe is not checker.recipe or not isinstance(record, FileRecord) or record.busy:
+            return None
+        state_now = getattr(checker.store, "state_now", None)  # which local stores have
+        return ready if state_now is not None and state_now() == ready.state else None
 
     # -- the record
 
@@ -250,8 +259,8 @@ class Service(Closing):
         assert self.record is not None
         found = self._trying(functools.partial(self.record.get, list(ids))) or {}
         try:
-            done = {id_: check for id_, check in found.items() if check.status == "done"}
-            return {id_: check for id_, check in done.items() if check.result and not unjudged(check.result)}
+            done = [one for one in found.items() if one[1].status == "done"]
+            return {id_: check for id_, check in done if check.result and not unjudged(check.result)}
         except (AttributeError, TypeError) as error:
             raise InvalidData("a check of the record is not as ccheck wrote it") from error
 
@@ -375,26 +384,33 @@ class Service(Closing):
         store, recipe = self.checker.store, self.checker.recipe.name
         record = self.record.name if self.record is not None else None
         try:
-            models = models_of(self._planned(self.checker), self.checker.judge)
+            models = models_of(self._planned(self.checker).plan, self.checker.judge)
             return Description(store.name, store.count(), dict(store.fields()), models, recipe, record)
         except CcheckError as error:
             return Description(store.name, 0, {}, (), recipe, record, missing=str(error))
 
     # -- the same for `await`
 
+    async def recorded_async(self, claim: str | Claim, **how: Unpack[How]) -> tuple[str, Check | None]:
+        """The event loop itself reads what is at hand: a thread would take longer, and both wait for one another."""
+        ready = self._ready_now() if how.get("recipe") is None else None
+        if ready is None:
+            return await self._recorded_async(claim, **how)
+        return self._found(self._way(how, ready), claim)
+
     check_async = _async(check)
-    recorded_async = _async(recorded, quick=True)
+    _recorded_async = _async(recorded)
     search_async = _async(search)
     document_async = _async(document)
     describe_async = _async(describe)
     checks_async = _async(checks)
-    find_async = _async(find, quick=True)
+    find_async = _async(find)
     correct_async = _async(correct)
 
     def close(self) -> None:
         """Wait for the calls that run, and close what the service opened."""
-        for name in vars(self).keys() & {"_threads", "_one_thread"}:
-            getattr(self, name).shutdown()
+        if "_threads" in vars(self):
+            self._threads.shutdown()
         for checker in self._checkers.values():
             checker.close()
         if self.record is not None:
@@ -441,22 +457,6 @@ def models_of(plan: Plan, judge: object | None = None) -> list[str]:
     if plan.asking is not None:
         models.append(plan.asking.name)
     return models
-
-
-def refuse_unfit(correction: Correction, check: Check) -> None:
-    """Raises UsageError unless the correction fits the check."""
-    if correction.label is not None and correction.label not in LABELS:
-        raise UsageError(f"{correction.label!r} is no label: use {', '.join(LABELS)}")
-    if correction.what == "wrong verdict":
-        if correction.doc_id is not None:
-            raise UsageError("a verdict is corrected without a document: use wrong stance for one")
-        return
-    ids = [one["doc_id"] for one in (check.result or {}).get("evidence", ())]
-    if correction.doc_id not in ids:
-        said = did_you_mean(str(correction.doc_id), ids, f"it has {', '.join(ids[:5])}" if ids else "it has none")
-        raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
-    if correction.what == "wrong stance" and correction.label in NO_STANCES:
-        raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
 
 
 def _checks(way: _Way, on_event: OnEvent | None) -> Callable[[Iterable[Claim]], Iterator[Result]]:

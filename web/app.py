@@ -23,7 +23,7 @@ from .access import KEYS, Guard
 from .page import hide
 from .pages import pages, sign_in_page
 from .problems import for_people, problem_of
-from .rest import ProblemBody, rest, state
+from .rest import ProblemBody, direct, rest, state
 from .shared import Keyed, Served, Web
 
 
@@ -62,7 +62,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     app.state.web, app.state.limits = web, served.limits
     for kind in (HTTPException, CcheckError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _problem)
-    for router in (rest, state, pages):
+    for router in (direct, rest, state, pages):
         app.include_router(router)
     app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
     app.add_api_route("/openapi.json", app.openapi, include_in_schema=False)

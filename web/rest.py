@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError
@@ -22,7 +23,7 @@ from .access import Caller
 from .jobs import claims_in, sse
 from .page import plainly
 from .problems import Problem, json_text, problem_of
-from .shared import Checker, Reader, Shared, Web, json_answer
+from .shared import Checker, Reader, Shared, Web, json_answer, web_of
 
 QUICK_SECONDS = 2.0
 """How long a request for a check waits for it, unless it says otherwise."""
@@ -131,11 +132,35 @@ def _answers(good: Any, *problems: int) -> Answers:
 
 _CHECKED: Answers = {202: {"model": Check, "headers": {"Location": {"schema": {"type": "string"}}}}}
 _FILE = {"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}}
-rest = APIRouter(prefix="/v1", responses=_problems(400, 401, 403, 422, 429, 500, 501, 502, 503))
+_REFUSED = _problems(400, 401, 403, 422, 429, 500, 501, 502, 503)
+
+
+class _Direct(APIRoute):
+    """FastAPI describes `check`, and handles a request that is not as described. One that is goes to `check` directly:
+    to take it apart and validate it twice would cost as much as an answer of the record."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        otherwise = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                if request.headers.get("content-type") != "application/json":
+                    return await otherwise(request)
+                sent = ClaimSent.model_validate_json(await request.body())
+            except ValidationError:
+                return await otherwise(request)
+            web = await web_of(request)
+            return await check(sent, web, web.caller(request, "check"))
+
+        return handler
+
+
+direct = APIRouter(prefix="/v1", responses=_REFUSED, route_class=_Direct)
+rest = APIRouter(prefix="/v1", responses=_REFUSED)
 state = APIRouter(tags=["state"], responses=_problems(500))
 
 
-@rest.post("/checks", tags=["checks"], responses=_CHECKED | _answers(Check, 409, 413))
+@direct.post("/checks", tags=["checks"], responses=_CHECKED | _answers(Check, 409, 413))
 async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker) -> Response:
     """Check a claim. 200 with the check if it is there within `wait` seconds, else 202 with its `Location`."""
     job = await web.jobs.check(sent.claim, asked, **sent.how(asked))

@@ -139,6 +139,15 @@ class LocalStore(Closing):
     def state(self) -> str:
         return self._reading(lambda database: database.state)
 
+    def state_now(self) -> str | None:
+        """`state`; None if another thread would have to be waited for."""
+        if not self._guard.acquire(blocking=False):
+            return None
+        try:
+            return self.state()
+        finally:
+            self._guard.release()
+
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         def read(database: Database) -> dict[str, tuple[Unit, ...]]:
             if granularity not in database.layout.units:

@@ -218,6 +218,37 @@ def test_async_methods_do_the_same(service: Service) -> None:
     asyncio.run(ask())
 
 
+def test_the_event_loop_reads_what_is_at_hand_and_waits_for_nothing(service: Service, monkeypatch) -> None:
+    first, store = service.check(CLAIM, k=1), service.checker.store
+    read_by: list[str] = []
+    read = service._found
+    monkeypatch.setattr(
+        service, "_found", lambda *given: read_by.append(threading.current_thread().name) or read(*given)
+    )
+
+    def found(**how: Any) -> tuple[str, Any]:
+        return asyncio.run(service.recorded_async(CLAIM, **{"k": 1, **how}))
+
+    assert found() == (first.id, first) and found(user="ann")[1] == first and found(fresh=True) == (first.id, None)
+    with store._guard:  # another thread searches, writes, or loads
+        held = threading.Thread(target=found)
+        held.start()
+        held.join(0.2)
+        assert held.is_alive()
+    held.join(60)
+    with service.record._lock:
+        waits = threading.Thread(target=found)
+        waits.start()
+        waits.join(0.2)
+        assert waits.is_alive()
+    waits.join(60)
+    assert found(recipe="bm25") == (first.id, first)
+    service.checker.ingest({"_id": "new", "text": "Sea level fell."}, dense=False)
+    assert found()[1] is None and found()[1] is None
+    by_pool = [name.startswith("ccheck-service") for name in read_by]
+    assert by_pool == [False] * 3 + [True] * 4 + [False]
+
+
 def test_what_happens_is_told_as_it_happens(service: Service) -> None:
     seen = []
     check = service.check(CLAIM, lambda event: seen.append(event), k=2, recipe="default")
