@@ -1,6 +1,7 @@
 """What only the local store must do: survive crashes, serve readers beside a writer, rebuild what is derived."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -228,6 +229,16 @@ def test_removed_documents_are_not_found_before_the_index_follows(tmp_path, monk
             assert sorted(id_ for id_, _ in found["dense"]) == [f"d{i}" for i in range(10) if i != 3]
         info = info_of(reader)
         assert (info.documents, info.passages, info.pending) == (9, 9, 0 if published else 1)
+
+
+def test_who_reads_next_finds_what_a_killed_writer_left_undone(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_store, "COMMIT_SECONDS", 1e9)
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(10)])
+        shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    with LocalStore(tmp_path / "killed") as reader:
+        assert len(words_of(reader, "paper")) == 10
 
 
 @pytest.mark.parametrize("few", [0, 1_000])
