@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 __version__ = "0.1.0"
 
@@ -60,15 +60,17 @@ def open(  # noqa: A001
     *,
     judge: Judge | None = None,
     reranker: Score | Reranker | None = None,
+    verdict: Literal["auto", "llm", "stance", "none"] | None = None,
     trust_folder: bool = False,
     **settings: Any,
 ) -> Checker:
     """Open a store. `store` is written as for `--store`, or a path; by default, the settings name it.
 
-    `judge` and `reranker` are functions of your own, in place of the recipe's; results have their names.
-    Further settings override the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what the
-    flags of `ccheck query` do. If the current folder's ccheck.toml sets something that only you may choose, that is an
-    error, unless you allowed the file (`ccheck config trust`) or set `trust_folder`.
+    `judge` and `reranker` are functions of your own, in place of the recipe's; results have their names. `verdict` says
+    who judges, as `--verdict` does: "none" only ranks. Further settings override the environment and the settings
+    files: `ccheck.open(recipe="bm25")`. They do what the flags of `ccheck query` do. If the current folder's
+    ccheck.toml sets something that only you may choose, that is an error, unless you allowed the file (`ccheck config
+    trust`) or set `trust_folder`.
     Raises UsageError, NotFound or InvalidData.
     """
     from .core.adjust import Changes, resolved
@@ -77,7 +79,7 @@ def open(  # noqa: A001
 
     named = None if store is None else os.fspath(store)
     own = resolve({"store": named, **settings}, trust_folder=trust_folder).settings
-    changes = Changes(settings.get("llm_model"), settings.get("stance_model"), settings.get("rerank"))
+    changes = Changes(settings.get("llm_model"), settings.get("stance_model"), settings.get("rerank"), verdict=verdict)
     checker = Checker(own, recipe=resolved(own, changes), judge=judge)
     if reranker is not None:
         checker.rerank_with(reranker)

@@ -223,6 +223,10 @@ def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     frame = result.to_frame()
     assert list(frame["doc_id"]) == [one.document.id for one in result.evidence] == ["a", "b"]
     assert frame["metadata.year"][0] == 2001 and frame["scores.bm25"][0] == result.evidence[0].hit.score
+    with ccheck.open(tmp_path / "store", recipe="bm25", rerank="none", verdict="none") as checker:
+        alone = checker.check("tea is hot")
+    assert result.verdict is not None and alone.verdict is None
+    assert list(alone.to_frame()["doc_id"]) == ["a", "b"] and "stance" not in alone.to_frame()
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ccheck.CcheckError, match="pip install pandas"):
         result.to_frame()
