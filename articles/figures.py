@@ -65,25 +65,17 @@ class FigureRanker:
     def __init__(self, articles: Sequence[Article], stage: FiguresStage, models: Models | None = None) -> None:
         self._stage, self._models = stage, models or Models()
         self._cuts = {article.id: Cut(article) for article in articles}
-        self._elements = {article.id: article.elements for article in articles}
-        keys = [(one, number) for one, some in self._elements.items() for number in range(len(some))]
+        self.elements = {article.id: article.elements for article in articles}
+        keys = [(one, number) for one, some in self.elements.items() for number in range(len(some))]
         self._rows = {key: row for row, key in enumerate(keys)}
         self._made: dict[tuple[object, ...], Any] = {}
-
-    @property
-    def articles(self) -> list[str]:
-        return list(self._cuts)
-
-    def elements(self, article: str) -> Sequence[Element]:
-        """The elements of an article."""
-        return self._elements[article]
 
     def rank(self, claim: str, articles: Sequence[str]) -> list[RankedElement]:
         """The elements of these articles, best first, all of them. Raises NotFound for an article that is not here."""
         for one in articles:
             if one not in self._cuts:
                 raise NotFound(f"there is no article {one!r}")
-        keys = [(one, number) for one in articles for number in range(len(self._elements[one]))]
+        keys = [(one, number) for one in articles for number in range(len(self.elements[one]))]
         if not keys:
             return []
         rankings = [self._run(name, run, claim, articles, keys) for name, run in self._stage.runs.items()]
@@ -100,7 +92,7 @@ class FigureRanker:
         ]
 
     def _element(self, key: _Key) -> Element:
-        return self._elements[key[0]][key[1]]
+        return self.elements[key[0]][key[1]]
 
     def _once(self, make: Callable[[], Made], *key: object) -> Made:
         """What was made under this key, from then on."""
@@ -149,7 +141,7 @@ class FigureRanker:
             raise UsageError(f"this recipe needs the model of images {run.model}, which is not loaded")
 
         def pictures(article: str) -> list[Vector | None]:
-            files = [self._models.find_image(article, element) for element in self._elements[article]]
+            files = [self._models.find_image(article, element) for element in self.elements[article]]
             made = iter(encoder.images([one for one in files if one is not None]))
             return [None if one is None else next(made) for one in files]
 
@@ -194,7 +186,7 @@ class FigureRanker:
         """The chunks of an article, each with the elements that it cites."""
 
         def made() -> list[tuple[Why, list[_Key]]]:
-            cut, elements = self._cuts[article], self._elements[article]
+            cut, elements = self._cuts[article], self.elements[article]
             text, spans = cut.article.text, cut.at(run.granularity, run.tokens)
             chunks = [Why(text[slice(*span)], *span, run.granularity) for span in spans]
             cited = cited_in(spans, elements)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
-import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.analysis import query_terms, terms
 from ..core.errors import InvalidData, NotFound
@@ -20,34 +18,11 @@ from .asking import selected
 from .chunks import Cut, Span
 from .embedding import Bm25Index, Models, searched
 
+Expressions: TypeAlias = frozenset[tuple[str, ...]]
+"""The tokens of each expression."""
 _TOKEN = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]")
 MOST = 50_000
 """Characters of one passage that are read."""
-
-
-@dataclass(frozen=True)
-class Expressions:
-    """A list of expressions, in lower case, tokens joined by single spaces."""
-
-    expressions: tuple[str, ...]
-
-    @functools.cached_property
-    def _sequences(self) -> dict[str, list[tuple[str, ...]]]:
-        found: dict[str, list[tuple[str, ...]]] = {}
-        for expression in self.expressions:
-            words = tuple(tokens(expression))
-            if words:
-                found.setdefault(words[0], []).append(words)
-        return found
-
-    def found_in(self, text: str) -> bool:
-        """Whether the text holds one of the expressions, as whole words."""
-        words = tokens(text)
-        return any(
-            tuple(words[start : start + len(sequence)]) == sequence
-            for start, word in enumerate(words)
-            for sequence in self._sequences.get(word, ())
-        )
 
 
 def tokens(text: str) -> list[str]:
@@ -57,19 +32,26 @@ def tokens(text: str) -> list[str]:
 
 def packaged() -> Expressions:
     """ccheck's own list."""
-    return _listed((files(f"{__package__}") / "expressions.txt").read_text(encoding="utf-8"))
+    return listed((files(f"{__package__}") / "expressions.txt").read_text(encoding="utf-8").splitlines())
 
 
 def load(path: str | Path) -> Expressions:
     """Reads a text file with one expression per line. Raises NotFound, or InvalidData if it has none."""
-    found = _listed(read_text(path, "the expressions"))
-    if not found.expressions:
+    found = listed(read_text(path, "the expressions").splitlines())
+    if not found:
         raise InvalidData(f"{path} has no expressions. Write one on each line")
     return found
 
 
-def _listed(text: str) -> Expressions:
-    return Expressions(tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")))
+def listed(expressions: Iterable[str]) -> Expressions:
+    """The expressions; empty ones and those that begin with # are left out."""
+    return frozenset(tuple(words) for one in expressions if not one.startswith("#") and (words := tokens(one)))
+
+
+def holds(text: str, expressions: Expressions) -> bool:
+    """Whether the text holds one of the expressions, as whole words."""
+    words, sizes = tuple(tokens(text)), set(map(len, expressions))
+    return any(words[start : start + size] in expressions for size in sizes for start in range(len(words)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +83,6 @@ class PassageRanker:
         self._cuts = {article.id: Cut(article) for article in articles}
         self._indexes: dict[str, Bm25Index] = {}
 
-    @property
-    def articles(self) -> list[str]:
-        return list(self._cuts)
-
     def find(self, claim: str, articles: Sequence[str]) -> list[GroundingPassage]:
         """The passages of these articles, best first. Raises NotFound for an article that is not here."""
         for one in articles:
@@ -132,10 +110,10 @@ class PassageRanker:
         scores: dict[int, float] = {}
         for (_, number), score in ranking:
             for near in range(number, max(-1, number - stage.neighbours - 1), -1):
-                if _same_paragraph(cut, spans[near], spans[number]):
+                if cut.paragraph_at(spans[near][0]) == cut.paragraph_at(spans[number][0]):
                     scores[near] = max(scores.get(near, 0.0), score)
         if self._expressions is not None:
-            held = {n: score for n, score in scores.items() if self._expressions.found_in(texts[n])}
+            held = {n: score for n, score in scores.items() if holds(texts[n], self._expressions)}
             scores = held or scores
         if stage.select == "llm":
             numbers = sorted(scores)
@@ -157,7 +135,8 @@ class PassageRanker:
         """Neighbouring sentences of one paragraph become one passage."""
         groups: list[list[int]] = []
         for number in sorted(scores):
-            if groups and groups[-1][-1] == number - 1 and _same_paragraph(cut, spans[number - 1], spans[number]):
+            paragraph = cut.paragraph_at(spans[number][0])
+            if groups and groups[-1][-1] == number - 1 and cut.paragraph_at(spans[number - 1][0]) == paragraph:
                 groups[-1].append(number)
             else:
                 groups.append([number])
@@ -169,8 +148,3 @@ class PassageRanker:
             GroundingPassage(article.id, article.text[start:end], start, end, article.section_at(start), score)
             for start, end, score in sorted(passages, key=lambda one: (-one[2], one[0]))
         ]
-
-
-def _same_paragraph(cut: Cut, first: Span, second: Span) -> bool:
-    starts = [start for start, _ in cut.paragraphs]
-    return bisect.bisect_right(starts, first[0]) == bisect.bisect_right(starts, second[0])

@@ -63,13 +63,13 @@ def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
         if name == "random":
             ranker = FigureRanker(articles, figures_stage(load_recipe("figures:captions")))
             shuffle = random.Random(0)
-            ranked = {one.id: ranker.elements(one.article) for one in gold}
+            ranked = {one.id: ranker.elements[one.article] for one in gold}
             rankings = {key: [e.id for e in shuffle.sample(some, len(some))] for key, some in ranked.items()}
         else:
             ranker, _ = open_figures(articles, figures_stage(load_recipe(name)), runtime)
             rankings = {one.id: [e.element.id for e in ranker.rank(one.claim, [one.article])] for one in gold}
         seconds = time.perf_counter() - started
-        elements = {one.id: [e.id for e in ranker.elements(one.article)] for one in gold}
+        elements = {one.id: [e.id for e in ranker.elements[one.article]] for one in gold}
         scores = figure_scores(rankings, {one.id: one.elements for one in gold}, elements)
         values = np.array([[scores[one.id][metric] for metric in METRICS] for one in gold])
         low, high = intervals(values, [one.article for one in gold])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ccheck.articles import Article
 from ccheck.articles.figures import FigureRanker
-from ccheck.articles.passages import Expressions, PassageRanker, packaged
+from ccheck.articles.passages import Expressions, PassageRanker, listed, packaged
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
@@ -96,7 +96,7 @@ def figures(folder: Path) -> None:
         for claim in gold:
             by_id = {one.element.id: max(one.score, 0.0) for one in ranker.rank(claim.claim, [claim.article])}
             most = max(by_id.values()) or 1.0
-            found.append({one.id: by_id[one.id] / most for one in ranker.elements(claim.article)})
+            found.append({one.id: by_id[one.id] / most for one in ranker.elements[claim.article]})
         return found
 
     elements = candidates(FigureRanker(articles, FiguresStage(runs={"one": ElementRun()})), gold)
@@ -116,7 +116,7 @@ def figures(folder: Path) -> None:
 
 
 def candidates(ranker: FigureRanker, gold: Sequence[GoldClaim]) -> dict[str, list[str]]:
-    return {one.id: [element.id for element in ranker.elements(one.article)] for one in gold}
+    return {one.id: [element.id for element in ranker.elements[one.article]] for one in gold}
 
 
 def passages(folder: Path) -> None:
@@ -125,7 +125,7 @@ def passages(folder: Path) -> None:
     wanted = frozenset(one.article for one in gold)
     articles = {one.id: one for one in full_texts(folder / "articles.zip", wanted) if isinstance(one, Article)}
     others = {
-        article: learn([(one.article, text) for one in gold if one.article != article for text in one.passages])
+        article: listed(learn([(one.article, text) for one in gold if one.article != article for text in one.passages]))
         for article in wanted
     }
     values: dict[str, Values] = {}

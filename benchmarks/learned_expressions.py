@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from ccheck.articles.passages import Expressions, tokens
+from ccheck.articles.passages import tokens
 from ccheck.lab.measure.context24 import read_gold
 
 _CLOSED = frozenset(
@@ -36,7 +36,7 @@ def is_content(token: str) -> bool:
     return token not in _CLOSED and not token.endswith("ly") and any(character.isalpha() for character in token)
 
 
-def learn(passages: Sequence[tuple[str, str]], *, most_words: int = 8) -> Expressions:
+def learn(passages: Sequence[tuple[str, str]], *, most_words: int = 8) -> list[str]:
     """The expressions of labelled passages, (article, text) each, those found in most passages first.
 
     A sequence counts as shared only between passages of two articles, since those of one repeat its own words. It has
@@ -61,11 +61,11 @@ def learn(passages: Sequence[tuple[str, str]], *, most_words: int = 8) -> Expres
         shared = [one for one in own_sequences if len(holders[one]) > 1]
         longest = max((len(one) for one in shared), default=0)
         found.update(" ".join(one) for one in shared if len(one) == longest)
-    return Expressions(tuple(name for name, _ in sorted(found.items(), key=lambda item: (-item[1], item[0]))))
+    return [name for name, _ in sorted(found.items(), key=lambda item: (-item[1], item[0]))]
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     labelled = [(claim.article or claim.id, text) for claim in read_gold(sys.argv[1]) for text in claim.passages]
-    print("\n".join(learn(labelled).expressions))
+    print("\n".join(learn(labelled)))

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
@@ -20,6 +20,7 @@ from .records import NOT_UTF8, Record, Reject
 from .sniff import HEAD_BYTES, HINTS
 from .sources import STDIN, Source, find_sources
 
+Made = TypeVar("Made")
 SHOWN = 5
 """How many bad lines a message lists."""
 JSON_LINES = (".jsonl", ".ndjson")
@@ -57,39 +58,27 @@ def records_of(
     return _without_header(source, (lambda text: {"text": text.strip()}) if name.endswith(".txt") else str.split)
 
 
-def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Iterator[Record]:
-    """The records of a file; see `records_of`.
+def take_all(path: str | os.PathLike[str], columns: frozenset[str], take: Callable[[Record, int], Made]) -> list[Made]:
+    """What `take` makes of each record of a file, which it is given with its number, from 1; see `records_of`.
 
     Raises NotFound, UsageError, MissingExtra (Parquet without pyarrow), and InvalidData for an empty file or, with
-    their numbers and reasons, for bad lines.
+    their numbers and reasons, for bad lines and those about which `take` raises it.
     """
+    made: list[Made] = []
     problems: list[str] = []
-    empty = True
-    for record in records_of(path, columns):
-        empty = False
-        if isinstance(record, Reject):
-            problems.append(f"line {record.line}: {record.reason}" if record.line else record.reason)
-        elif not problems:
-            yield record
-    if problems:
-        raise bad_lines(path, problems)
-    if empty:
-        raise InvalidData(f"{os.fspath(path)} is empty")
-
-
-def take_all(path: str | os.PathLike[str], columns: frozenset[str], take: Callable[[Record, int], None]) -> None:
-    """Give each record of a file to `take` with its number, from 1; see `read_records`.
-
-    What it finds wrong (InvalidData) is raised together, with line numbers.
-    """
-    problems: list[str] = []
-    for number, record in enumerate(read_records(path, columns), 1):
+    number = 0
+    for number, record in enumerate(records_of(path, columns), 1):
         try:
-            take(record, number)
+            if isinstance(record, Reject):
+                raise InvalidData(record.reason)
+            made.append(take(record, number))
         except InvalidData as error:
-            problems.append(f"line {record.line}: {error}")
+            problems.append(f"line {record.line}: {error}" if record.line else str(error))
     if problems:
         raise bad_lines(path, problems)
+    if not number:
+        raise InvalidData(f"{os.fspath(path)} is empty")
+    return made
 
 
 def bad_lines(path: str | os.PathLike[str], problems: list[str]) -> InvalidData:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData, UsageError, require
 from ...core.files import writing
@@ -31,7 +31,6 @@ LEVELS = (0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 MOST = 10
 """How many predicted questions, or questions with answers, count."""
 
-Row = TypeVar("Row")
 Meteor = Callable[[str, str], float]
 """The METEOR of a candidate and a reference."""
 
@@ -113,12 +112,12 @@ def read_gold(path: str | Path) -> list[Gold]:
 
     Raises NotFound, or InvalidData that names the bad rows.
     """
-    return _rows(path, _gold)
+    return take_all(path, frozenset(), lambda record, number: _gold(record.data, number - 1))
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
     """A prediction file of the task: one array, or JSON Lines. Raises NotFound or InvalidData."""
-    return _rows(path, _prediction)
+    return take_all(path, frozenset(), lambda record, number: _prediction(record.data, number - 1))
 
 
 def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> None:
@@ -203,13 +202,6 @@ def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor
     table = np.array([[meteor(candidate, reference) for reference in references] for candidate in candidates])
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum()) / len(references)
-
-
-def _rows(path: str | Path, of: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
-    """What `of` makes of each row and its number, from 0."""
-    rows: list[Row] = []
-    take_all(path, frozenset(), lambda record, number: rows.append(of(record.data, number - 1)))
-    return rows
 
 
 def _gold(data: Mapping[str, Any], number: int) -> Gold:

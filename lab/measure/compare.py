@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InvalidData, UsageError
 from .metrics import DEFAULT_METRICS, RESAMPLES, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
 from .pairs import PairsMeasured
-from .types import Change, Comparison, Difference, Qrels, Run
+from .types import Change, Comparison, Difference, Interval, Qrels, Run
 from .verdicts import label_figures, resampled
 
 if TYPE_CHECKING:
@@ -60,12 +60,7 @@ def compare(
     measured = {name: measure(run, qrels, names) for name, run in runs.items()}
     baseline, *others = runs
     differences = [
-        _difference(
-            (name, metric),
-            measured[baseline].by_claim[metric],
-            measured[name].by_claim[metric],
-            changes,
-        )
+        _of_claims((name, metric), measured[baseline].by_claim[metric], measured[name].by_claim[metric], changes)
         for name in others
         for metric in names
     ]
@@ -135,32 +130,31 @@ def _messages(said: Mapping[str, Sequence[str]]) -> list[str]:
     return [message if len(runs) == len(said) else f"{', '.join(runs)}: {message}" for message, runs in of.items()]
 
 
-def _difference(
+def _of_claims(
     of: tuple[str, str], before: Mapping[str, float], after: Mapping[str, float], changes: int
 ) -> Difference:
-    run, metric = of
     pairs = [Change(claim, before[claim], after[claim]) for claim in before]
     values = [pair.difference for pair in pairs]
     moved = [pair for pair in pairs if abs(pair.difference) > _EQUAL]
-    wins = sum(pair.difference > 0 for pair in moved)
-    p = randomisation_test(values)
     largest = sorted(moved, key=lambda pair: -abs(pair.difference))[:changes]
-    mean = math.fsum(values) / len(values)
-    return Difference(
-        run=run,
-        metric=metric,
-        baseline=math.fsum(before.values()) / len(before),
-        value=math.fsum(after.values()) / len(after),
-        difference=mean,
-        interval=bootstrap(values) if len(values) > 1 else None,
-        p=p,
-        p_holm=p,
-        wins=wins,
-        losses=len(moved) - wins,
-        ties=len(pairs) - len(moved),
-        claims=len(pairs),
-        changes=tuple(largest),
-    )
+    means = math.fsum(before.values()) / len(before), math.fsum(after.values()) / len(after)
+    interval = bootstrap(values) if len(values) > 1 else None
+    return _difference(of, means, interval, randomisation_test(values), values, tuple(largest))
+
+
+def _difference(
+    of: tuple[str, str],
+    means: tuple[float, float],
+    interval: Interval | None,
+    p: float,
+    gains: Sequence[float],
+    changes: tuple[Change, ...] = (),
+) -> Difference:
+    """`of`: a run and a metric. `gains`: by how much each claim is better."""
+    baseline, value = means
+    wins, losses = sum(one > _EQUAL for one in gains), sum(one < -_EQUAL for one in gains)
+    counts = wins, losses, len(gains) - wins - losses, len(gains)
+    return Difference(*of, baseline, value, value - baseline, interval, p, p, *counts, changes)
 
 
 # -- judges
@@ -214,19 +208,6 @@ def _between(name: str, metric: str, before: NDArray[np.float64], after: NDArray
         old, new = np.split(drawn, 2, axis=1)
         low, high = np.percentile(values(new) - values(old), (2.5, 97.5))
         interval = float(low), float(high)
-    value, baseline = (float(values(counts.sum(axis=0))[0]) for counts in (after, before))
+    baseline, value = (float(values(counts.sum(axis=0))[0]) for counts in (before, after))
     right = np.trace(after - before, axis1=1, axis2=2)
-    return Difference(
-        run=name,
-        metric=metric,
-        baseline=baseline,
-        value=value,
-        difference=value - baseline,
-        interval=interval,
-        p=p,
-        p_holm=p,
-        wins=int((right > 0).sum()),
-        losses=int((right < 0).sum()),
-        ties=int((right == 0).sum()),
-        claims=claims,
-    )
+    return _difference((name, metric), (baseline, value), interval, p, right.tolist())

@@ -49,9 +49,7 @@ def read_gold(path: str | Path) -> list[GoldClaim]:
     Elements are in `element_ids`, `findings` or `elements`, passages in `passages` or `context`: texts, or objects with
     a `text`. Raises NotFound or InvalidData.
     """
-    found: list[GoldClaim] = []
-    take_all(path, frozenset(), lambda record, _: found.append(_gold(record.data)))
-    return found
+    return take_all(path, frozenset(), lambda record, _: _gold(record.data))
 
 
 def _gold(row: Mapping[str, Any]) -> GoldClaim:

@@ -16,7 +16,7 @@ from ccheck.articles import Article
 from ccheck.articles.chunks import Cut
 from ccheck.articles.embedding import Bm25Index, Models, TextEncoder, image_finder
 from ccheck.articles.figures import FigureRanker, merged, represent
-from ccheck.articles.passages import Expressions, PassageRanker, load, packaged
+from ccheck.articles.passages import Expressions, PassageRanker, holds, listed, load, packaged
 from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import terms
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -171,8 +171,8 @@ def test_a_sentence_comes_with_its_left_neighbour_of_the_paragraph_and_may_need_
     assert first == "Moss was eaten at night, and slime dried by day."
     assert all(text != "Weights" for text in found(article, "weights", sentences=10))
     claim = "snails thicker in cold water by day"
-    assert found(article, claim, Expressions(("were thicker",)), sentences=5) == [THICKER]
-    assert found(article, claim, Expressions(("no such words",)), sentences=5) == found(article, claim, sentences=5)
+    assert found(article, claim, listed(["were thicker"]), sentences=5) == [THICKER]
+    assert found(article, claim, listed(["no such words"]), sentences=5) == found(article, claim, sentences=5)
 
 
 def test_sections_order_and_clauses(article: Article) -> None:
@@ -185,12 +185,12 @@ def test_sections_order_and_clauses(article: Article) -> None:
 
 
 def test_expressions_are_found_as_whole_words_and_read_from_files(tmp_path: Path) -> None:
-    listed = Expressions(("in the absence of", "we tested"))
-    assert listed.found_in("Grown In the absence of light.")
-    assert not listed.found_in("Here we testedly grew.")
-    assert "compared with" in packaged().expressions and packaged().found_in("compared with controls")
+    own = listed(["in the absence of", "we tested"])
+    assert holds("Grown In the absence of light.", own)
+    assert not holds("Here we testedly grew.", own)
+    assert ("compared", "with") in packaged() and holds("compared with controls", packaged())
     (file := tmp_path / "own.txt").write_text("we tested\nwe saw\n")
-    assert load(file).expressions == ("we tested", "we saw")
+    assert load(file) == {("we", "tested"), ("we", "saw")}
     file.write_text("# nothing yet\n")
     with pytest.raises(InvalidData):
         load(file)
