@@ -22,10 +22,10 @@ from ...ingest import Record
 from ...ingest.rows import take_all
 from ...pipeline.claims import read_claims
 from ..measure.datasets import read_corpus, read_qrels
+from ..measure.types import Qrels
 from .options import RetrievalOptions, TrainingOptions
 from .split import split_by_claim, split_by_document
 
-Qrels = Mapping[str, Mapping[str, int]]
 UNSEEN = "by document"
 """The claims whose documents were not trained on."""
 SEEN = "by claim"
@@ -110,12 +110,12 @@ def retrieval_data(
         messages.append(f"{len(judged)} claims to train on, and none to measure on")
         return RetrievalData(by_id, qrels, tuple(judged), {}, messages=tuple(messages))
     if options.split == "claim":
-        one = split_by_claim(judged, qrels, share, seed)
+        one = split_by_claim(judged, share, seed)
         return RetrievalData(
             by_id, qrels, one.train_claims, {SEEN: one.dev_claims}, messages=(*messages, one.describe())
         )
     outer = split_by_document(judged, qrels, share, seed)
-    inner = split_by_claim(outer.train_claims, qrels, share / 2, seed)
+    inner = split_by_claim(outer.train_claims, share / 2, seed)
     messages.append(
         f"{outer.describe()}; {len(inner.dev_claims)} of the training claims are held back as well, by claim"
     )

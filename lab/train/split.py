@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.analysis import clean
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData
 from ...core.types import Claim
 
 CLAIMS_AT_LEAST = 4
@@ -24,46 +24,41 @@ CLAIMS_AT_LEAST = 4
 class Split:
     """Claims to learn from and claims to measure on, each in the order in which they were given.
 
-    `dropped` are in neither: they share documents with claims to measure on. `unjudged` have no document in the
-    judgements. `dev_documents` are all documents judged for claims to measure on: training must not see them, as
-    negatives neither.
+    `dropped` are in neither: they share documents with claims to measure on. Training must not see `dev_documents`, as
+    negatives neither: after a split by document, all that are judged for claims to measure on.
     """
 
     train_claims: tuple[Claim, ...]
     dev_claims: tuple[Claim, ...]
     dropped: tuple[Claim, ...] = ()
-    unjudged: tuple[Claim, ...] = ()
     dev_documents: frozenset[str] = frozenset()
-    kind: str = "document"
 
     def describe(self) -> str:
         """A line for a log or a model card."""
         said = f"{len(self.train_claims)} claims to train on, {len(self.dev_claims)} to measure on"
-        if self.kind == "document":
+        if self.dev_documents:
             said += " (their documents are not in training)"
         if self.dropped:
             said += f"; left out: {len(self.dropped)} that share documents with those"
-        if self.unjudged:
-            said += f"; left out: {len(self.unjudged)} without a judged document"
         return said
 
 
 def split_by_document(
-    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float = 0.2, seed: int = 0
+    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float, seed: int = 0
 ) -> Split:
     """Split so that no document that is judged for a development claim is judged for a training claim.
 
-    `qrels`: claim id -> document id -> grade; all that are judged count, whatever their grade. Claims of the same words
-    stay together too. Whole groups of connected claims are drawn until the share is reached. Where the groups left are
-    too large, one is cut: its development claims are neighbours, and those of the others that share documents with
-    them are dropped. The same claims give the same split whatever their order.
+    `claims` have ids, each its own, and judgements. `qrels`: claim id -> document id -> grade; all that are judged
+    count, whatever their grade. Claims of the same words stay together too. Whole groups of connected claims are drawn
+    until the share is reached. Where the groups left are too large, one is cut: its development claims are neighbours,
+    and those of the others that share documents with them are dropped. The same claims give the same split whatever
+    their order.
 
-    Raises UsageError for an invalid share, InvalidData where claims have no ids or too few are judged.
+    Raises InvalidData for too few claims.
     """
-    judged, unjudged = _judged(claims, qrels, dev_share)
-    by_id = {str(claim.id): claim for claim in judged}
+    by_id = {str(claim.id): claim for claim in claims}
     documents = {id_: {("document", key) for key in qrels[id_]} | {("claim", _key(by_id[id_]))} for id_ in by_id}
-    wanted = _wanted(len(by_id), dev_share)
+    wanted = _wanted(claims, dev_share)
     draw = random.Random(seed)  # noqa: S311 - a split, not a secret
     groups = connected(documents)
     draw.shuffle(groups)
@@ -85,27 +80,19 @@ def split_by_document(
             "claim with --set split=claim"
         )
     return Split(
-        tuple(claim for claim in judged if claim.id not in dev and claim.id not in dropped),
-        tuple(claim for claim in judged if claim.id in dev),
-        tuple(claim for claim in judged if claim.id in dropped),
-        unjudged,
+        tuple(claim for claim in claims if claim.id not in dev and claim.id not in dropped),
+        tuple(claim for claim in claims if claim.id in dev),
+        tuple(claim for claim in claims if claim.id in dropped),
         frozenset(key for id_ in dev for key in qrels[id_]),
     )
 
 
-def split_by_claim(
-    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float = 0.2, seed: int = 0
-) -> Split:
+def split_by_claim(claims: Sequence[Claim], dev_share: float, seed: int = 0) -> Split:
     """Split claims at random, whatever documents they share. Raises as `split_by_document`."""
-    judged, unjudged = _judged(claims, qrels, dev_share)
-    ids = sorted(str(claim.id) for claim in judged)
-    dev = set(random.Random(seed).sample(ids, _wanted(len(ids), dev_share)))  # noqa: S311
+    ids = sorted(str(claim.id) for claim in claims)
+    dev = set(random.Random(seed).sample(ids, _wanted(claims, dev_share)))  # noqa: S311
     return Split(
-        tuple(claim for claim in judged if claim.id not in dev),
-        tuple(claim for claim in judged if claim.id in dev),
-        unjudged=unjudged,
-        dev_documents=frozenset(key for id_ in dev for key in qrels[id_]),
-        kind="claim",
+        tuple(claim for claim in claims if claim.id not in dev), tuple(claim for claim in claims if claim.id in dev)
     )
 
 
@@ -148,27 +135,14 @@ def _neighbours(
     return list(found)[:wanted]
 
 
-def _judged(
-    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float
-) -> tuple[list[Claim], tuple[Claim, ...]]:
-    """The claims with and without judgements."""
-    if not 0 < dev_share < 1:
-        raise UsageError(f"dev_share is {dev_share}. It must be between 0 and 1")
-    if any(claim.id is None for claim in claims):
-        raise InvalidData("some claims have no id. Judgements refer to claims by their ids")
-    if len({claim.id for claim in claims}) < len(claims):
-        raise InvalidData("two claims have the same id. Remove one")
-    judged = [claim for claim in claims if qrels.get(str(claim.id))]
-    if len(judged) < CLAIMS_AT_LEAST:
+def _wanted(claims: Sequence[Claim], dev_share: float) -> int:
+    """How many claims to measure on. Raises InvalidData if there are too few to split."""
+    if len(claims) < CLAIMS_AT_LEAST:
         raise InvalidData(
-            f"only {len(judged)} of {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}. "
-            "Check that the ids of claims and judgements match"
+            f"only {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}. Check that the ids "
+            "of claims and judgements match"
         )
-    return judged, tuple(claim for claim in claims if not qrels.get(str(claim.id)))
-
-
-def _wanted(claims: int, dev_share: float) -> int:
-    return min(claims - 1, max(1, round(claims * dev_share)))
+    return min(len(claims) - 1, max(1, round(len(claims) * dev_share)))
 
 
 def _key(claim: Claim) -> str:

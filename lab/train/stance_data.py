@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...core.errors import UsageError
 from ...core.types import Claim
 from ..measure.rows import StanceRow, StanceRows, read_rows
 from .options import StanceOptions
@@ -43,20 +42,20 @@ def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
 
 
 def split_rows(
-    rows: Sequence[StanceRow], kind: str = "document", dev_share: float = 0.2, seed: int = 0
+    rows: Sequence[StanceRow], kind: str, dev_share: float, seed: int
 ) -> tuple[list[StanceRow], list[StanceRow], Split]:
     """Rows to learn from and to measure on, of different claims and, by `document`, of different documents.
 
-    Raises as `split_by_document`, and UsageError for another kind than `document` and `claim`.
+    Raises as `split_by_document`.
     """
-    if kind not in ("document", "claim"):
-        raise UsageError(f"unknown split {kind!r}. Choose document or claim")
     claims: dict[str, Claim] = {}
     qrels: dict[str, dict[str, float]] = {}
     for row in rows:
         claims.setdefault(row.claim_id, Claim(row.claim, row.claim_id))
         qrels.setdefault(row.claim_id, {})[row.doc_id] = 1.0
-    split = (split_by_document if kind == "document" else split_by_claim)(list(claims.values()), qrels, dev_share, seed)
+    of = list(claims.values())
+    by_document = kind == "document"
+    split = split_by_document(of, qrels, dev_share, seed) if by_document else split_by_claim(of, dev_share, seed)
     train, dev = ({claim.id for claim in part} for part in (split.train_claims, split.dev_claims))
     return [row for row in rows if row.claim_id in train], [row for row in rows if row.claim_id in dev], split
 
