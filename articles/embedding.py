@@ -8,20 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core.errors import NotFound, UsageError
 from ..core.fusion import Scored, fuse
 from ..core.grounding_stages import ChunkRun, ElementRun, PassagesStage
 from ..core.stages import Fusion
 from ..core.types import Vector
+from ..llm import LanguageModel
 from .types import Element
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..llm import LanguageModel
 
 Key = TypeVar("Key", bound=tuple[str, int])
 FindImage: TypeAlias = Callable[[str, Element], Path | None]
@@ -53,8 +51,6 @@ class Bm25Index:
     """
 
     def __init__(self, texts: Sequence[Sequence[str]], k1: float = K1) -> None:
-        import numpy as np
-
         lengths = np.array([len(text) for text in texts], np.float64)
         mean = float(lengths.mean()) if len(texts) else 0.0
         self._norms = k1 * (1 - B + B * lengths / (mean or 1.0))
@@ -75,8 +71,6 @@ class Bm25Index:
 
     def scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
         """One score for each text, shape [texts]."""
-        import numpy as np
-
         scores = np.zeros(self._count)
         for term, times in Counter(terms).items():
             if term in self._postings:
@@ -120,8 +114,6 @@ def searched(
 
     `words` gives the score of each key, `texts` what is embedded for it, where the run's retriever needs them.
     """
-    import numpy as np
-
     rankings: dict[str, Scored[Key]] = {}
     if keys and run.retriever in ("bm25", "hybrid"):
         scores = words()

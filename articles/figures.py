@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core.analysis import query_terms, sentence_spans, terms
 from ..core.errors import NotFound, UsageError
@@ -15,10 +18,6 @@ from . import Article, Element
 from .asking import ordered, rephrased
 from .chunks import Cut, Span, cited_in, citing
 from .embedding import Bm25Index, Models, searched
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")

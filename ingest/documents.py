@@ -12,17 +12,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from ..core.errors import InvalidData
+from ..core.layout import Layout
 from ..core.text import TEXT_CHARS
 from ..core.types import Document, Scalar, Value
 from .fields import DATE_FIELDS, ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, Fields, has_field, key_of, no_field
-
-if TYPE_CHECKING:
-    from ..core.layout import Layout
 
 ID_BYTES = 512
 """UTF-8, as Elasticsearch has it."""

@@ -7,17 +7,13 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
 from ..core.analysis import RUN, Count, count_words, pieces, sentence_spans, windows
 from ..core.errors import require
-from ..core.layout import UnitField
+from ..core.layout import Chunking, UnitField
 from ..core.types import Document, Unit, document_text
-
-if TYPE_CHECKING:
-    from ..core.layout import Chunking
 
 COUNTED_TOGETHER = 256
 

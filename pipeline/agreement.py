@@ -7,16 +7,13 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.errors import InvalidData
 from ..core.types import Document, Vector
-
-if TYPE_CHECKING:
-    from ..encode.dense import Embedder
-    from ..search import Store
+from ..encode.dense import Embedder
+from ..search import Store
 
 SAMPLED = 20
 """How many documents are compared."""

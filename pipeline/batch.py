@@ -11,19 +11,15 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..core.answers import Saved
 from ..core.errors import InvalidData
+from ..core.recipe import Recipe
+from ..core.settings import Settings
 from ..core.types import Claim, Result
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..core.recipe import Recipe
-    from ..core.settings import Settings
-    from ..search import Filter
+from ..search import Filter
 
 Key = tuple[str | None, str]
 """A claim's id and text."""

@@ -12,27 +12,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from more_itertools import chunked
 
 from ..core.errors import InvalidData, NotFound, UsageError
 from ..core.layout import Chunking, Layout
 from ..core.pump import Pump
+from ..core.recipe import Recipe
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.text import counted, is_unicode
 from ..core.types import Document, Entry
+from ..encode import dense as embedders
+from ..encode.dense import DEFAULT_MODEL
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import DenseEncoder, Encoders, EntryMaker, default_chunking, layout_of
 from ..ingest.passages import count_all
 from ..search import open_store
+from ..search.elastic.companion import Companion
+from ..search.elastic.enrich import Beside, InPlace, Page, Source, Target, Wrote, open_source
+from ..search.elastic.reading import Written
 from .ingest import open_encoders
-
-if TYPE_CHECKING:
-    from ..core.recipe import Recipe
-    from ..search.elastic.enrich import Page, Source, Target, Wrote
-    from ..search.elastic.reading import Written
 
 BATCH = 2_000
 """How many documents are embedded and written together: many, so that texts of like length meet."""
@@ -193,8 +194,6 @@ class Enricher:
 
     def _write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
         """In another thread: write, no faster than was asked for."""
-        from ..search.elastic.enrich import Wrote
-
         refused: dict[str, str] = {}
         changed: set[str] = set()
         for some in chunked(entries, self._size):
@@ -244,9 +243,6 @@ def open_enricher(
     decides; a recipe says it by `passages = false`. Raises UsageError, NotFound or InvalidData for what can't be
     enriched, before anything is written.
     """
-    from ..search.elastic.companion import Companion
-    from ..search.elastic.enrich import Beside, InPlace, open_source
-
     with open_store(runtime.settings) as store:
         source = open_source(store)
         target: Target
@@ -276,9 +272,6 @@ def open_enricher(
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
     """Delete the companion of the settings' store, if `confirm` agrees. Raises NotFound if there is none."""
-    from ..search.elastic.companion import Companion
-    from ..search.elastic.enrich import open_source
-
     with open_store(settings) as store:
         beside = Companion(open_source(store).store)
         if beside.info() is None:
@@ -291,9 +284,7 @@ def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
 
 def _one_model(runtime: Runtime, source: Source, one_vector: bool | None) -> tuple[Encoders, str]:
     """The vectors of one model, one for each document or passage, and why. None: one if no document needs several."""
-    from ..encode.dense import DEFAULT_MODEL, load_embedder
-
-    embedder = load_embedder(runtime.settings.embedding_model or DEFAULT_MODEL, runtime)
+    embedder = embedders.load_embedder(runtime.settings.embedding_model or DEFAULT_MODEL, runtime)
     cut, whole = default_chunking(embedder.spec), Chunking.whole(embedder.spec.max_tokens)
     seen = longest = 0
     for some in source.sample():

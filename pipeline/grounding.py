@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..articles import Article
 from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder, image_finder
-from ..articles.figures import FigureRanker
+from ..articles.figures import FigureRanker, RankedElement
 from ..articles.passages import Expressions, PassageRanker, load, packaged
 from ..articles.types import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage
 from ..core.recipe import Recipe, load_recipe
-from ..core.types import Result
-
-if TYPE_CHECKING:
-    from ..articles.figures import RankedElement
-    from ..core.runtime import Runtime
-    from ..core.types import Vector
-    from ..llm import LanguageModel
+from ..core.runtime import Runtime
+from ..core.types import Result, Vector
+from ..encode import dense as embedders
+from ..encode.cache import embedding_cache, encode_once
+from ..encode.dense import MINILM
+from ..llm import LanguageModel, open_llm
 
 FIGURES, PASSAGES = "figures", "passages"
 """The recipes that are used where the named one has no such table."""
@@ -88,8 +87,6 @@ def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Ru
 
 
 def _language_model(runtime: Runtime) -> Callable[[str | None], LanguageModel]:
-    from ..llm import open_llm
-
     return lambda name: open_llm(runtime, name)
 
 
@@ -101,11 +98,8 @@ def _expressions(stage: PassagesStage) -> Expressions | None:
 
 def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
     """The model, with the vectors that it made before."""
-    from ..encode.cache import embedding_cache, encode_once
-    from ..encode.dense import MINILM, load_embedder
-
     settings = runtime.settings
-    embedder = load_embedder(model or settings.embedding_model or MINILM, runtime)
+    embedder = embedders.load_embedder(model or settings.embedding_model or MINILM, runtime)
 
     def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
         def embed(texts: Sequence[str]) -> Sequence[Vector]:

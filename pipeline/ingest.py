@@ -13,18 +13,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.adjust import resolved
+from ..core.analysis import open_analysis
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
 from ..core.layout import Chunking, Embedding, FieldKind, Layout, Terms, UnitField, Units, Vectors, Weights, Words
+from ..core.models import find_model, fingerprint
 from ..core.recipe import Recipe, load_recipe, ways_to_get
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import AdditionalStage, Analysis
+from ..encode import dense as embedders
+from ..encode.dense import DEFAULT_MODEL, Embedder
+from ..encode.sparse import SparseEmbedder, load_sparse_embedder
 from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
 from ..search import StoreInfo
 
 if TYPE_CHECKING:
-    from ..encode.dense import Embedder
-    from ..encode.sparse import SparseEmbedder
     from ..ingest.additional import AdditionalWriter
 
 T = TypeVar("T")
@@ -127,8 +130,6 @@ class _Opening:
         return NotFound(f"the recipe {self._name}: {error}" + (f". {ways}" if ways else ""), model=error.model)
 
     def dense(self, wanted: bool | None) -> tuple[DenseEncoder, ...]:
-        from ..encode.dense import DEFAULT_MODEL, load_embedder
-
         runtime, layout = self._runtime, self._layout
         needs = {kind: required for kind, required in self._needs.items() if isinstance(kind, Vectors)}
         if wanted is False:
@@ -139,7 +140,7 @@ class _Opening:
         made: list[DenseEncoder] = []
         for number, field in enumerate(layout.dense.values()):
             name = (named if number == 0 else None) or field.embedding.model
-            made.append(DenseEncoder(load_embedder(name, runtime, field.embedding), field.chunking))
+            made.append(DenseEncoder(embedders.load_embedder(name, runtime, field.embedding), field.chunking))
         own = next((kind for kind in needs if kind.model is None), None)
         # A store that a recipe shaped without embeddings gets none unasked.
         if own is None and not made and (wanted or (self._recipe is None and layout == Layout())):
@@ -148,7 +149,9 @@ class _Opening:
             # First, since the store's own model is that of its main field.
             name = named or DEFAULT_MODEL
             required = needs.get(own, False) or wanted is True or named is not None
-            embedder = self._needed(f"the embeddings of {name}", required, lambda: load_embedder(name, runtime))
+            embedder = self._needed(
+                f"the embeddings of {name}", required, lambda: embedders.load_embedder(name, runtime)
+            )
             made += [_cut(embedder, own)] if embedder is not None else []
         elif own is not None and not own.passages:
             self._refuse_other_chunking(made[0], own)
@@ -164,15 +167,12 @@ class _Opening:
 
     def _further(self, kind: Vectors, model: str, made: Sequence[DenseEncoder]) -> Embedder | None:
         """The model that the recipe names; None if it is there already."""
-        from ..core.models import fingerprint
-        from ..encode.dense import load_embedder
-
         identity = fingerprint(self._runtime.find(model).path)
         for encoder in made:
             if encoder.embedder.spec.fingerprint == identity:
                 self._refuse_other_chunking(encoder, kind)
                 return None
-        return load_embedder(model, self._runtime)
+        return embedders.load_embedder(model, self._runtime)
 
     def _refuse_other_chunking(self, encoder: DenseEncoder, kind: Vectors) -> None:
         """A store has one field of vectors for each model. Raises InvalidData if the recipe needs two."""
@@ -186,8 +186,6 @@ class _Opening:
         )
 
     def sparse(self) -> SparseEmbedder | None:
-        from ..encode.sparse import load_sparse_embedder
-
         runtime, there = self._runtime, self._layout.sparse
         needs = {kind.model: required for kind, required in self._needs.items() if isinstance(kind, Weights)}
         if len(needs) > 1:
@@ -204,8 +202,6 @@ class _Opening:
         )
 
     def analyses(self) -> tuple[Analysis, ...]:
-        from ..core.analysis import open_analysis
-
         found = list(self._layout.analyses)
         for analysis in found:
             open_analysis(analysis)
@@ -264,8 +260,6 @@ def _cut(embedder: Embedder, kind: Vectors) -> DenseEncoder:
 
 def _embedding_of(dense: Sequence[DenseEncoder], model: str | None) -> Embedding | None:
     """The model of that name among the encoders, by default the main one; None if there is none."""
-    from ..core.models import find_model, fingerprint
-
     specs = [encoder.embedder.spec for encoder in dense]
     if not specs or model is None:
         return specs[0] if specs else None

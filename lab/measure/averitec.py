@@ -11,18 +11,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ...core.errors import InvalidData, UsageError, require
 from ...core.files import writing
 from ...core.question import NO_ANSWER
 from ...core.types import Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
+from ...pipeline.checker import Checker
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url
-
-if TYPE_CHECKING:
-    from ...pipeline.checker import Checker
 
 SPELLINGS: dict[Label, str] = {label: spelling for spelling, label in VERACITY.items()}
 """AVeriTeC's spellings of our labels, in its order."""
@@ -196,7 +196,6 @@ def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor
     """Hungarian METEOR: the largest sum over a one-to-one matching, by the number of references."""
     if not candidates or not references:
         return 0.0
-    import numpy as np
     from scipy.optimize import linear_sum_assignment
 
     table = np.array([[meteor(candidate, reference) for reference in references] for candidate in candidates])

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...core.errors import InvalidData, UsageError
 from .metrics import DEFAULT_METRICS, RESAMPLES, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
 from .pairs import PairsMeasured
 from .types import Change, Comparison, Difference, Interval, Qrels, Run
 from .verdicts import label_figures, resampled
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 PERMUTATIONS = 10_000
 """Random sign flips in the randomisation test. A p-value is exact to about 2 * sqrt(p / PERMUTATIONS)."""
@@ -78,8 +76,6 @@ def randomisation_test(differences: Sequence[float], *, permutations: int = PERM
     Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
     do not exceed `permutations`, else that many at random.
     """
-    import numpy as np
-
     # A zero has no sign to flip: without these more tests are exact, with the same p-value.
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
     if len(moved) < 2:
@@ -91,8 +87,6 @@ def permutation_p(
     samples: Sequence[Any], statistic: Callable[..., Any], permutations: int = PERMUTATIONS, seed: int = SEED
 ) -> float:
     """The two-sided p-value of a statistic of paired samples, by scipy."""
-    import numpy as np
-
     found = scipy_stats().permutation_test(
         samples,
         statistic,
@@ -185,8 +179,6 @@ def compare_judges(measured: Mapping[str, PairsMeasured]) -> Comparison:
 
 
 def _between(name: str, metric: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Difference:
-    import numpy as np
-
     claims, shape = len(before), before.shape[1:]
 
     def values(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from ...core.recipe import Recipe, models_used
 from ...core.runtime import Runtime
 from ...core.types import Usage
 from ...ingest.rows import take_all
+from ...llm import open_llm
 from ...pipeline.claims import first_of, text_of
 from ...pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 
@@ -154,8 +155,6 @@ def measure(
     Gold elements are ids of the article or the task's (FIG 1). `bert`: the model of BERTScore. Raises what opening the
     models raises, and InvalidData if no claim with gold could be answered.
     """
-    from ...llm import open_llm
-
     runtime = runtime.asking(recipe.language_model)
     inside = recipe.figures is not None and any(one.elements for one in gold)
     marked = {one.id: one for one in gold if (one.elements if inside else one.passages)}

@@ -6,20 +6,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.errors import CcheckError, InvalidData, batch_error
+from ...core.recipe import Recipe
 from ...core.runtime import OnProgress
 from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage
+from ...pipeline.checker import Checker
 from .metrics import DEFAULT_METRICS, measure
 from .runs import run_of_ids, strictly_decreasing
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
-
-if TYPE_CHECKING:
-    from ...core.recipe import Recipe
-    from ...pipeline.checker import Checker
 
 Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
 """Claim id, ids of documents, best first."""

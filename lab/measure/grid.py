@@ -7,13 +7,10 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import UsageError
-from ...core.recipe import changed
-
-if TYPE_CHECKING:
-    from ...core.recipe import Recipe
+from ...core.recipe import Recipe, changed
 
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")

@@ -27,6 +27,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import InvalidData, UsageError, require
 from ...core.text import counted, did_you_mean, first_line, whole_number
 from ...core.types import Claim
@@ -105,8 +107,6 @@ def only(qrels: Qrels, claims: Iterable[str]) -> dict[str, Mapping[str, int]]:
 
 def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
     """The 95% interval of a mean: percentiles over resamples of two or more values, the same for the same seed."""
-    import numpy as np
-
     found = scipy_stats().bootstrap(
         (np.asarray(values, np.float64),),
         np.mean,

@@ -12,7 +12,10 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
 from ...core.types import Document, Stance, Usage
@@ -22,10 +25,6 @@ from ...verdict.labels import STANCES
 from .rows import StanceRow, judge_rows
 from .types import Interval
 from .verdicts import intervals_of, label_figures, reliability, tally
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _FIGURES = ("weighted_f1", "weighted_precision", "weighted_recall", "macro_f1", "accuracy")
 _FALSE_SUPPORT = ("REFUTES", "SUPPORTS")

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
@@ -22,7 +21,7 @@ from ...core.adjust import Changes, resolved
 from ...core.cache import Cache
 from ...core.closing import Closing
 from ...core.errors import UsageError
-from ...core.recipe import load_recipe, models_used
+from ...core.recipe import Recipe, load_recipe, models_used
 from ...core.runtime import OnProgress, Runtime
 from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
@@ -30,10 +29,6 @@ from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
 from .metrics import DEFAULT_METRICS, check_metrics, only
-
-if TYPE_CHECKING:
-    from ...core.recipe import Recipe
-
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""

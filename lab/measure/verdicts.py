@@ -11,18 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...core.errors import InvalidData, require
 from ...core.types import Label, Stance, Verdict
 from ...verdict.labels import LABELS
 from .metrics import RESAMPLES, SEED
 from .types import Classified, Interval, Scores
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 Key = TypeVar("Key", str, tuple[str, str])
 """A claim's id, or those of a claim and a document."""
@@ -91,8 +89,6 @@ def tally(
     claims: Sequence[str], truth: Sequence[Label], given: Sequence[Label | None], labels: Sequence[Label]
 ) -> NDArray[np.float64]:
     """For each claim the confusion matrix, shape [claims, true, given]: the last column is for what has no label."""
-    import numpy as np
-
     place = {claim: number for number, claim in enumerate(dict.fromkeys(claims))}
     counts = np.zeros((len(place), len(labels), len(labels) + 1))
     for claim, true, label in zip(claims, truth, given, strict=True):
@@ -102,8 +98,6 @@ def tally(
 
 def intervals_of(counts: NDArray[np.float64], resamples: int = RESAMPLES) -> dict[str, Interval]:
     """95% intervals of `label_figures` by a bootstrap over claims; none of one claim."""
-    import numpy as np
-
     if len(counts) < 2:
         return {}
     sums = resampled(counts.reshape(len(counts), -1), resamples)
@@ -114,8 +108,6 @@ def intervals_of(counts: NDArray[np.float64], resamples: int = RESAMPLES) -> dic
 
 def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
     """The sum of as many rows as there are, drawn with replacement: shape [resamples, columns]."""
-    import numpy as np
-
     rng = np.random.default_rng(SEED)
     drawn = []
     block = max(1, 2_000_000 // len(rows))
@@ -131,8 +123,6 @@ def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float
 
     Given labels beyond the true ones do not count as labels: what was not judged is wrong.
     """
-    import numpy as np
-
     right = np.diagonal(confusions, axis1=1, axis2=2)
     true = confusions.sum(axis=2)
     given = confusions.sum(axis=1)[:, : true.shape[1]]

@@ -19,14 +19,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ...core.recipe import Recipe
 from ...core.stages import Stage
-
-if TYPE_CHECKING:
-    from ...core.recipe import Recipe
 
 EVALUATE = "ccheck evaluate {recipe} --claims CLAIMS --qrels QRELS {metrics}"
 """The command of a row, unless its table or the row itself has another. CLAIMS and QRELS are files of the split."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, fingerprint, loading_quietly
 from ...core.runtime import Runtime
@@ -188,8 +190,6 @@ def nearest(
     claims: Sequence[Claim], queries: Vector, ids: Sequence[str], documents: Vector
 ) -> dict[str, dict[str, float]]:
     """Rankings by the cosines of unit vectors."""
-    import numpy as np
-
     run = {}
     cosines = np.asarray(queries, np.float32) @ np.asarray(documents, np.float32).T
     for claim, scores in zip(claims, cosines, strict=True):

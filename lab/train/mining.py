@@ -11,17 +11,15 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import InvalidData
 from ...core.files import write_text
 from ...core.runtime import OnProgress
 from ...core.text import json_line
 from ...core.types import Claim, Document, Hit
+from ...pipeline.checker import Checker
 from ..measure.types import Qrels
-
-if TYPE_CHECKING:
-    from ...pipeline.checker import Checker
 
 
 @dataclass(frozen=True, slots=True)
