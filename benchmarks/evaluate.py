@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -26,6 +27,7 @@ from ccheck.core.types import Query
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.ingest import IngestOptions
 from ccheck.lab.measure.evaluate import EvaluationData, retrieval_only
+from ccheck.lab.measure.metrics import only
 from ccheck.lab.measure.session import open_session, read_evaluation_data
 from ccheck.pipeline.checker import Checker
 from ccheck.search import Search, answer, open_store
@@ -45,7 +47,9 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
         if not place.exists():
             with Checker(settings) as checker:
                 checker.ingest(str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir))
-        data = read_evaluation_data(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"), limit=limit)
+        data = read_evaluation_data(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"))
+        data = replace(data, claims=data.claims[:limit])
+        data = replace(data, qrels=only(data.qrels, [str(claim.id) for claim in data.claims]))
         print(machine(f"{len(data.claims)} claims"))
 
         def command(number: int) -> Callable[[], float]:

@@ -63,7 +63,7 @@ class Posts(Reply):
 
 
 class AdditionalWriter:
-    """Writes about documents. `usage` is what it cost so far."""
+    """Writes about documents, with `questions_each`. `usage` is what it cost so far."""
 
     def __init__(self, llm: LanguageModel, stage: AdditionalStage) -> None:
         """Raises UsageError if the stage asks for no text, InvalidData or NotFound for prompts that can't be used."""
@@ -75,11 +75,7 @@ class AdditionalWriter:
         self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in stage.asks()}
         self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, _identity(self._prompts))
         self.usage = Usage()
-
-    @property
-    def questions_each(self) -> int:
-        """How many questions a document takes."""
-        return len(self._prompts)
+        self.questions_each = len(self._prompts)
 
     def write(
         self, documents: Sequence[Document], on_done: Callable[[int], None] = lambda done: None

@@ -116,11 +116,12 @@ class EntryMaker(Closing):
         self._dense = [embedding_cache(one.spec, cache_dir, cache_bytes, one.half) for one in models]
         sparse = encoders.sparse
         self._sparse = sparse_cache(sparse.spec, cache_dir, cache_bytes) if sparse is not None else None
+        self._caches: list[VectorCache[Any]] = [*self._dense, *filter(None, [self._sparse])]
 
     @property
     def notices(self) -> list[str]:
         """Notices about problems with the caches."""
-        return [cache.notice for cache in self._caches() if cache.notice]
+        return [cache.notice for cache in self._caches if cache.notice]
 
     def make(
         self,
@@ -130,7 +131,7 @@ class EntryMaker(Closing):
         on_done: OnDone,
     ) -> list[Entry]:
         """The entries. An additional text is a passage at 0, 0 of each field of vectors."""
-        parts = len(self._dense) + (self._sparse is not None)
+        parts = len(self._caches)
 
         def part(number: int) -> Callable[[int, int], None]:
             return lambda done, total: on_done((number + done / max(total, 1)) / parts)
@@ -166,10 +167,7 @@ class EntryMaker(Closing):
             entries.append(Entry(document, digests[row], fields, sparse[row], additional[row], cut))
         return entries
 
-    def _caches(self) -> list[VectorCache[Any]]:
-        return [*self._dense, *([self._sparse] if self._sparse is not None else [])]
-
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
-            for cache in self._caches():
+            for cache in self._caches:
                 stack.callback(cache.close)

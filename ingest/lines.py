@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .records import LINE_BYTES
-from .sniff import HEAD_BYTES, Compression, Format, as_utf8, sniff, sniff_compression
+from .sniff import HEAD_BYTES, MAGIC, Compression, Format, as_utf8, sniff
 
 if TYPE_CHECKING:
     from .sources import Source
@@ -33,7 +33,6 @@ class Line:
 def read_lines(
     source: Source,
     on_bytes: Callable[[int], None] = lambda size: None,
-    limit: int = LINE_BYTES,
     chunks: Iterable[bytes] | None = None,
 ) -> Iterator[Line]:
     """The lines of a source, blank ones too; `chunks` are its bytes as they lie in it, if some were read already.
@@ -48,8 +47,8 @@ def read_lines(
         data = b"".join(pieces).removesuffix(b"\r")
         if number == 1:
             data = data.removeprefix(_BOM)
-        if size > limit:
-            problem = problem or f"the line is too long: {size:,} bytes, at most {limit:,}"
+        if size > LINE_BYTES:
+            problem = problem or f"the line is too long: {size:,} bytes, at most {LINE_BYTES:,}"
         return Line(number, data, problem)
 
     try:
@@ -63,7 +62,7 @@ def read_lines(
                 size += len(piece)
                 yield line()
                 number, pieces, size = number + 1, [], 0
-            if size <= limit:
+            if size <= LINE_BYTES:
                 pieces.append(rest)
             size += len(rest)
     except Broken as error:
@@ -75,16 +74,16 @@ def read_lines(
 
 def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     """The bytes of a source as they lie in it."""
-    if source.path is None:
-        yield from _chunks(sys.stdin.buffer, on_bytes)
-        return
-    with source.path.open("rb") as stream:
-        yield from _chunks(stream, on_bytes)
+    opened: Any = nullcontext(sys.stdin.buffer) if source.path is None else source.path.open("rb")
+    with opened as stream:
+        while chunk := stream.read1(CHUNK):
+            yield chunk
+            on_bytes(len(chunk))
 
 
 def told_by(head: bytes, compression: Compression | None = None) -> tuple[Format | None, Compression | None]:
     """The format and compression that a file's first bytes tell: None for an unknown format, txt for nothing."""
-    compression = compression or sniff_compression(head)
+    compression = compression or next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
     found = bytearray()
     with suppress(Broken):  # reading says what is wrong
         for chunk in decompressed([head], compression):
@@ -92,12 +91,6 @@ def told_by(head: bytes, compression: Compression | None = None) -> tuple[Format
             if len(found) >= HEAD_BYTES:
                 break
     return (sniff(bytes(found[:HEAD_BYTES])) if found else "txt"), compression
-
-
-def _chunks(stream: Any, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    while chunk := stream.read1(CHUNK):
-        yield chunk
-        on_bytes(len(chunk))
 
 
 class Broken(OSError):

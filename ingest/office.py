@@ -99,12 +99,8 @@ def read_xlsx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
 
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return value.date().isoformat()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+        value = value.date()
+    return int(value) if isinstance(value, float) and value.is_integer() else _as_json(value)
 
 
 # -- Parquet

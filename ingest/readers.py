@@ -32,39 +32,31 @@ from .sniff import LINES, TABLES, likely_delimiter, sniff_encoding
 from .sources import Given, Source, find_sources
 
 
-def read(
-    sources: Given,
-    *,
-    fields: Fields | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-    line_bytes: int = LINE_BYTES,
-) -> Iterator[Record | Reject]:
-    """The records of papers in files, folders, globs and `-` (standard input); `fields` are those that the user named.
+def read(sources: Given) -> Iterator[Record | Reject]:
+    """The records of papers in files, folders, globs and `-` (standard input).
 
-    Raises NotFound or UsageError at once, before anything is read. `on_bytes` is told how many bytes were consumed
-    since it was last called; `Source.size` says how many there are.
+    Raises NotFound or UsageError at once, before anything is read.
     """
-    found = find_sources(sources)
-    return papers(read_sources(found, on_bytes=on_bytes, line_bytes=line_bytes), fields or Fields())
+    return papers(read_sources(find_sources(sources)), Fields())
 
 
 def read_sources(
     sources: Iterable[Source],
     *,
-    on_bytes: Callable[[int], None] | None = None,
-    line_bytes: int = LINE_BYTES,
-    on_notice: Callable[[str], None] | None = None,
+    on_bytes: Callable[[int], None] = lambda size: None,
+    on_notice: Callable[[str], None] = lambda said: None,
     wants: Callable[[str], bool] = lambda name: True,
 ) -> Iterator[Record | Reject]:
     """The records of files, as they have them.
 
+    `on_bytes` is told how many bytes were consumed since it was last called; `Source.size` says how many there are.
     `on_notice` is told what was assumed about a file. `wants`: whether to read a member of an archive, by its name.
     Raises MissingExtra for Parquet, HTML, PDF, Word and Excel without what reads them.
     """
     with Child(FUNCTION) as child:
-        reading = _Reading(child, line_bytes, on_notice or (lambda said: None), wants)
+        reading = _Reading(child, on_notice, wants)
         for source in sources:
-            yield from _read_source(source, reading, on_bytes or (lambda size: None))
+            yield from _read_source(source, reading, on_bytes)
 
 
 _OF_ARTICLES = re.compile(r"\.(?:xml|nxml|jats|tei)(?:\.gz|\.zst)?$", re.IGNORECASE)
@@ -100,7 +92,6 @@ class _Reading:
     """What is the same for all files."""
 
     child: Child
-    line_bytes: int
     notice: Callable[[str], None]
     wants: Callable[[str], bool]
 
@@ -145,14 +136,14 @@ def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]
 def _read_text(
     source: Source, chunks: Iterable[bytes], count: Callable[[int], None], reading: _Reading
 ) -> Iterator[Record | Reject]:
-    lines = read_lines(source, count, reading.line_bytes, chunks)
+    lines = read_lines(source, count, chunks)
     if source.format in TABLES:
         delimiter, lines = _delimiter(source, lines)
         if delimiter != _USUAL[str(source.format)] and source.delimiter is None:
             reading.notice(f"{source.name}: cells are separated by {_CALLED[delimiter]}")
         yield from read_table(source, lines, delimiter)
     elif source.format == "json":
-        yield from _read_json(source, lines, reading.line_bytes)
+        yield from _read_json(source, lines)
     elif source.format == "txt":
         yield from _read_txt(source, lines)
     else:
@@ -235,16 +226,13 @@ _DECODER = json.JSONDecoder(parse_constant=lambda name: None)
 
 def _read_json_lines(source: Source, lines: Iterable[Line]) -> Iterator[Record | Reject]:
     for line in lines:
-        if line.problem:
-            yield Reject(source.name, line.number, line.problem, excerpt(line.data))
-        elif not line.data or line.data.isspace():
+        if not line.problem and not line.data.strip():
             continue
+        data = line.problem or _parse(line.data)
+        if isinstance(data, str):
+            yield Reject(source.name, line.number, data, excerpt(line.data))
         else:
-            data = _parse(line.data)
-            if isinstance(data, str):
-                yield Reject(source.name, line.number, data, excerpt(line.data))
-            else:
-                yield Record(source.name, line.number, data)
+            yield Record(source.name, line.number, data)
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
@@ -271,7 +259,7 @@ def _why(error: ValueError | RecursionError) -> str:
     return "the JSON has a number with too many digits"  # Python's limit, sys.get_int_max_str_digits()
 
 
-def _read_json(source: Source, lines: Iterator[Line], limit: int) -> Iterator[Record | Reject]:
+def _read_json(source: Source, lines: Iterator[Line]) -> Iterator[Record | Reject]:
     """JSON Lines, or else one array or object over several lines, which is read whole and so has a limit."""
     first = next((line for line in lines if line.problem or line.data.strip()), None)
     if first is None:
@@ -285,14 +273,14 @@ def _read_json(source: Source, lines: Iterator[Line], limit: int) -> Iterator[Re
     for line in lines:
         taken.append(line)
         size += len(line.data) + 1
-        if size > limit or line.problem:
+        if size > LINE_BYTES or line.problem:
             break
-    broken = next((line for line in taken if line.problem and size <= limit), None)
+    broken = next((line for line in taken if line.problem and size <= LINE_BYTES), None)
     text = b"\n".join(line.data for line in taken).decode("utf-8", "surrogateescape")
-    if size > limit and array:
-        reason = f"the array has more than {limit:,} bytes. Convert it to JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
+    if size > LINE_BYTES and array:
+        reason = f"the array has over {LINE_BYTES:,} bytes. Convert it to JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
         yield Reject(source.name, first.number, reason, excerpt(first.data))
-    elif array or (size <= limit and _starts_with_object(text)):
+    elif array or (size <= LINE_BYTES and _starts_with_object(text)):
         yield from _values(source, text, first.number, broken)
     else:
         # JSON Lines after all, with a bad first line.
@@ -351,11 +339,9 @@ _OLD_MAC = r"lines end with CR alone. Convert them first: tr '\r' '\n' < IN.csv 
 def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[Record | Reject]:
     """The rows as records of text; empty cells are None. A bad row costs itself only."""
     rows = _rows(source, lines, delimiter)
-    header = next((row for row in rows), None)
-    if header is None:
-        return
-    if isinstance(header, Reject):
-        yield header
+    header = next(rows, None)
+    if header is None or isinstance(header, Reject):
+        yield from filter(None, [header])
         return
     names = [name.strip().strip("\ufeff") or f"column_{number}" for number, name in enumerate(header[1], 1)]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)

@@ -140,7 +140,7 @@ class _Run(Closing):
         self._joining: dict[str, dict[str, None]] = {}
         """The further collections of pages that came more than once, by the page's id."""
         self._units: Counter[str] = Counter()
-        self._kinds: Counter[tuple[str, bool]] = Counter()
+        self._kinds: dict[str, Kind] = {}
         self.notices = list(encoders.notices)
         self.stopped: CcheckError | None = None
         """Raised once everything before it is stored: no more texts can be written."""
@@ -236,7 +236,8 @@ class _Run(Closing):
             self._counts["without_text"] += not document.text
             self._counts["retracted"] += is_retracted(document.metadata)
             if record.kind:
-                self._kinds[record.kind, bool(document.text)] += 1
+                known = self._kinds.get(record.kind, Kind())
+                self._kinds[record.kind] = Kind(known.papers + 1, known.without_text + (not document.text))
             return _Item(made.document, own, record)
         if claims is not None:
             self._joining.setdefault(made.document.id, {}).update(dict.fromkeys(claims))
@@ -375,10 +376,7 @@ class _Run(Closing):
         return Report(
             **{name: count for name, count in self._counts.items() if name != "other_text"},
             units=dict(self._units),
-            kinds={
-                name: Kind(self._kinds[name, True] + self._kinds[name, False], self._kinds[name, False])
-                for name in dict.fromkeys(name for name, _ in self._kinds)
-            },
+            kinds=self._kinds,
             files=files,
             seconds=seconds,
             rejects=path,

@@ -88,7 +88,7 @@ HINTS = {ending: advice for advice, endings in _ADVICE.items() for ending in end
 
 HEAD_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
-_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ROWS = 20
 _NAMES = {
     *map(folded, (*TEXT_FIELDS, *TITLE_FIELDS)),
@@ -99,10 +99,6 @@ _TAGGED: tuple[tuple[re.Pattern[str], Format], ...] = (
     (re.compile(r"^PMID- ?\d", re.MULTILINE), "nbib"),
     (re.compile(r"^\s*@\s*[A-Za-z]+\s*[{(]", re.MULTILINE), "bibtex"),
 )
-
-
-def sniff_compression(head: bytes) -> Compression | None:
-    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def sniff(head: bytes) -> Format | None:

@@ -45,6 +45,13 @@ class Agreement:
             return "a model like it made them, or it embedded other texts (longer, or with a prefix)"
         return "another model made them"
 
+    def describe(self, model: str, store: str) -> str:
+        """How near the model's vectors are to those in the store."""
+        return (
+            f"{model} embeds {self.documents} documents of {store} (of each {self.of}) with a mean cosine of "
+            f"{self.cosine:.3f} to the vectors stored there"
+        )
+
 
 def agreement(
     stored: Sequence[tuple[Document, Sequence[float]]], encode: Callable[[Sequence[str]], Vector]
@@ -75,10 +82,7 @@ def refuse_other_model(store: Store, embedder: Embedder, folder: Path) -> str | 
     if remembered.exists() or not (found := store.with_vectors(SAMPLED)):
         return None
     one = agreement(found, embedder.encode_documents)
-    said = (
-        f"{embedder.spec.model} embeds {one.documents} documents of {store.name} with a mean cosine of "
-        f"{one.cosine:.2f} to the vectors stored there"
-    )
+    said = one.describe(embedder.spec.model, store.name)
     if one.cosine < UNLIKE:
         raise InvalidData(
             f"{said}: another model made them, or this one from other texts than {one.of}. Name that model with "

@@ -248,10 +248,7 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
     if not found:
         return Finding("agreement", "absent", "not tested: no document has vectors, and a text beside them, to compare")
     one = agreement(found, embedder.encode_documents)
-    detail = (
-        f"{embedder.spec.model} embeds {one.documents} stored documents (of each {one.of}) with a mean cosine of "
-        f"{one.cosine:.3f} to the stored vectors: {one.verdict}"
-    )
+    detail = f"{one.describe(embedder.spec.model, store.name)}: {one.verdict}"
     same = one.verdict.startswith("the model")
     return Finding("agreement", "ok" if same else "failed", detail, 0 if same else InvalidData.exit_code)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..articles import Article
 from ..articles.embedding import FindImage, ImageEncoder, Models, TextEncoder, image_finder
 from ..articles.figures import FigureRanker, RankedElement
-from ..articles.passages import Expressions, PassageRanker, load, packaged
+from ..articles.passages import PassageRanker, load, packaged
 from ..articles.types import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage
@@ -20,7 +21,7 @@ from ..core.types import Result, Vector
 from ..encode import dense as embedders
 from ..encode.cache import embedding_cache, encode_once
 from ..encode.dense import MINILM
-from ..llm import LanguageModel, open_llm
+from ..llm import open_llm
 
 FIGURES, PASSAGES = "figures", "passages"
 """The recipes that are used where the named one has no such table."""
@@ -70,7 +71,7 @@ def open_figures(
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
-    return FigureRanker(articles, stage, Models(embedders, pictures, _language_model(runtime), find_image)), warnings
+    return FigureRanker(articles, stage, Models(embedders, pictures, partial(open_llm, runtime), find_image)), warnings
 
 
 def _check_images(articles: Sequence[Article], find_image: FindImage, folders: Sequence[str | Path]) -> None:
@@ -83,17 +84,9 @@ def _check_images(articles: Sequence[Article], find_image: FindImage, folders: S
 def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Runtime) -> PassageRanker:
     """Raises what a model or the file of expressions lacks."""
     embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
-    return PassageRanker(articles, stage, Models(embedders, llm=_language_model(runtime)), _expressions(stage))
-
-
-def _language_model(runtime: Runtime) -> Callable[[str | None], LanguageModel]:
-    return lambda name: open_llm(runtime, name)
-
-
-def _expressions(stage: PassagesStage) -> Expressions | None:
-    if stage.expressions == "none":
-        return None
-    return packaged() if stage.expressions == "packaged" else load(stage.expressions)
+    own = None if stage.expressions in ("none", "packaged") else load(stage.expressions)
+    expressions = packaged() if stage.expressions == "packaged" else own
+    return PassageRanker(articles, stage, Models(embedders, llm=partial(open_llm, runtime)), expressions)
 
 
 def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:

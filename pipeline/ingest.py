@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..core.adjust import resolved
 from ..core.analysis import open_analysis
-from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
+from ..core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ..core.layout import Chunking, Embedding, FieldKind, Layout, Terms, UnitField, Units, Vectors, Weights, Words
 from ..core.models import find_model, fingerprint
-from ..core.recipe import Recipe, load_recipe, ways_to_get
+from ..core.recipe import Recipe, load_recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import AdditionalStage, Analysis
@@ -118,16 +118,9 @@ class _Opening:
             return make()
         except (NotFound, MissingExtra) as error:
             if required:
-                raise self._explained(error) from error
+                raise (with_ways_to_get(error, self._recipe) if self._recipe is not None else error) from error
             self.notices.append(f"without {what}: {error}")
             return None
-
-    def _explained(self, error: CcheckError) -> CcheckError:
-        """The error with how to have the model that it names."""
-        if self._recipe is None or not isinstance(error, NotFound):
-            return error
-        ways = ways_to_get(self._recipe, error.model)
-        return NotFound(f"the recipe {self._name}: {error}" + (f". {ways}" if ways else ""), model=error.model)
 
     def dense(self, wanted: bool | None) -> tuple[DenseEncoder, ...]:
         runtime, layout = self._runtime, self._layout

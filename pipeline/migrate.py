@@ -60,7 +60,6 @@ class Migrated:
     target: str
     documents: int
     copied: int
-    resumed: bool
     switched: bool
     checked: str
 
@@ -114,7 +113,7 @@ def migrate(
         if switch:
             move.switch(operations, copied)
         documents = client.count(target.name)
-        return Migrated(source.name, target.name, documents, done, begun is not None, switch, said)
+        return Migrated(source.name, target.name, documents, done, switch, said)
 
 
 def go_back(runtime: Runtime) -> Migrated:
@@ -145,7 +144,7 @@ def go_back(runtime: Runtime) -> Migrated:
 
         move.catch_up(operations, copied)
         move.switch(operations, copied)
-        return Migrated(source.name, target.name, client.count(target.name), done, False, True, "")
+        return Migrated(source.name, target.name, client.count(target.name), done, True, "")
 
 
 def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:

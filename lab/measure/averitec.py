@@ -145,13 +145,11 @@ def prediction(result: Result) -> Prediction:
 def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteor) -> Scores:
     """The measures of predictions, which are matched with the claims by their ids.
 
-    Raises InvalidData if there are no claims, two predictions have one id, or none is of a claim.
+    Raises InvalidData if two predictions have one id, or none is of a claim.
     """
     require("measuring predictions", "evaluation", "sklearn", "scipy")
     from sklearn.metrics import f1_score
 
-    if not gold:
-        raise InvalidData("there are no claims to measure")
     by_id = {one.id: one for one in predictions}
     if len(by_id) < len(predictions):
         raise InvalidData("two predictions have the same claim_id")

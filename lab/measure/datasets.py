@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ...core.errors import CcheckError, InvalidData
 from ...core.types import Document, Label
 from ...ingest import Record, Reject, read
-from ...ingest.documents import make_document
 from ...ingest.fields import Fields
 from ...ingest.rows import take_all
+from ...ingest.run import made_of
 from ...pipeline.claims import COLUMNS, DOCUMENTS, GRADES, LABELS, claim_id, first_of, id_of, text_of
 from ...verdict.labels import parse_label, parse_stance
 from .types import Gold, Qrels
@@ -133,15 +133,11 @@ def read_corpus(path: str | os.PathLike[str], *, titles: bool = True) -> Corpus:
     """
     corpus, fields = Corpus({}, []), Fields(titles=titles)
     for record in read([path]):
-        if isinstance(record, Reject):
-            corpus.rejected.append(f"{record.file}, line {record.line}: {record.reason}")
-            continue
-        try:
-            document = make_document(record.data, fields, untyped=record.untyped).document
-        except InvalidData as error:
-            corpus.rejected.append(f"{record.file}, line {record.line}: {error}")
+        made = made_of(record, fields)
+        if isinstance(made, Reject):
+            corpus.rejected.append(f"{made.file}, line {made.line}: {made.reason}")
         else:
-            corpus.documents[document.id] = document
+            corpus.documents[made.document.id] = made.document
     if not corpus.documents:
         reason = f". {corpus.rejected[0]}" if corpus.rejected else ""
         raise InvalidData(f"{os.fspath(path)} has no documents{reason}")

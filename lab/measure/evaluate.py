@@ -78,11 +78,6 @@ class Evaluation:
         return {name: round(count / answered, 2) for name, count in usage.to_dict().items()}
 
     @property
-    def judged_claims(self) -> int:
-        """The number of claims in the means."""
-        return max((len(values) for values in self.measured.by_claim.values()), default=0)
-
-    @property
     def unjudged(self) -> int:
         """The number of stances and verdicts that failed."""
         return sum(one.failed for one in (self.stances, self.verdicts) if one is not None)
@@ -111,7 +106,7 @@ class Evaluation:
             "depth": self.depth,
             "metrics": self.measured.mean,
             "intervals": {name: list(ends) for name, ends in self.measured.intervals.items()},
-            "claims": self.judged_claims,
+            "claims": max(map(len, self.measured.by_claim.values())),
             "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
             "stances": None if self.stances is None else self.stances.to_dict(),
             "verdicts": None if self.verdicts is None else self.verdicts.to_dict(),
@@ -133,15 +128,14 @@ def retrieval_only(recipe: Recipe) -> Recipe:
 def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = lambda done, total: None) -> Evaluation:
     """Run the checker's recipe over all claims and measure it.
 
-    The means are over the claims that have judgements. Claims for which nothing was found count as 0, claims that
-    failed are left out. `on_progress` is told how many of the claims are done.
+    Each claim has an id of its own. The means are over the claims that have judgements. Claims for which nothing was
+    found count as 0, claims that failed are left out. `on_progress` is told how many of the claims are done.
 
-    Raises InvalidData if nothing can be measured (no claims, no judgements of them, all failed), and errors that would
+    Raises InvalidData if nothing can be measured (no judgements of the claims, all failed), and errors that would
     stop every claim.
     """
     claims, qrels, depth = data.claims, data.qrels, data.depth
-    ids = _ids(claims)
-    if not any(claim in qrels for claim in ids):
+    if not any(claim.id in qrels for claim in claims):
         raise InvalidData(f"none of the {len(claims):,} claims has judgements: do the files belong together?")
     started = time.perf_counter()
     answers = _Answers(checker.recipe)
@@ -186,18 +180,6 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
 
 def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:
     return all(rankings[claim][:depth] == ranking for claim, ranking in final.items())
-
-
-def _ids(claims: Sequence[Claim]) -> list[str]:
-    if not claims:
-        raise InvalidData("there are no claims to evaluate")
-    ids = [claim.id for claim in claims if claim.id is not None]
-    if len(ids) < len(claims):
-        raise InvalidData("a claim without an id can't have judgements. Give each claim its own id")
-    if len(set(ids)) < len(ids):
-        twice = next(id_ for id_ in ids if ids.count(id_) > 1)
-        raise InvalidData(f"two claims have the id {twice!r}. Give each claim its own id")
-    return ids
 
 
 class _Answers:

@@ -96,7 +96,6 @@ def measure(
             for name, values in by_claim.items()
             if len(values) > 1
         },
-        unanswered=tuple(claim for claim in qrels if claim not in ranks),
     )
 
 

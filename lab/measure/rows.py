@@ -73,7 +73,9 @@ def read_rows(
 
     Raises NotFound, MissingExtra (Parquet), or InvalidData with line numbers and reasons.
     """
-    documents = read_documents(corpus) if corpus is not None else None
+    documents, rejected = read_corpus(corpus) if corpus is not None else (None, [])
+    if rejected:
+        raise InvalidData(rejected[0])
     found: list[StanceRow] = []
 
     def take(record: Record, number: int) -> None:
@@ -86,14 +88,6 @@ def read_rows(
     if not rows:
         raise InvalidData(f"{os.fspath(path)} contains no labelled pairs. Each record needs claim, evidence and label")
     return StanceRows(rows, len(found) - len(rows))
-
-
-def read_documents(path: str | os.PathLike[str]) -> dict[str, Document]:
-    """The documents of a corpus file by id. Raises as `read_corpus`, and for a record that is not a document."""
-    corpus = read_corpus(path)
-    if corpus.rejected:
-        raise InvalidData(corpus.rejected[0])
-    return corpus.documents
 
 
 def with_documents(

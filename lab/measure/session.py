@@ -28,7 +28,7 @@ from ...pipeline.claims import read_claims
 from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
-from .metrics import DEFAULT_METRICS, check_metrics, only
+from .metrics import DEFAULT_METRICS, check_metrics
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
@@ -40,21 +40,14 @@ def read_evaluation_data(
     *,
     verdicts: str | None = None,
     metrics: Sequence[str] = (),
-    limit: int | None = None,
 ) -> EvaluationData:
-    """Read the files of an evaluation; `limit` keeps the first claims.
-
-    Raises NotFound, InvalidData, UsageError (an unknown metric) or MissingExtra.
-    """
+    """Read the files of an evaluation. Raises NotFound, InvalidData, UsageError (an unknown metric) or MissingExtra."""
     wanted = tuple(dict.fromkeys(metrics or DEFAULT_METRICS))
     check_metrics(wanted)
-    judged, all_claims = read_qrels(qrels), read_claims(claims)
-    chosen = all_claims[:limit]
-    if len(chosen) < len(all_claims):
-        judged = only(judged, [str(claim.id) for claim in chosen])
+    judged, asked = read_qrels(qrels), read_claims(claims)
     gold = read_gold(verdicts) if verdicts is not None else None
     deepest = max([DEPTH, *(int(cut) for name in wanted for cut in re.findall(r"@(\d+)$", name))])
-    return EvaluationData(chosen, judged, gold, wanted, deepest)
+    return EvaluationData(asked, judged, gold, wanted, deepest)
 
 
 def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = None) -> dict[str, Recipe]:

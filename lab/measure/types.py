@@ -33,8 +33,7 @@ class Gold:
 class Measured:
     """Metrics by their names: means over the claims, each claim's value, and 95% intervals of the means.
 
-    The claims are those whose judgements allow the metric to be computed. For the `unanswered` ones nothing was
-    retrieved: they count as 0.
+    The claims are those whose judgements allow the metric to be computed. Where nothing was retrieved, they count as 0.
     """
 
     mean: dict[str, float]
@@ -42,7 +41,6 @@ class Measured:
     """Metric, claim id, value. The mean of the values is `mean`, for each metric."""
     intervals: dict[str, Interval]
     """Empty if there is one claim only."""
-    unanswered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,68 +16,47 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
-
 from ...core.recipe import Recipe
-from ...core.stages import Stage
 
 EVALUATE = "ccheck evaluate {recipe} --claims CLAIMS --qrels QRELS {metrics}"
 """The command of a row, unless its table or the row itself has another. CLAIMS and QRELS are files of the split."""
 
 
-class Row(Stage):
-    """A row of a published table: what was run, and its figures in the order of the table's metrics.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a published table: what was run, and its figures, - where the source has none.
 
-    Without `ablation`, `recipe` and `command` it is the recipe itself.
+    What was run: the recipe with an `ablation` (or several joined with +), another `recipe` (or its ablation as
+    NAME:ABLATION), or another `command` than the table's (`none`: nothing can run it). Without these it is the recipe.
     """
 
-    published: tuple[float | Literal["-"], ...] = Field(
-        default=(), description="the figures, in the order of the table's metrics; - if the source has none"
-    )
-    ablation: str | None = Field(default=None, description="the ablation, or several joined with +")
-    recipe: str | None = Field(
-        default=None, description="another recipe, or another recipe's ablation as NAME:ABLATION"
-    )
-    command: str | None = Field(
-        default=None, description="the command, if it differs from the table's; none: nothing can run it"
-    )
+    published: Sequence[float | Literal["-"]] = ()
+    ablation: str | None = None
+    recipe: str | None = None
+    command: str | None = None
     note: str = ""
 
-    @model_validator(mode="after")
-    def _one_system(self) -> Row:
-        if sum(one is not None for one in (self.ablation, self.recipe, self.command)) > 1:
-            raise ValueError("a row has one of ablation, recipe and command")
-        return self
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the source, by its number there: `2`, or `1-test` where one table has figures of several splits.
 
-class Table(Stage):
-    """A table of the source, by its number there: `2`, or `1-test` where one table has figures of several splits."""
+    `on` are the data, and `split` the part of them (train, development or test). `metrics` are the columns, as ccheck
+    evaluate names them. In the `command` of its rows, or `none`, {recipe} stands for the recipe, {metrics} for --metric
+    with each metric.
+    """
 
     title: str
-    on: str = Field(description="the data")
-    split: str = Field(description="the part of the data: train, development or test")
-    metrics: tuple[str, ...] = Field(min_length=1, description="the columns, named as ccheck evaluate names them")
-    command: str = Field(
-        default=EVALUATE,
-        description="the command of each row: {recipe} stands for the recipe, {metrics} for --metric with each metric; "
-        "or none",
-    )
-    rows: dict[str, Row] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _whole_rows(self) -> Table:
-        for name, row in self.rows.items():
-            if row.published and len(row.published) != len(self.metrics):
-                raise ValueError(
-                    f"the row {name!r} has {len(row.published)} figures for {len(self.metrics)} metrics. "
-                    'Write "-" for one that was not published'
-                )
-        return self
+    on: str
+    split: str
+    metrics: Sequence[str]
+    rows: Mapping[str, Row]
+    command: str = EVALUATE
 
     def command_for(self, recipe: str) -> str:
         """The command that measures a recipe as this table does."""
@@ -111,8 +90,10 @@ def tables_of(name: str) -> Mapping[str, Table]:
     file = files(__package__ or "") / "published" / f"{name}.toml"
     if not file.is_file():
         return {}
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return {
-        number: Table.model_validate(table) for number, table in tomllib.loads(file.read_text(encoding="utf-8")).items()
+        number: Table(**table | {"rows": {name: Row(**row) for name, row in table["rows"].items()}})
+        for number, table in tables.items()
     }
 
 

@@ -99,17 +99,6 @@ def classifier_to_train(found: FoundModel, what: str, seed: int, **head: Any) ->
     return load_transformer(found.path, kind, base, heads=HEADS, ignore_mismatched_sizes=True, **head)
 
 
-def training_device(name: str | None) -> str:
-    """`cpu`, `cuda` or `mps`. Raises UsageError for an unknown device, or for one with a number."""
-    device = name or best_device()
-    if ":" in device:
-        raise UsageError(
-            f"training can't use {device}. Use {device.partition(':')[0]}, and CUDA_VISIBLE_DEVICES to choose one"
-        )
-    check_device(device)
-    return device
-
-
 @dataclass(frozen=True, slots=True)
 class Training:
     """The phases of a training work in the folder `work`.
@@ -124,8 +113,14 @@ class Training:
 
     @property
     def device(self) -> str:
-        """See `training_device`."""
-        return training_device(self.runtime.device)
+        """`cpu`, `cuda` or `mps`. Raises UsageError for an unknown device, or for one with a number."""
+        device = self.runtime.device or best_device()
+        if ":" in device:
+            raise UsageError(
+                f"training can't use {device}. Use {device.partition(':')[0]}, and CUDA_VISIBLE_DEVICES to choose one"
+            )
+        check_device(device)
+        return device
 
     @property
     def precision(self) -> str:

@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
 from ccheck.core.types import Document
-from ccheck.ingest import Record, Reject, read
+from ccheck.ingest import Record, Reject, lines, read, readers
 from ccheck.ingest.documents import make_document
+from ccheck.ingest.records import LINE_BYTES
 
 
-def parts(*files: str | Path, **options: object) -> tuple[list[Record], list[Reject]]:
-    found = list(read(list(files), **options))  # type: ignore[arg-type]
+def parts(*files: str | Path, line_bytes: int = LINE_BYTES) -> tuple[list[Record], list[Reject]]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (lines, readers):
+            patch.setattr(module, "LINE_BYTES", line_bytes)
+        found = list(read(list(files)))
     return [one for one in found if isinstance(one, Record)], [one for one in found if isinstance(one, Reject)]
 
 
