@@ -23,66 +23,61 @@ DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 class Lora(BaseModel):
     """Low-rank adaptation (Hu et al., ICLR 2022): training learns a small addition to some linear layers.
 
-    `modules` are the last parts of their names, for example `q_proj`. By default they are those of attention. The
-    addition is merged into the weights at the end.
+    `modules` are the last parts of their names, for example `q_proj`. By default they are those of attention.
+    `last_layers`: adapt only so many of the last layers. The addition is merged into the weights at the end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     modules: tuple[str, ...] = ()
-    last_layers: int | None = Field(default=None, ge=1, description="adapt only this many of the last layers")
+    last_layers: int | None = Field(default=None, ge=1)
     r: int = Field(default=8, ge=1, le=1024)
     alpha: float = Field(default=32, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
 
 class TrainingOptions(BaseModel):
-    """The options of all trainings."""
+    """The options of all trainings.
+
+    `base`: the model to start from, a folder or a name. `batch`: rows in one batch, `accumulate` batches for each step of
+    the optimiser. `warmup`: below 1 a share of all steps, otherwise a number of steps. `clip`: the largest gradient norm.
+    `precision`: that of the forward pass; auto is bfloat16 where the device has it, float16 on other GPUs. `max_tokens`:
+    by default the model's limit, at most 512. `gradient_checkpointing` saves memory and takes a third more time. `metric`
+    chooses the best epoch. `split`: what training and development claims do not share. `dev_share`: the share of the
+    claims to measure on, where --dev-claims are not given; 0 trains on all of them and keeps the last weights.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: str = Field(default=DEFAULT_BASE, description="the model to start from, a folder or a name")
+    base: str = DEFAULT_BASE
     seed: int = Field(default=0, ge=0, le=2**31)
     epochs: int = Field(default=3, ge=1, le=1000)
-    batch: int = Field(default=16, ge=1, description="rows in one batch")
-    accumulate: int = Field(default=1, ge=1, description="batches for each step of the optimiser")
+    batch: int = Field(default=16, ge=1)
+    accumulate: int = Field(default=1, ge=1)
     learning_rate: float = Field(default=2e-5, gt=0)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup: float = Field(default=0.1, ge=0, description="below 1: a share of all steps; otherwise a number of steps")
+    warmup: float = Field(default=0.1, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
-    clip: float = Field(default=1.0, gt=0, description="largest gradient norm")
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto",
-        description="precision of the forward pass; auto: bfloat16 where the device has it, float16 on other GPUs",
-    )
-    max_tokens: int | None = Field(
-        default=None, ge=8, le=131_072, description="default: the model's limit, at most 512"
-    )
-    gradient_checkpointing: bool = Field(default=False, description="saves memory, takes a third more time")
-    metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
-    split: Literal["document", "claim"] = Field(
-        default="document", description="what training and development claims do not share"
-    )
-    dev_share: float = Field(
-        default=0.2,
-        ge=0,
-        lt=1,
-        description="share of the claims to measure on, where --dev-claims are not given; 0: train on all of them and "
-        "keep the last weights",
-    )
+    clip: float = Field(default=1.0, gt=0)
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_tokens: int | None = Field(default=None, ge=8, le=131_072)
+    gradient_checkpointing: bool = False
+    metric: str = "nDCG@10"
+    split: Literal["document", "claim"] = "document"
+    dev_share: float = Field(default=0.2, ge=0, lt=1)
 
 
 class RetrievalOptions(TrainingOptions):
-    """The options of trainings on a corpus: of embedders and rerankers."""
+    """The options of trainings on a corpus: of embedders and rerankers.
 
-    negatives: Path | None = Field(default=None, description="a file from ccheck mine")
-    titles: bool = Field(
-        default=True,
-        description="false: learn from texts without their titles, as recipes with ingest.titles = false read them",
-    )
+    `negatives`: a file from ccheck mine. `negatives_from`: with judged, only documents that were judged not to be
+    relevant to some claim are negatives. Without `titles` it learns from texts without them, as recipes with
+    ingest.titles = false read them.
+    """
 
-
-_JUDGED = "judged: only documents that were judged not to be relevant to some claim are negatives"
+    negatives: Path | None = None
+    negatives_from: Literal["corpus", "judged"] = "corpus"
+    titles: bool = True
 
 
 class EmbedderOptions(RetrievalOptions):
@@ -90,22 +85,19 @@ class EmbedderOptions(RetrievalOptions):
 
     `multiple-negatives`: each claim is to be nearer to its document than to all others of a batch (Henderson et al.,
     2017), whose size memory does not limit (GradCache, Gao et al., RepL4NLP 2021): `batch` is what counts, `chunk` what
-    is computed at a time. `triplet`: nearer by `margin`, in cosine, than to one other document.
+    is computed at a time (as many as `batch`: faster, more memory). `triplet`: nearer by `margin`, in cosine, than to
+    one other document. `hard` negatives for each pair are optional for multiple-negatives. `pool`: documents to rank
+    when choosing the best epoch, `final_pool` for the figures at the end.
     """
 
     loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
     batch: int = Field(default=64, ge=2)
-    chunk: int = Field(
-        default=16,
-        ge=1,
-        description="multiple-negatives: texts computed at a time; as many as batch: faster, more memory",
-    )
-    margin: float = Field(default=0.3, gt=0, description="triplet")
+    chunk: int = Field(default=16, ge=1)
+    margin: float = Field(default=0.3, gt=0)
     lora: Lora | None = None
-    hard: int = Field(default=1, ge=0, description="negatives for each pair; optional for multiple-negatives")
-    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
-    pool: int = Field(default=2000, ge=1, description="documents to rank when choosing the best epoch")
-    final_pool: int = Field(default=20_000, ge=1, description="documents to rank for the figures at the end")
+    hard: int = Field(default=1, ge=0)
+    pool: int = Field(default=2000, ge=1)
+    final_pool: int = Field(default=20_000, ge=1)
 
 
 class RerankerOptions(RetrievalOptions):
@@ -114,64 +106,50 @@ class RerankerOptions(RetrievalOptions):
     `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in the
     model's own scores (logits). `softmax`: the relevant one out of a group with its negatives.
 
-    Negatives are documents that a retrieval finds for the claim and that are not judged relevant, `hard` for each
-    relevant one, and `random` others.
+    Negatives are documents that the retrieval of a `recipe` finds for the claim in its first `depth` and that are not
+    judged relevant, `hard` for each relevant one, and `random` others. `hard_choice`: which of the ranking to take, of
+    the first `keep` that are left. `mined_by`: with base, the untrained base reorders the ranking. `negatives_per`:
+    with claim, for bce, a claim with several relevant documents has negatives only once. `second_epochs` are on
+    negatives that the model of the first phase ranks highest. `eval_depth`: documents to rerank when measuring, for
+    `eval_claims` when choosing the best epoch; the figures use all.
     """
 
-    second_epochs: int = Field(
-        default=0, ge=0, description="epochs on negatives that the model of the first phase ranks highest"
-    )
-    recipe: str | None = Field(default=None, description="the recipe whose retrieval finds candidates")
+    second_epochs: int = Field(default=0, ge=0)
+    recipe: str | None = None
     loss: Literal["bce", "margin", "softmax"] = "bce"
     margin: float = Field(default=0.2, gt=0)
-    depth: int = Field(default=200, ge=1, le=10_000, description="how deep in the ranking to look for negatives")
-    hard: int = Field(default=4, ge=0, description="negatives from the ranking, for each relevant document")
-    hard_choice: Literal["top", "random"] = Field(default="top", description="which negatives of the ranking to take")
-    keep: int | None = Field(
-        default=None, ge=1, description="draw hard negatives from this many of the first that are left"
-    )
-    mined_by: Literal["retrieval", "base"] = Field(
-        default="retrieval", description="base: the untrained base reorders the ranking that negatives come from"
-    )
-    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
-    negatives_per: Literal["document", "claim"] = Field(
-        default="document",
-        description="claim, for bce: a claim with several relevant documents has negatives only once",
-    )
-    random: int = Field(default=4, ge=0, description="random negatives, for each relevant document")
-    eval_depth: int = Field(default=50, ge=2, le=1000, description="documents to rerank when measuring")
-    eval_claims: int = Field(default=100, ge=1, description="claims that choose the best epoch; the figures use all")
+    depth: int = Field(default=200, ge=1, le=10_000)
+    hard: int = Field(default=4, ge=0)
+    hard_choice: Literal["top", "random"] = "top"
+    keep: int | None = Field(default=None, ge=1)
+    mined_by: Literal["retrieval", "base"] = "retrieval"
+    negatives_per: Literal["document", "claim"] = "document"
+    random: int = Field(default=4, ge=0)
+    eval_depth: int = Field(default=50, ge=2, le=1000)
+    eval_claims: int = Field(default=100, ge=1)
 
 
 class StanceOptions(TrainingOptions):
     """Training of a stance classifier.
 
-    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y.
+    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y. A larger `gamma`
+    gives right pairs less weight. With `class_weights` alpha is the inverse frequency of a class, scaled to sum to 3;
+    otherwise it is 1. Pairs are drawn with weight count^-`balanced`: 1 for equal classes, 0 for classes as they are.
+    `max_tokens` of claim and document are read at a time. `split`: with pair, a share of each label's pairs is held
+    back. `frozen` trains only pooler and classifier, not the encoder.
     """
 
     epochs: int = Field(default=10, ge=1, le=1000)
     batch: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=5e-5, gt=0)
-    warmup: float = Field(default=0.1, ge=0)
-    max_tokens: int | None = Field(
-        default=256, ge=16, le=131_072, description="tokens of claim and document read at a time"
-    )
+    max_tokens: int | None = Field(default=256, ge=16, le=131_072)
     metric: Literal["weighted F1", "macro F1"] = "weighted F1"
-    split: Literal["document", "claim", "pair"] = Field(  # type: ignore[assignment] # one more way than other trainings
-        default="document", description="what training and test pairs do not share; pair: a share of each label's pairs"
-    )
+    split: Literal["document", "claim", "pair"] = "document"  # type: ignore[assignment] # one way more than the others
     dev_share: float = Field(default=0.2, gt=0, lt=1)
-    gamma: float = Field(default=2.0, ge=0, description="focal loss: larger values give right pairs less weight")
-    class_weights: bool = Field(
-        default=False, description="alpha is the inverse frequency of a class, scaled to sum to 3; otherwise alpha is 1"
-    )
-    balanced: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="pairs are drawn with weight count^-balanced; 1: equal classes, 0: classes as they are",
-    )
-    frozen: bool = Field(default=False, description="train only pooler and classifier, not the encoder")
+    gamma: float = Field(default=2.0, ge=0)
+    class_weights: bool = False
+    balanced: float = Field(default=0.5, ge=0, le=1)
+    frozen: bool = False
 
 
 T = TypeVar("T", bound=TrainingOptions)
