@@ -98,9 +98,8 @@ class Change:
 class Difference:
     """A run against the baseline in one metric, over the claims that both have.
 
-    `p` is of a two-sided randomisation test, `p_holm` the same after Holm's correction for all tests of the
-    comparison. `interval` is that of the difference, None of one claim.
-    `changes` are the claims with the largest differences.
+    `p` is of a two-sided randomisation test, `p_holm` the same after Holm's correction for all tests of the comparison.
+    `interval` is that of the difference, None of one claim. `changes` are the claims with the largest differences.
     """
 
     run: str

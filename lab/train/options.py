@@ -39,12 +39,13 @@ class Lora(BaseModel):
 class TrainingOptions(BaseModel):
     """The options of all trainings.
 
-    `base`: the model to start from, a folder or a name. `batch`: rows in one batch, `accumulate` batches for each step of
-    the optimiser. `warmup`: below 1 a share of all steps, otherwise a number of steps. `clip`: the largest gradient norm.
-    `precision`: that of the forward pass; auto is bfloat16 where the device has it, float16 on other GPUs. `max_tokens`:
-    by default the model's limit, at most 512. `gradient_checkpointing` saves memory and takes a third more time. `metric`
-    chooses the best epoch. `split`: what training and development claims do not share. `dev_share`: the share of the
-    claims to measure on, where --dev-claims are not given; 0 trains on all of them and keeps the last weights.
+    `base`: the model to start from, a folder or a name. `batch`: rows in one batch, `accumulate` batches for each step
+    of the optimiser. `warmup`: below 1 a share of all steps, otherwise a number of steps. `clip`: the largest gradient
+    norm. `precision`: that of the forward pass; auto is bfloat16 where the device has it, float16 on other GPUs.
+    `max_tokens`: by default the model's limit, at most 512. `gradient_checkpointing` saves memory and takes a third
+    more time. `metric` chooses the best epoch. `split`: what training and development claims do not share. `dev_share`:
+    the share of the claims to measure on, where --dev-claims are not given; 0 trains on all of them and keeps the last
+    weights.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
