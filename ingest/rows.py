@@ -5,7 +5,6 @@ JSON Lines, JSON, CSV, TSV, TREC's, Parquet.
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from ..core.files import no_file
 from .lines import read_lines, told_by
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
-from .sniff import HEAD_BYTES, HINTS
+from .sniff import HEAD_BYTES, HINTS, cells
 from .sources import STDIN, Source, find_sources
 
 Made = TypeVar("Made")
@@ -49,7 +48,8 @@ def records_of(
     if first.problem or start.lstrip().startswith(("{", "[")) or name.endswith(JSON_LINES):
         return read_sources([replace(source, format="json")])
     known = {column.casefold() for column in columns}
-    delimiter = next((one for one in "\t,;|" if known & {cell.casefold() for cell in _cells(start, one)}), None)
+    headers = {one: {cell.strip().casefold() for row in cells([start], one) for cell in row} for one in "\t,;|"}
+    delimiter = next((one for one, header in headers.items() if known & header), None)
     if delimiter is not None:
         table = replace(source, format="tsv" if delimiter == "\t" else "csv", delimiter=delimiter)
         return (_with_known_names(one, columns) for one in read_sources([table]))
@@ -118,13 +118,6 @@ def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Recor
     return replace(record, data={known.get(name, name): value for name, value in record.data.items()})
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
-    except csv.Error:
-        return []  # no header, at any rate
-
-
 def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, str]]) -> Iterator[Record | Reject]:
     """Lines of texts, and TREC's files, in which quotes mean nothing."""
     for line in read_lines(source):
@@ -136,6 +129,6 @@ def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, s
         if line.problem:
             yield Reject(source.name, line.number, line.problem)
         elif text.strip():
-            cells = cut(text)
-            data: dict[str, Any] = cells if isinstance(cells, dict) else {str(n): one for n, one in enumerate(cells)}
+            found = cut(text)
+            data: dict[str, Any] = found if isinstance(found, dict) else {str(n): one for n, one in enumerate(found)}
             yield Record(source.name, line.number, data, untyped=True)

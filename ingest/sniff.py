@@ -130,7 +130,7 @@ def sniff_delimiter(text: str) -> str | None:
     """The delimiter of a table whose first line names its columns, with a column that ccheck knows; else None."""
     lines = text.splitlines()
     for delimiter in sorted(DELIMITERS, key=lambda one: -lines[0].count(one) if lines else 0):
-        header = _cells(lines[:1], delimiter)
+        header = cells(lines[:1], delimiter)
         if header and len(header[0]) > 1 and any(folded(cell) in _NAMES for cell in header[0]):
             return delimiter
     return None
@@ -148,7 +148,7 @@ def likely_delimiter(text: str, usual: str) -> str:
 
 def _agreement(lines: list[str], delimiter: str) -> tuple[float, int]:
     """The share of rows with as many cells as the header, and how many cells that is; 0 for a single column."""
-    rows = _cells(lines, delimiter)[:_ROWS]
+    rows = cells(lines, delimiter)[:_ROWS]
     if not rows or len(rows[0]) < 2:
         return 0.0, 0
     whole = [row for row in rows[1:] if row]
@@ -156,7 +156,8 @@ def _agreement(lines: list[str], delimiter: str) -> tuple[float, int]:
     return (same / len(whole) if whole else 1.0), len(rows[0])
 
 
-def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
+def cells(lines: list[str], delimiter: str) -> list[list[str]]:
+    """The cells of the first rows, up to one that makes no sense."""
     rows: list[list[str]] = []
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
     while len(rows) < _ROWS:

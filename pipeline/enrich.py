@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from more_itertools import chunked
 
@@ -20,7 +19,7 @@ from ..core.errors import InvalidData, NotFound, UsageError
 from ..core.layout import Chunking, Layout
 from ..core.pump import Pump
 from ..core.recipe import Recipe
-from ..core.runtime import Runtime
+from ..core.runtime import OnProgress, Runtime
 from ..core.settings import Settings
 from ..core.text import counted, is_unicode
 from ..core.types import Document, Entry
@@ -43,10 +42,6 @@ AHEAD = 2
 """How many batches may wait for the server."""
 NAMED = 20
 """How many documents that failed are named."""
-
-
-OnProgress: TypeAlias = Callable[[int, int], None]
-"""Is told how many documents were dealt with, and how many there are. On a later run most are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,10 @@ class Enricher:
         self._total = 0
 
     def run(self, on_progress: OnProgress | None = None) -> EnrichReport:
-        """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays."""
+        """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays.
+
+        `on_progress` is told how many documents were dealt with, and how many there are.
+        """
         started = time.monotonic()
         self._on_progress = on_progress or self._on_progress
         try:

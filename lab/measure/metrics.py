@@ -191,7 +191,9 @@ def _measure(name: str) -> Any:
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
     if match is None or base is None:
-        raise UsageError(f"there is no metric {name!r}{_nearest(name)}. Known metrics include {_KNOWN}")
+        known = {*_OWN, *(measure.NAME for measure in registry.values())}
+        hint = did_you_mean(name, {*known, *(one + name[name.find("@") :] for one in known if "@" in name)} - {name})
+        raise UsageError(f"there is no metric {name!r}{f', {hint}' if hint else ''}. Known metrics include {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = cutoff = whole_number(match["cutoff"])
@@ -208,13 +210,6 @@ def _measure(name: str) -> Any:
     if not _providers().supports(made):
         raise UsageError(f"ccheck does not compute the metric {name}. Choose another one, such as nDCG@10")
     return made
-
-
-def _nearest(name: str) -> str:
-    names = {measure.NAME for measure in _ir_measures().measures.registry.values()}
-    known = {*_OWN, *names, *(one + name[name.find("@") :] for one in names if "@" in name)}
-    hint = did_you_mean(name, known - {name})
-    return f", {hint}" if hint else ""
 
 
 def _parameters(written: str, name: str) -> dict[str, int | bool]:

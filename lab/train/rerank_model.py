@@ -30,7 +30,8 @@ ST_SETTINGS = "config_sentence_transformers.json"
 
 @dataclass(frozen=True, slots=True)
 class RerankModel:
-    """`types` are the token types of a pair's halves, where the model reads them.
+    """`pairs` gives the ids of a query and passages. `types` are the token types of a pair's halves, where the model
+    reads them.
 
     `new_head`: before training its scores say nothing. `settings`: what sentence-transformers wrote of the base, to be
     saved again.
@@ -42,10 +43,6 @@ class RerankModel:
     types: tuple[int, int] | None
     new_head: bool
     settings: str | None
-
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        """The ids of pairs."""
-        return self.pairs(query, passages)
 
     def scores(self, model: Any, encoded: Sequence[Encoded]) -> torch.Tensor:
         """A logit for each pair, float32 with gradients: [pairs]. `model`: this one, as a trainer may have wrapped it.

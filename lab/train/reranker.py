@@ -134,7 +134,7 @@ class Reranker:
 
     def _score(self, claim: Claim, documents: Sequence[Document]) -> list[float]:
         values: list[float] = []
-        encoded = self._made.encode(claim.text, [document.content for document in documents]) if documents else []
+        encoded = self._made.pairs(claim.text, [document.content for document in documents]) if documents else []
         with self.training.judging(self.model):
             for part in chunked(encoded, _SCORED_AT_ONCE):
                 values += self._made.scores(self.model, part).tolist()
@@ -187,7 +187,7 @@ class Reranker:
                 return loss_of(made.scores(model, batch.encoded), batch.rows, options)
 
         def collate(chosen: Sequence[RerankerRow]) -> dict[str, Any]:
-            encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]
+            encoded = [pair for row in chosen for pair in made.pairs(row.claim, row.passages)]
             # The tensor is for the libraries, which look for one to tell how large a batch is.
             return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
 

@@ -20,10 +20,10 @@ from ccheck.core.layout import MAIN_VECTORS, Chunking, SparseField
 from ccheck.core.stages import AdditionalStage, Analysis
 from ccheck.core.types import Document, SparseVector
 from ccheck.encode.cache import encode_once, sparse_cache
-from ccheck.ingest import DenseEncoder, Encoders, IngestOptions, Progress, ingest, layout_of, planned_questions
+from ccheck.ingest import Encoders, IngestOptions, Progress, ingest, layout_of, planned_questions
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.ingest.encoders import default_chunking, encoders_of
+from ccheck.ingest.encoders import DenseEncoder, default_chunking, encoders_of
 from ccheck.llm import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)

@@ -14,9 +14,10 @@ from read_files import parts
 from ccheck.articles.types import article_of_record, articles_of
 from ccheck.core import analysis, child
 from ccheck.core.errors import InvalidData
-from ccheck.ingest import Fields, IngestOptions, Record, Reject, apart, full_texts, ingest, read, readers
+from ccheck.ingest import IngestOptions, Record, Reject, apart, full_texts, ingest, read, readers
 from ccheck.ingest import documents as made_of
 from ccheck.ingest.documents import clean, last_day, make_document
+from ccheck.ingest.fields import Fields
 from ccheck.ingest.lines import Line
 from ccheck.ingest.references import read_references
 from ccheck.ingest.shapes import page_of, recognise

@@ -18,8 +18,9 @@ import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking
 from ccheck.core.types import Entry
-from ccheck.ingest import DenseEncoder, Encoders, IngestOptions, Progress, dry_run, ingest
+from ccheck.ingest import Encoders, IngestOptions, Progress, dry_run, ingest
 from ccheck.ingest import run as run_module
+from ccheck.ingest.encoders import DenseEncoder
 from ccheck.ingest.fetch import Client, Service, fetch
 from ccheck.ingest.seen import Seen
 

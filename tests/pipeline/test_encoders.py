@@ -18,7 +18,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.encode.sparse import load_sparse_embedder
-from ccheck.ingest import default_chunking, layout_of
+from ccheck.ingest.encoders import default_chunking, layout_of
 from ccheck.pipeline.ingest import needs_of, open_encoders
 from ccheck.search import StoreInfo
 
