@@ -141,7 +141,7 @@ def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
     return data
 
 
-def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None = None) -> None:
+def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
     """The paragraphs, sections and floats of an element."""
     loose = Line()
 
@@ -155,7 +155,7 @@ def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str 
         tag = name(one)
         if tag in _FLOATS or tag in _GROUPS:
             end_loose()
-            _float(one, builder, floating=floating, parent=parent)
+            _float(one, builder, floating=floating)
         elif tag in ("sec", "app", "ack", "boxed-text"):
             end_loose()
             title = all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
@@ -185,7 +185,7 @@ def _paragraph(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
     builder.paragraph(line)
     for one in inside:
         if name(one) in _FLOATS or name(one) in _GROUPS:
-            _float(one, builder, floating=floating, parent=None)
+            _float(one, builder, floating=floating)
         else:
             _blocks(one, builder, floating=floating)
 
@@ -211,7 +211,7 @@ def _inline(node: Node, line: Line, inside: list[Node]) -> None:
             line.link(identifier, start)
 
 
-def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None) -> None:
+def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None = None) -> None:
     tag = name(node)
     identifier = node.get("id") or ""
     if tag in _GROUPS:

@@ -117,7 +117,7 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
             while waiting and not _under_way(waiting[0]):
                 state, work = waiting.popleft()
                 if work is not None and (error := work.exception()) is not None:
-                    raise error.error if isinstance(error, _Fatal) else error
+                    raise error.args[0] if isinstance(error, _Fatal) else error
                 choose_evidence(run, [state] if state.hits else [], None)
                 yield state
             if not waiting:
@@ -313,11 +313,7 @@ class _Claim:
 
 
 class _Fatal(Exception):
-    """An error that would stop every claim."""
-
-    def __init__(self, error: CcheckError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """An error that would stop every claim: its first argument."""
 
 
 def _cited(works: Sequence[_Work]) -> tuple[Hit, ...]:

@@ -71,8 +71,6 @@ def measure(
     common, nothing relevant, or for binary preference nothing that was judged not relevant.
     """
     asked = {name: check_metrics([name])[0] for name in metrics}
-    if not asked:
-        raise UsageError("no metric is named: name one, such as nDCG@10")
     _check(run, qrels)
     # What is ranked counts, not its scores, which tools round in their own ways.
     ranks = {
@@ -82,17 +80,16 @@ def measure(
     }
     names = list(dict.fromkeys(asked.values()))
     found = _calculate([name for name in names if name not in _OWN], ranks, qrels)
-    for name in names:
-        if name in _OWN:
-            found[name] = _climatecheck(ranks, qrels) if name == CLIMATECHECK else _part(name, ranks, qrels)
+    found |= {name: _part(name, ranks, qrels) for name in names if name in _PARTS}
+    varying: dict[str, list[float]] = {}
+    if CLIMATECHECK in names:
+        found[CLIMATECHECK], varying[CLIMATECHECK] = _climatecheck(ranks, qrels)
     by_claim = {name: found[standard] for name, standard in asked.items()}
     return Measured(
         mean={name: math.fsum(values.values()) / len(values) for name, values in by_claim.items()},
         by_claim=by_claim,
         intervals={
-            name: bootstrap(
-                _linear(ranks, qrels) if name == CLIMATECHECK else list(values.values()), resamples=resamples
-            )
+            name: bootstrap(varying.get(name, list(values.values())), resamples=resamples)
             for name, values in by_claim.items()
             if len(values) > 1
         },
@@ -234,9 +231,6 @@ def _check(run: Run, qrels: Qrels) -> None:
             f"no claim is both in the run ({_first(list(run)) or 'empty'}) and judged ({_first(list(qrels))}): give "
             "judgements for these claims"
         )
-    for claim, scores in run.items():
-        if not all(map(math.isfinite, scores.values())):
-            raise InvalidData(f"claim {claim} has a document whose score is not a number")
 
 
 def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
@@ -255,31 +249,26 @@ def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
 # -- ClimateCheck's
 
 
-def _climatecheck(ranks: Run, qrels: Qrels) -> dict[str, float]:
+def _climatecheck(ranks: Run, qrels: Qrels) -> tuple[dict[str, float], list[float]]:
     """Each claim's contribution to the score: the mean over the claims is the mean of the four parts' means.
 
-    A part that leaves claims out weighs more for those that it has, so a claim's value can be above 1.
+    A part that leaves claims out weighs more for those that it has, so a claim's value can be above 1. The second are
+    values with the score as their mean, and to first order its variance: a resample has other claims, and so another
+    number of those that have a part.
     """
     parts = [_part(name, ranks, qrels) for name in _PARTS]
     claims = parts[0]
     weighted = [(part, len(claims) / len(part) / len(parts)) for part in parts]
-    return {claim: math.fsum(part.get(claim, 0.0) * weight for part, weight in weighted) for claim in claims}
-
-
-def _linear(ranks: Run, qrels: Qrels) -> list[float]:
-    """Values with the score as their mean, and to first order its variance: a resample has other claims, and so another
-    number of those that have a part."""
-    parts = [_part(name, ranks, qrels) for name in _PARTS]
     means = [math.fsum(part.values()) / len(part) for part in parts]
-    claims = parts[0]
-    return [
-        math.fsum(
-            mean + (part.get(claim, mean) - mean) * len(claims) / len(part)
-            for part, mean in zip(parts, means, strict=True)
-        )
-        / len(parts)
-        for claim in claims
-    ]
+    score = math.fsum(means) / len(parts)
+    return (
+        {claim: math.fsum(part.get(claim, 0.0) * weight for part, weight in weighted) for claim in claims},
+        [
+            score
+            + math.fsum((part.get(one, mean) - mean) * by for (part, by), mean in zip(weighted, means, strict=True))
+            for one in claims
+        ],
+    )
 
 
 def _part(name: str, ranks: Run, qrels: Qrels) -> dict[str, float]:

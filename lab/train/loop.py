@@ -9,7 +9,6 @@ no code in them runs.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import time
@@ -215,7 +214,7 @@ class Training:
             ):
                 # Of transformers and torch to those who call them: nothing that a user could change.
                 warnings.simplefilter("ignore")
-                trainer.add_callback(_told_class()(on_progress))
+                trainer.add_callback(_told(on_progress))
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except torch.OutOfMemoryError as error:
             raise UsageError(
@@ -323,18 +322,13 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-@functools.cache
-def _told_class() -> type[Any]:
+def _told(on_progress: OnProgress) -> Any:
+    """A callback that moves a bar, and ends a training that diverged."""
     from transformers import TrainerCallback
 
     class Told(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
-        """Moves a bar, and ends a training that diverged."""
-
-        def __init__(self, on_progress: OnProgress) -> None:
-            self.on_progress = on_progress
-
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-            self.on_progress(state.global_step, state.max_steps)
+            on_progress(state.global_step, state.max_steps)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
             loss = (logs or {}).get("loss")
@@ -343,4 +337,4 @@ def _told_class() -> type[Any]:
                     f"training diverged: the loss is {loss} after step {state.global_step}. Lower learning_rate"
                 )
 
-    return Told
+    return Told()

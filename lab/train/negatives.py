@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...core.errors import InvalidData
@@ -113,12 +113,10 @@ def draw_negatives(
 
 def once_per_claim(rows: Iterable[Drawn]) -> list[Drawn]:
     """The rows, in which only a claim's first one has negatives."""
-    seen: set[str] = set()
-    made = []
-    for row in rows:
-        made.append(Drawn(row.claim, row.positive, (), ()) if str(row.claim.id) in seen else row)
-        seen.add(str(row.claim.id))
-    return made
+    first: dict[str, Drawn] = {}
+    return [
+        row if first.setdefault(str(row.claim.id), row) is row else replace(row, hard=(), random=()) for row in rows
+    ]
 
 
 def describe(data: RetrievalData, rows: Iterable[Drawn]) -> str:
