@@ -158,10 +158,8 @@ def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Ch
     dense = True if changes.model is not None else None if changes.recipe is not None or layout.dense else False
     encoders = open_encoders(runtime, info, changes.recipe, dense)
     if encoders.additional is not None and layout.additional != encoders.additional.spec:
-        raise UsageError(
-            "a migration asks no language model, so it can't write additional texts. Ingest the files with this "
-            "recipe into another store (--store)"
-        )
+        instead = "Ingest the files with this recipe into another store (--store)"
+        raise UsageError(f"a migration asks no language model, so it can't write additional texts. {instead}")
     return with_passages(encoders, changes.passage_tokens)
 
 

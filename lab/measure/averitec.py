@@ -258,10 +258,7 @@ def predict(
 ) -> Predicted:
     """Check the claims with a recipe that asks questions. Raises UsageError for another recipe."""
     if checker.recipe.questions is None:
-        raise UsageError(
-            f"the recipe {checker.recipe.name} asks no questions, which AVeriTeC's measures need: use "
-            "averitec-questions"
-        )
+        raise UsageError(f"the recipe {checker.recipe.name} asks no questions. Use one that does: averitec-questions")
     made: list[Prediction] = []
     milliseconds: dict[str, float] = {}
     usage: Mapping[str, Usage] = {}

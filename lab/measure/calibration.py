@@ -115,10 +115,8 @@ def cross_fitted(
         fitted = [i for i, claim in enumerate(claims) if fold_of[claim] != fold]
         rest = [i for i, claim in enumerate(claims) if fold_of[claim] == fold]
         if len(fitted) < MIN_PAIRS:
-            raise InvalidData(
-                f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to calibrate. Give pairs "
-                f"of at least {FOLDS} claims, about {2 * MIN_PAIRS} in all"
-            )
+            given = f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to calibrate"
+            raise InvalidData(f"{given}. Give about {2 * MIN_PAIRS} pairs, of at least {FOLDS} claims")
         calibration = fit_calibration([stances[i] for i in fitted], [labels[i] for i in fitted], method)
         made += [calibration.apply(stances[i]) for i in rest]
         truth += [labels[i] for i in rest]

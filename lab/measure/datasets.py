@@ -79,8 +79,7 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
         qrels.setdefault(claim, {})[document] = grade
     if not qrels:
         raise InvalidData(
-            f"{os.fspath(path)} has no judgements. Each line needs a claim id, a document id and a grade (BEIR or TREC "
-            "qrels), or a pair with a label"
+            f"{os.fspath(path)} has no judgements. A line needs ids of claim and document, and a grade or label"
         )
     return qrels
 
@@ -111,8 +110,7 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
     take_all(path, COLUMNS, take)
     if not stances.values and not verdicts.values:
         raise InvalidData(
-            f"{os.fspath(path)} has no labels. Records need claim_id and label, and doc_id where the label is for one "
-            "document"
+            f"{os.fspath(path)} has no labels. Records need claim_id, label, and doc_id if it is a document's"
         )
     return Gold(stances.values, verdicts.values, sentences)
 

@@ -241,8 +241,7 @@ def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
         raise InvalidData(f"{name} can't be computed: no document is judged relevant (a grade of {level} or more)")
     if name.startswith("Bpref") and not any(0 <= grade < level for grade in grades):
         raise InvalidData(
-            f"{name} can't be computed: no document is judged not relevant, and binary preference compares relevant "
-            "documents with those. Leave it out, or give judgements that have both"
+            f"{name} can't be computed: no document is judged not relevant. Leave it out, or add such judgements"
         )
 
 

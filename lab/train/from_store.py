@@ -96,9 +96,9 @@ def open_candidates(
                     scores = {one.document.id: one.hit.score for one in result.evidence}
                     found[str(result.claim.id)] = {id_: score for id_, score in scores.items() if id_ in documents}
                 if not any(found.values()):
+                    store = checker.store.name
                     raise InvalidData(
-                        f"no document of the corpus was found in the store {checker.store.name}. Ingest the corpus "
-                        "into it first"
+                        f"no document of the corpus was found in {store}. Ingest the corpus into it first"
                     )
                 return found
 

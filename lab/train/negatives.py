@@ -103,10 +103,8 @@ def draw_negatives(
             rows.append(Drawn(claim, positive, tuple(chosen), tuple(others)))
     if not any(row.negatives for row in rows) and how.hard + how.random:
         if how.negatives_from == "judged":
-            raise InvalidData(
-                "no document was judged not to be relevant to a claim to train on. Add such judgements (a grade of 0, "
-                "NOT_ENOUGH_INFO), or set negatives_from = 'corpus'"
-            )
+            add = "Add such judgements (a grade of 0, NOT_ENOUGH_INFO), or set negatives_from = 'corpus'"
+            raise InvalidData(f"no document was judged not to be relevant to a claim to train on. {add}")
         raise InvalidData("the corpus is too small to train on: there are no documents that could serve as negatives")
     return rows
 

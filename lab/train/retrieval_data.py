@@ -155,10 +155,8 @@ def _with_documents(
         if any(grade > 0 and id_ in documents for id_, grade in qrels.get(str(claim.id), {}).items())
     ]
     if not found:
-        raise InvalidData(
-            f"none of the {len(claims)} {what} has a relevant document in the corpus. Check that the ids of corpus, "
-            "claims and judgements match"
-        )
+        none = f"none of the {len(claims)} {what} has a relevant document in the corpus"
+        raise InvalidData(f"{none}. Check that the ids of corpus, claims and judgements match")
     if len(found) < len(claims):
         messages.append(f"{len(claims) - len(found)} of {len(claims)} {what} have no relevant document in the corpus")
     return found

@@ -75,10 +75,8 @@ def split_by_document(
     held = {thing for id_ in dev for thing in documents[id_]}
     dropped = {id_ for id_ in by_id if id_ not in dev and not documents[id_].isdisjoint(held)}
     if len(dev) + len(dropped) == len(by_id):
-        raise InvalidData(
-            f"no claims are left to train on, because all {len(by_id)} share documents. Use --dev-claims, or split by "
-            "claim with --set split=claim"
-        )
+        instead = "Use --dev-claims, or split by claim with --set split=claim"
+        raise InvalidData(f"no claims are left to train on, because all {len(by_id)} share documents. {instead}")
     return Split(
         tuple(claim for claim in claims if claim.id not in dev and claim.id not in dropped),
         tuple(claim for claim in claims if claim.id in dev),
@@ -138,10 +136,8 @@ def _neighbours(
 def _wanted(claims: Sequence[Claim], dev_share: float) -> int:
     """How many claims to measure on. Raises InvalidData if there are too few to split."""
     if len(claims) < CLAIMS_AT_LEAST:
-        raise InvalidData(
-            f"only {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}. Check that the ids "
-            "of claims and judgements match"
-        )
+        few = f"only {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}"
+        raise InvalidData(f"{few}. Check that the ids of claims and judgements match")
     return min(len(claims) - 1, max(1, round(len(claims) * dev_share)))
 
 

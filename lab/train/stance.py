@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 LONGEST = 512
 _ABOUT = (
-    "It says what a document (the first text) says about a claim (the second). To use it: "
-    "`ccheck query CLAIM --stance FOLDER`."
+    "It says what a document (the first text) says about a claim (the second): `ccheck query CLAIM --stance FOLDER`."
 )
 
 
