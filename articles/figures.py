@@ -34,9 +34,6 @@ class Why:
     end: int
     granularity: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class RankedElement:
@@ -51,7 +48,7 @@ class RankedElement:
     def to_dict(self) -> dict[str, Any]:
         """JSON values: `id` and `label` are the article's, `task_id` is Context24's."""
         names = {"id": self.element.id, "task_id": self.element.task_id, "label": self.element.label}
-        return {**names, "rank": self.rank, "score": self.score, "why": [why.to_dict() for why in self.why]}
+        return {**names, "rank": self.rank, "score": self.score, "why": [asdict(why) for why in self.why]}
 
 
 class FigureRanker:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,14 +94,11 @@ def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
     settings = runtime.settings
     embedder = embedders.load_embedder(model or settings.embedding_model or MINILM, runtime)
 
-    def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
-        def embed(texts: Sequence[str]) -> Sequence[Vector]:
-            with embedding_cache(embedder.spec, settings.cache_dir, settings.cache_bytes, embedder.half) as cache:
-                return encode_once(texts, encode, cache)
+    def documents(texts: Sequence[str]) -> Sequence[Vector]:
+        with embedding_cache(embedder.spec, settings.cache_dir, settings.cache_bytes, embedder.half) as cache:
+            return encode_once(texts, embedder.encode_documents, cache)
 
-        return embed
-
-    return TextEncoder(cached(embedder.encode_documents), lambda texts: list(embedder.encode_queries(texts)))
+    return TextEncoder(documents, lambda texts: list(embedder.encode_queries(texts)))
 
 
 # -- ccheck query --deep
@@ -141,12 +138,5 @@ def ground(result: Result, recipe: Recipe, runtime: Runtime) -> Result:
 
 
 def _figure(found: RankedElement) -> dict[str, Any]:
-    element = found.element
-    return {
-        "id": element.id,
-        "label": element.label,
-        "caption": element.caption,
-        "image": element.image,
-        "score": found.score,
-        "why": [why.to_dict() for why in found.why],
-    }
+    element = {name: getattr(found.element, name) for name in ("id", "label", "caption", "image")}
+    return {**element, "score": found.score, "why": [asdict(why) for why in found.why]}

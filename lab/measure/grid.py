@@ -44,21 +44,16 @@ def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[d
     count = math.prod(len(values) for values in axes.values())
     if count > MAX_POINTS:
         raise UsageError(f"the grid has {count:,} combinations. At most {MAX_POINTS:,} are measured")
+    retrievers = [f"retrievers.{name}" for name in recipe.retrievers]
     combined = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     points = [
         (settings, changed(recipe, settings).model_copy(update={"name": describe(settings)}))
         for settings in combined
-        if _searches(recipe, settings)
+        if not {key for key, value in settings.items() if value is False}.issuperset(retrievers)
     ]
     if not points:
         raise UsageError("no combination of the grid has a retriever, so that nothing would be found")
     return points
-
-
-def _searches(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
-    """Whether a retriever is left."""
-    off = {key.removeprefix("retrievers.") for key, value in settings.items() if value is False}
-    return not off.issuperset(recipe.retrievers)
 
 
 def describe(settings: Mapping[str, Any]) -> str:

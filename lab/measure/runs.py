@@ -58,7 +58,10 @@ def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
             _take_result(run, record.data)
 
     take_all(path, frozenset(), take)
-    return {claim: _in_order(scores) for claim, scores in run.items()}
+    return {
+        claim: dict(sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True))
+        for claim, scores in run.items()
+    }
 
 
 def _take_line(run: dict[str, dict[str, float]], cells: list[str]) -> None:
@@ -97,11 +100,6 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
         raise InvalidData(f"claim {claim} has a document twice, or a score that is not a number")
     falling = strictly_decreasing([score for _, score in hits])
     run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}
-
-
-def _in_order(scores: Mapping[str, float]) -> dict[str, float]:
-    order = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
-    return {document: scores[document] for document in order}
 
 
 def strictly_decreasing(scores: Sequence[float]) -> list[float]:

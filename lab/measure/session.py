@@ -146,9 +146,8 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
 
 
 class DiskMemory(Closing):
-    """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
-
-    `hits` counts values, by kind.
+    """A `Memory` in a file; keys are hashes of their kind, too. `notice` says where something is wrong with the file: then
+    nothing outlasts the run. `hits` counts values, by kind.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -160,17 +159,12 @@ class DiskMemory(Closing):
         return self._cache.notice
 
     def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        wanted = {_key(kind, key): key for key in keys}
-        found = {wanted[key]: value for key, value in self._cache.get(list(wanted)).items()}
+        found = self._cache.get(keys)
         self.hits[kind] = self.hits.get(kind, 0) + len(found)
         return found
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
-        self._cache.put({_key(kind, key): value for key, value in values.items()})
+        self._cache.put(values)
 
     def close(self) -> None:
         self._cache.close()
-
-
-def _key(kind: str, key: bytes) -> bytes:
-    return kind.encode() + b":" + key

@@ -36,7 +36,7 @@ def classify(
     claim there are none. Raises MissingExtra without scikit-learn, and InvalidData where no label can be compared.
     """
     require("evaluation", "evaluation", "sklearn")
-    from sklearn.metrics import classification_report, confusion_matrix
+    from sklearn.metrics import classification_report
 
     answered = {key: predicted[key] for key in truth if key in predicted}
     made = {key: one.label for key, one in answered.items() if one.label is not None}
@@ -52,9 +52,9 @@ def classify(
     given = list(made.values())
     labels = tuple(label for label in LABELS if label in expected or label in given)
     report = classification_report(expected, given, labels=labels, output_dict=True, zero_division=0)
-    # Of all labels, since scikit-learn warns of a matrix of one.
-    places = [LABELS.index(label) for label in labels]
-    confusion = confusion_matrix(expected, given, labels=LABELS)[places][:, places]
+    counts = tally([key if isinstance(key, str) else key[0] for key in made], expected, given, labels)
+    said = [Stance(answered[key].label, answered[key].confidence) for key in made]
+    sure = any(one.confidence is not None for one in said)
     return Classified(
         labels=labels,
         count=len(made),
@@ -65,24 +65,14 @@ def classify(
         weighted=_scores(report["weighted avg"]),
         macro=_scores(report["macro avg"]),
         by_label={label: _scores(report[label]) for label in labels},
-        confusion=tuple(tuple(map(int, row)) for row in confusion),
-        intervals=intervals_of(tally([_claim(key) for key in made], expected, given, labels), resamples),
-        calibration_error=_calibration_error([answered[key] for key in made], expected),
+        confusion=tuple(tuple(map(int, row[:-1])) for row in counts.sum(axis=0)),
+        intervals=intervals_of(counts, resamples),
+        calibration_error=reliability(said, expected).error if sure else None,
     )
-
-
-def _claim(key: str | tuple[str, str]) -> str:
-    return key if isinstance(key, str) else key[0]
 
 
 def _scores(found: Mapping[str, float]) -> Scores:
     return Scores(float(found["precision"]), float(found["recall"]), float(found["f1-score"]), int(found["support"]))
-
-
-def _calibration_error(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> float | None:
-    if all(answer.confidence is None for answer in answers):
-        return None
-    return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth).error
 
 
 def tally(
