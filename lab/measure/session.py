@@ -146,7 +146,7 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
 
 
 class DiskMemory(Closing):
-    """A `Memory` in a file; keys are hashes of their kind, too. `notice` says where something is wrong with the file: then
+    """A `Memory` in a file; keys are hashes of their kind, too. `notice` says what is wrong with the file: then
     nothing outlasts the run. `hits` counts values, by kind.
     """
 
