@@ -40,7 +40,7 @@ from ccheck.ingest.documents import make_document
 from ccheck.lab.measure.datasets import read_qrels
 from ccheck.lab.measure.metrics import bootstrap, measure, only
 from ccheck.lab.train.embedder import train_embedder
-from ccheck.lab.train.folders import Output
+from ccheck.lab.train.loop import Output
 from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions
 from ccheck.lab.train.reranker import train_reranker
 from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data

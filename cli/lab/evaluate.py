@@ -127,10 +127,9 @@ def evaluate(asked: Evaluate) -> None:
         _refuse(asked, "--articles, which measures inside articles", "out", "ev2r", "store", "stance")
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
         return
-    from ...lab.measure.grid import parse_grid
     from ...lab.measure.metrics import coverage
     from ...lab.measure.runs import write_run
-    from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
+    from ...lab.measure.session import load_recipes, open_session, parse_grid, read_evaluation_data
 
     if any(one is not None for one in (asked.out, asked.ev2r, asked.bertscore)):
         raise UsageError("--out needs --pairs or --averitec, --ev2r needs --averitec, and --bertscore --articles")
@@ -193,7 +192,7 @@ def _with_points(prepared: dict[str, Recipe], axes: Mapping[str, Sequence[Any]])
     """Add the only recipe's combinations of a grid to it. Returns the settings of each by its name."""
     if not axes:
         return {}
-    from ...lab.measure.grid import points_of
+    from ...lab.measure.session import points_of
 
     points = points_of(next(iter(prepared.values())), axes)
     if left := math.prod(map(len, axes.values())) - len(points):

@@ -104,8 +104,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
 
     Raises Incomplete if claims failed.
     """
-    from ...lab.measure.averitec import predict, read_gold, read_predictions, score, write_predictions
-    from ...lab.measure.meteor import open_meteor
+    from ...lab.measure.averitec import open_meteor, predict, read_gold, read_predictions, score, write_predictions
     from ...lab.measure.session import load_recipes
     from ...pipeline.claims import read_claims
 
@@ -120,7 +119,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     def scored(predictions: Sequence[Prediction]) -> dict[str, Any]:
         row = score(gold, predictions, meteor).to_dict()
         if asked.ev2r is not None:
-            from ...lab.measure.ev2r import ev2r
+            from ...lab.measure.averitec import ev2r
             from ...llm import open_llm
 
             with runtime(settings) as opened:

@@ -49,8 +49,7 @@ def mine(asked: Mine) -> None:
     line has claim_id, claim, positive_id, positive and negatives. The margin is meant for cosines and reranker scores;
     with reciprocal ranks it skips whatever ranks above the relevant document.
     """
-    from ...lab.train.from_store import MiningFiles, mine_from_store
-    from ...lab.train.mining import MiningOptions
+    from ...lab.train.mining import MiningFiles, MiningOptions, mine_from_store
 
     target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
     settings = settings_from(**opt.settings_of(asked))

@@ -18,7 +18,7 @@ from ..common import inform, notice, print_answer, replacements, settings_from
 if TYPE_CHECKING:
     from ...core.runtime import Runtime
     from ...lab.train.figures import Report
-    from ...lab.train.folders import Output
+    from ...lab.train.loop import Output
     from ...lab.train.options import RetrievalOptions, TrainingOptions
     from ...lab.train.retrieval_data import RetrievalData
     from ..progress import Update
@@ -131,7 +131,7 @@ def reranker(asked: Reranker) -> None:
     Unless split is set, the claims to measure on share no document with the training claims. To continue an interrupted
     training, use --resume.
     """
-    from ...lab.train.from_store import open_candidates
+    from ...lab.train.mining import open_candidates
     from ...lab.train.options import RerankerOptions
     from ...lab.train.reranker import train_reranker
 
@@ -158,8 +158,7 @@ def stance(asked: StanceTraining) -> None:
     --resume.
     """
     from ...lab.train.options import StanceOptions
-    from ...lab.train.stance import train_stance
-    from ...lab.train.stance_data import read_stance_data
+    from ...lab.train.stance import read_stance_data, train_stance
 
     chosen, files = _prepared(StanceOptions, asked, STANCE_FILES, ("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
@@ -216,7 +215,7 @@ def _settings(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _output(asked: Training, files: Mapping[str, Any]) -> Output:
-    from ...lab.train.folders import Output
+    from ...lab.train.loop import Output
 
     return Output(Path(files["output"]), asked.resume)
 

@@ -7,19 +7,25 @@ above a threshold. Equal to the published scoring code on the same input.
 
 from __future__ import annotations
 
+import functools
+import io
 import json
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from ...core.errors import InvalidData, UsageError, require
+from ...core.errors import InvalidData, NotFound, UsageError, require
 from ...core.files import writing
 from ...core.question import NO_ANSWER
 from ...core.types import Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
+from ...llm import Failure, LanguageModel, Question, Reply, load_prompt, quoted
 from ...pipeline.checker import Checker
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url
@@ -275,3 +281,161 @@ def predict(
         on_progress(len(made), len(claims))
     seconds = {stage: round(spent / 1000 / max(1, len(made)), 3) for stage, spent in milliseconds.items()}
     return Predicted(tuple(made), seconds, usage, errors)
+
+
+_PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}
+_DEBIAN = Path("/usr/share/wordnet")
+_HOW = (
+    "Run python -m nltk.downloader wordnet punkt_tab (about 12 MB, from raw.githubusercontent.com), or install it from "
+    "packages: WordNet with apt-get install wordnet-base; NLTK_DATA names the folder of Punkt's model"
+)
+
+
+def open_meteor() -> Meteor:
+    """METEOR (Banerjee and Lavie, 2005) as AVeriTeC's scoring code computes it: `nltk`'s, on the words of
+    `nltk.word_tokenize`.
+
+    The data that it needs, WordNet 3.0 and Punkt's English model, are looked up where NLTK looks, and for WordNet where
+    WNSEARCHDIR says.
+
+    Raises MissingExtra without NLTK, NotFound for data that are not there.
+    """
+    require("METEOR", "evaluation", "nltk")
+    from nltk.tokenize import word_tokenize
+    from nltk.translate.meteor_score import single_meteor_score
+
+    wordnet = _wordnet()
+    for name, places in _PARTS.items():
+        if not (name == "wordnet" and wordnet is not None) and not any(map(_there, places)):
+            raise NotFound(f"METEOR needs NLTK's {name}, which is not installed. {_HOW}")
+    more = {"wordnet": wordnet} if wordnet is not None else {}
+    words = functools.lru_cache(maxsize=100_000)(word_tokenize)
+
+    @functools.lru_cache(maxsize=100_000)
+    def meteor(candidate: str, reference: str) -> float:
+        return float(single_meteor_score(words(reference), words(candidate), **more))
+
+    return meteor
+
+
+def _there(place: str) -> bool:
+    import nltk
+
+    try:
+        nltk.data.find(place)
+    except LookupError:
+        return False
+    return True
+
+
+def _wordnet() -> Any:
+    """A reader of a WordNet that NLTK did not install; None if there is none."""
+    import nltk
+    from nltk.corpus.reader import WordNetCorpusReader
+
+    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+        def open(self, file: str) -> Any:
+            """A file of WordNet's. Debian leaves out the names of the lexicographers' files, which METEOR never asks
+            for, and without which NLTK reads nothing."""
+            if file == "lexnames" and not (Path(str(self.root)) / file).exists():
+                return io.StringIO("".join(f"{number}\tfile{number}\t0\n" for number in range(45)))
+            return super().open(file)
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """To the wordnets of other languages, which METEOR does not use."""
+
+    for folder in (os.environ.get("WNSEARCHDIR"), _DEBIAN):
+        if folder and (Path(folder) / "data.noun").is_file():
+            nltk.data.path.append(str(folder))  # NLTK reads no files elsewhere
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it does not read other languages
+                return Reader(str(folder), None)
+    return None
+
+
+LEVEL = 0.5
+PLACEHOLDERS = ("claim", "reference", "predicted")
+_TOKENS = 800
+
+
+class Covered(Reply):
+    """Facts of both lists, and how many of each the other covers."""
+
+    reasoning: str
+    reference_facts: int = Field(ge=0)
+    reference_covered: int = Field(ge=0)
+    predicted_facts: int = Field(ge=0)
+    predicted_covered: int = Field(ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ev2r:
+    """How much of the annotators' evidence a prediction covers, as a large language model judges (Akhtar et al., 2024).
+
+    The measure of the shared task of 2025: recall of the questions, recall of the questions with answers, and the share
+    of claims with the right label whose second recall is at least .5. The figures depend on the model, and on the
+    prompt, which is not the task's own word for word. Means are over the claims that could be judged; `failed` others
+    have the first's `error`.
+
+    None if no claim could be judged.
+    """
+
+    questions: float | None
+    questions_and_answers: float | None
+    score: float | None
+    failed: int = 0
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        return {"Ev2R-Q-recall": self.questions, "Ev2R-QA-recall": self.questions_and_answers, "Ev2R@0.5": self.score}
+
+
+def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageModel) -> Ev2r:
+    """The measure, two questions a claim. A claim without predicted evidence has the recall 0 without being asked.
+
+    Raises Refused if the server answers no question.
+    """
+    prompt = load_prompt(__package__, "ev2r", PLACEHOLDERS, llm.prompts_dir)
+    by_id = {one.id: one for one in predictions}
+    pairs = [(true, by_id.get(true.id)) for true in gold]
+    asked: list[tuple[int, int]] = []
+    questions: list[Question[Covered]] = []
+    for place, (true, made) in enumerate(pairs):
+        evidence = made.evidence[:MOST] if made is not None else ()
+        kinds: list[tuple[Sequence[str], Sequence[str]]] = [
+            (true.questions, [pair.question for pair in evidence]),
+            (true.evidence, [f"{pair.question} {pair.answer}" for pair in evidence]),
+        ]
+        for kind, (reference, predicted) in enumerate(kinds):
+            if reference and predicted:
+                asked.append((place, kind))
+                values = {"claim": quoted(true.claim), "reference": quoted(list(reference))}
+                messages = prompt.messages(**values, predicted=quoted(list(predicted)))
+                questions.append(Question(messages, Covered, _check, _TOKENS))
+    recalls: dict[tuple[int, int], float] = {}
+    errors: dict[int, str] = {}
+    for (place, kind), outcome in zip(asked, llm.ask_many(questions), strict=True):
+        if isinstance(outcome, Failure):
+            errors.setdefault(place, str(outcome.error))
+        else:
+            recalls[place, kind] = outcome.value.reference_covered / outcome.value.reference_facts
+    reason = next(iter(errors.values()), None)
+    judged = [place for place in range(len(pairs)) if place not in errors]
+    # If no question was answered, the claims without evidence alone would make a score.
+    if not judged or (asked and not recalls):
+        return Ev2r(None, None, None, len(errors), reason)
+    mean = [sum(recalls.get((place, kind), 0.0) for place in judged) / len(judged) for kind in (0, 1)]
+    right = [
+        recalls.get((place, 1), 0.0) >= LEVEL
+        and (made := pairs[place][1]) is not None
+        and made.label == pairs[place][0].label
+        for place in judged
+    ]
+    return Ev2r(mean[0], mean[1], sum(right) / len(judged), len(errors), reason)
+
+
+def _check(reply: Covered) -> None:
+    if not reply.reference_facts:
+        raise ValueError("the reference has at least one fact")
+    if reply.reference_covered > reply.reference_facts or reply.predicted_covered > reply.predicted_facts:
+        raise ValueError("more facts are covered than there are")

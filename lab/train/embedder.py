@@ -18,8 +18,7 @@ from ...core.special_tokens import words_only_in
 from ...core.text import first_line
 from ...core.types import Claim, Document, Vector
 from .figures import Report
-from .folders import Output
-from .loop import Phase, Training, checkpointing
+from .loop import Output, Phase, Training, checkpointing
 from .negatives import Drawing, Drawn, draw_negatives
 from .options import EmbedderOptions, Lora
 from .ranker import checked, train_ranker

@@ -16,8 +16,18 @@ from ..measure.metrics import check_metrics
 from ..measure.types import Run
 from .card import model_card
 from .figures import Report, development_value, figures, notes_on
-from .folders import Output, finish, work_folder
-from .loop import BEST, Phase, Trained, Training, load_weights, require_training, save_weights
+from .loop import (
+    BEST,
+    Output,
+    Phase,
+    Trained,
+    Training,
+    finish,
+    load_weights,
+    require_training,
+    save_weights,
+    work_folder,
+)
 from .options import RetrievalOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 

@@ -22,7 +22,7 @@ from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outp
 from ccheck.core.text import is_unicode, json_line, printable, without_controls
 from ccheck.core.trec import trec_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
-from ccheck.lab.train.folders import Output, work_folder
+from ccheck.lab.train.loop import Output, work_folder
 from ccheck.service import Check
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")

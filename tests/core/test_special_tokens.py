@@ -22,7 +22,7 @@ import tiny_rerankers as tiny  # noqa: E402
 from tiny_sparse import make_inference_free, make_splade  # noqa: E402
 
 from ccheck.lab.train.embedder import load_base  # noqa: E402
-from ccheck.lab.train.rerank_model import load_rerank_model  # noqa: E402
+from ccheck.lab.train.reranker import load_rerank_model  # noqa: E402
 from ccheck.verdict.classifier import StanceClassifier  # noqa: E402
 
 HOSTILE = (

@@ -19,6 +19,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Verdict
 from ccheck.lab.measure.averitec import (
     Meteor,
     matched,
+    open_meteor,
     predict,
     prediction,
     read_gold,
@@ -26,7 +27,6 @@ from ccheck.lab.measure.averitec import (
     score,
     write_predictions,
 )
-from ccheck.lab.measure.meteor import open_meteor
 from ccheck.pipeline.claims import read_claims
 
 PUBLISHED = {
@@ -128,7 +128,7 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(files, monkeypatch,
         fails = any(json.dumps(row["claim"]) in user_text(request) for row in ROWS[:failing])
         return say("It looks fine.") if fails else say({"reasoning": "Half of it."} | counts)
 
-    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
+    monkeypatch.setattr("ccheck.lab.measure.averitec.open_meteor", lambda: words_shared)
     monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted(answer) as judge:

@@ -17,8 +17,7 @@ from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.recipe import changed, load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
 from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate
-from ccheck.lab.measure.grid import MAX_POINTS, parse_grid, points_of
-from ccheck.lab.measure.session import DiskMemory
+from ccheck.lab.measure.session import MAX_POINTS, DiskMemory, parse_grid, points_of
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]

@@ -237,7 +237,7 @@ def test_checkthat_4b_elasticsearch(server, store, models, raw):
 
 def test_averitec_questions(server, monkeypatch, store, models, tmp_path):
     """The rows of the task's table, from the pages of each claim."""
-    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
+    monkeypatch.setattr("ccheck.lab.measure.averitec.open_meteor", lambda: words_shared)
     said = {f"https://example.org/{n}": f"The mayor of town {n} bought bridges. " * 60 for n in range(3)}
     made = [{"_id": url, "url": url, "text": text, "claim_ids": [url[-1]]} for url, text in said.items()]
     pages = jsonl(tmp_path / "pages.jsonl", *made)

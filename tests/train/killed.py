@@ -14,7 +14,7 @@ from paths import FOLDERS
 
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.lab.train.folders import Output
+from ccheck.lab.train.loop import Output
 from ccheck.lab.train.options import RerankerOptions
 from ccheck.lab.train.reranker import train_reranker
 

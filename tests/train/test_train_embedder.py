@@ -19,8 +19,11 @@ from ccheck.core.models import find_model, fingerprint  # noqa: E402
 from ccheck.encode.dense import load_embedder  # noqa: E402
 from ccheck.lab.train import embedder  # noqa: E402
 from ccheck.lab.train.figures import development_value  # noqa: E402
-from ccheck.lab.train.folders import Output  # noqa: E402
-from ccheck.lab.train.loop import Phase, Training  # noqa: E402
+from ccheck.lab.train.loop import (  # noqa: E402
+    Output,
+    Phase,
+    Training,
+)
 
 DATA = tiny.DATA
 MINILM = "all-MiniLM-L6-v2"

@@ -21,11 +21,10 @@ from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
 from ccheck.lab.measure.rows import StanceRows, judge_rows, read_rows
 from ccheck.lab.train.figures import measure_rows
-from ccheck.lab.train.folders import Output
+from ccheck.lab.train.loop import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
-from ccheck.lab.train.stance import row_weights
+from ccheck.lab.train.stance import StanceData, join_files, row_weights, split_rows, stance_data, without_leaks
 from ccheck.lab.train.stance import train_stance as train
-from ccheck.lab.train.stance_data import StanceData, join_files, split_rows, stance_data, without_leaks
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.open import open_method
