@@ -15,7 +15,7 @@ from stance_trials import DOWN, SAME, UP, claim_that
 
 from ccheck.core.analysis import clean
 from ccheck.core.types import Document
-from ccheck.lab.measure.rows import StanceRow, read_rows
+from ccheck.lab.measure.pairs import StanceRow, read_rows
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import nearest
 

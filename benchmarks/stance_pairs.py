@@ -37,7 +37,7 @@ from stance_trials import DOWN, SAME, UP, claim_that, claims, other_outcomes
 from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
-from ccheck.lab.measure.rows import StanceRow
+from ccheck.lab.measure.pairs import StanceRow
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import sentences_of
 

@@ -46,7 +46,7 @@ def calibrate(asked: Calibrate) -> None:
     """
     from ...lab.measure.calibration import calibrate as measure
     from ...lab.measure.calibration import open_stance_method
-    from ...lab.measure.rows import read_rows
+    from ...lab.measure.pairs import read_rows
     from ...verdict.calibration import save_calibration
 
     settings = settings_from(**opt.settings_of(asked))

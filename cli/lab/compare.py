@@ -50,9 +50,8 @@ def compare(asked: Compare) -> None:
     if len(asked.runs) < 2:
         raise UsageError("give at least two runs to compare. The first is the baseline")
     from ...lab.measure.compare import compare as compare_runs
-    from ...lab.measure.datasets import read_qrels
+    from ...lab.measure.datasets import read_qrels, read_run
     from ...lab.measure.metrics import DEFAULT_METRICS, check_metrics
-    from ...lab.measure.runs import read_run
     from ...pipeline.claims import read_claims
 
     names = check_metrics(asked.metrics or DEFAULT_METRICS)

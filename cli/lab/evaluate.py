@@ -127,8 +127,8 @@ def evaluate(asked: Evaluate) -> None:
         _refuse(asked, "--articles, which measures inside articles", "out", "ev2r", "store", "stance")
         evaluate_articles(asked, with_ablations(asked.recipes, asked.ablation), settings_from(**settings))
         return
+    from ...lab.measure.datasets import write_run
     from ...lab.measure.metrics import coverage
-    from ...lab.measure.runs import write_run
     from ...lab.measure.session import load_recipes, open_session, parse_grid, read_evaluation_data
 
     if any(one is not None for one in (asked.out, asked.ev2r, asked.bertscore)):

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ...articles import Article
     from ...core.settings import Settings
     from ...lab.measure.averitec import Prediction
-    from ...lab.measure.pairs import PairsMeasured
-    from ...lab.measure.rows import StanceRow
+    from ...lab.measure.pairs import PairsMeasured, StanceRow
     from .evaluate import Evaluate
 
 
@@ -33,8 +32,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     opening a judge raise, and Incomplete where pairs could not be judged.
     """
     from ...lab.measure.compare import compare_judges
-    from ...lab.measure.pairs import answers
-    from ...lab.measure.rows import read_rows, with_documents
+    from ...lab.measure.pairs import answers, read_rows, with_documents
     from ...lab.measure.session import load_recipes
     from ...search import open_store
 

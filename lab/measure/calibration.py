@@ -21,7 +21,7 @@ from ...verdict import StanceMethod
 from ...verdict.calibration import Calibration, tempered
 from ...verdict.labels import STANCES
 from ...verdict.open import open_method
-from .rows import StanceRow, judge_rows
+from .pairs import StanceRow, judge_rows
 from .verdicts import Reliability, reliability
 
 FOLDS = 5

@@ -1,18 +1,23 @@
-"""Judgements and true labels, from the files that data sets come in.
+"""Judgements, true labels and runs, from the files that data sets come in.
 
-Read as they are: BEIR (`qrels.tsv`), TREC (qrels of four columns), SciFact,
-Climate-FEVER, AVeriTeC, ClimateCheck (Abu Ahmad et al., SDP 2025), and subtask 4b of CheckThat! 2025. A file can be
-several of these at once: pairs of claim and document with a label are claims, judgements and true labels.
+Read as they are: BEIR (`qrels.tsv`), TREC (qrels of four columns), SciFact, Climate-FEVER, AVeriTeC, ClimateCheck (Abu
+Ahmad et al., SDP 2025), and subtask 4b of CheckThat! 2025. A file can be several of these at once: pairs of claim and
+document with a label are claims, judgements and true labels.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...core.errors import CcheckError, InvalidData
+from ...core.files import write_text
+from ...core.text import is_unicode
+from ...core.trec import trec_lines
 from ...core.types import Document, Label
 from ...ingest import Record, Reject, read
 from ...ingest.fields import Fields
@@ -20,7 +25,7 @@ from ...ingest.rows import take_all
 from ...ingest.run import made_of
 from ...pipeline.claims import COLUMNS, DOCUMENTS, GRADES, LABELS, claim_id, first_of, id_of, text_of
 from ...verdict.labels import parse_label, parse_stance
-from .types import Gold, Qrels
+from .types import Gold, Qrels, Run
 
 SENTENCES = ("sentences", "evidence_sentences")
 _HIGHEST_GRADE = 1000
@@ -256,3 +261,100 @@ def _number(value: object) -> int:
     if number is None or not number.is_integer() or abs(number) > _HIGHEST_GRADE:
         raise InvalidData(f"the grade {str(value)[:80]!r} is not a whole number up to {_HIGHEST_GRADE}")
     return int(number)
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """Document ids, best first; of equal scores the one that was given first."""
+    return sorted(scores, key=lambda document: -scores[document])
+
+
+def run_of_ids(rankings: Mapping[str, Sequence[str]], depth: int) -> dict[str, dict[str, float]]:
+    """The run of rankings without scores (`Result.stages`): the first `depth` document ids by claim id, best first."""
+    return {
+        claim: {document: float(len(ids) - place) for place, document in enumerate(ids[:depth])}
+        for claim, ids in rankings.items()
+    }
+
+
+def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
+    """Write a run; see `trec_lines`. The file is there whole or not at all.
+
+    Raises InvalidData for scores that are not numbers, UsageError where the file can't be written.
+    """
+    lines = [
+        line
+        for claim, scores in run.items()
+        for line in trec_lines(claim, [(document, scores[document]) for document in ranked(scores)], name)
+    ]
+    write_text(path, "".join(lines), "the run")
+
+
+def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """The run of a file, plain or compressed: TREC's six columns, or what `ccheck query --json` printed.
+
+    Equal scores are in trec_eval's order: the greater document id first. Raises NotFound, or InvalidData, which names
+    the lines.
+    """
+    run: dict[str, dict[str, float]] = {}
+
+    def take(record: Record, _: int) -> None:
+        if "0" in record.data:
+            _take_line(run, list(record.data.values()))
+        else:
+            _take_result(run, record.data)
+
+    take_all(path, frozenset(), take)
+    return {
+        claim: dict(sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True))
+        for claim, scores in run.items()
+    }
+
+
+def _take_line(run: dict[str, dict[str, float]], cells: list[str]) -> None:
+    if len(cells) != 6:
+        raise InvalidData(f"{len(cells)} columns where a run has 6: claim, Q0, document, rank, score, name")
+    claim, _, document, _, written, _ = cells
+    try:
+        score = float(written)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InvalidData(f"the score {written[:80]!r} is not a number")
+    scores = run.setdefault(claim, {})
+    if document in scores:
+        raise InvalidData(f"document {document} of claim {claim} appears twice")
+    scores[document] = score
+
+
+def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> None:
+    """A line of `ccheck query --json`. A claim that could not be checked has no evidence."""
+    try:
+        claim = data["claim"]["id"]
+        # Of a document's units, which follow each other by score, the best one counts.
+        units = {(str(one["doc_id"]), json.dumps(one.get("unit"))) for one in data["evidence"]}
+        once = {str(one["doc_id"]): float(one["score"]) for one in reversed(data["evidence"])}
+        hits = [(document, once.pop(document)) for one in data["evidence"] if (document := str(one["doc_id"])) in once]
+        if not all(map(is_unicode, (str(claim), *(document for document, _ in hits)))):
+            raise ValueError("ids that are not text")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error
+    if claim is None:
+        raise InvalidData("the claim has no id, so judgements can't refer to it. Give claims with ids")
+    if str(claim) in run:
+        raise InvalidData(f"claim {claim} appears twice")
+    if len(units) < len(data["evidence"]) or not all(math.isfinite(score) for _, score in hits):
+        raise InvalidData(f"claim {claim} has a document twice, or a score that is not a number")
+    falling = strictly_decreasing([score for _, score in hits])
+    run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}
+
+
+def strictly_decreasing(scores: Sequence[float]) -> list[float]:
+    """The scores, each lowered as little as needed to be below the one before it.
+
+    Evaluation tools order a run by score and break ties by document id; this keeps the order that was ranked.
+    """
+    answer: list[float] = []
+    for score in scores:
+        ceiling = math.nextafter(answer[-1], -math.inf) if answer else math.inf
+        answer.append(min(score, ceiling))
+    return answer

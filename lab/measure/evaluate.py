@@ -14,8 +14,8 @@ from ...core.runtime import OnProgress
 from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage
 from ...pipeline.checker import Checker
+from .datasets import run_of_ids, strictly_decreasing
 from .metrics import DEFAULT_METRICS, measure
-from .runs import run_of_ids, strictly_decreasing
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
 

@@ -32,7 +32,7 @@ import numpy as np
 from ...core.errors import InvalidData, UsageError, require
 from ...core.text import counted, did_you_mean, first_line, whole_number
 from ...core.types import Claim
-from .runs import ranked
+from .datasets import ranked
 from .types import Interval, Measured, Qrels, Run
 
 DEFAULT_METRICS = ("nDCG@10", "R@100")

@@ -1,4 +1,4 @@
-"""Measures a judge on labelled pairs of claim and evidence, without retrieval.
+"""Labelled pairs of claim and document: what judges learn from, and are measured on without retrieval.
 
 with Runtime(settings) as runtime:
     method = open_stance_method(runtime, Changes(verdict="auto"), calibrated=True)
@@ -9,20 +9,26 @@ measured.metrics["weighted_f1"], measured.intervals["weighted_f1"]
 from __future__ import annotations
 
 import itertools
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from more_itertools import chunked
 from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
-from ...core.types import Document, Stance, Usage
-from ...verdict import StanceMethod, choose_sentences
+from ...core.types import Claim, Document, Evidence, Hit, Label, Stance, Usage
+from ...ingest import Record
+from ...ingest.rows import take_all
+from ...pipeline.claims import CLAIM_IDS, COLUMNS, DOCUMENTS, LABELS, claim_id, first_of, text_of
+from ...verdict import Case, StanceMethod, all_judged, choose_sentences
 from ...verdict.judge import decides
-from ...verdict.labels import STANCES
-from .rows import StanceRow, judge_rows
+from ...verdict.labels import STANCES, parse_label, parse_stance
+from .datasets import pairs_of, read_corpus
 from .types import Interval
 from .verdicts import intervals_of, label_figures, reliability, tally
 
@@ -167,3 +173,169 @@ def _risk_coverage(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> float 
 
 def _share(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
+
+
+_CLAIMS = ("claim", "claim_text", "query")
+_EVIDENCE = ("evidence", "abstract", "text")
+_READ_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StanceRow:
+    """A claim, a document, and what the document says about the claim.
+
+    `claim_id` and `doc_id` are the data's own, else made of the texts. `text` is empty while only the document's id is
+    known. `sentences` are the numbers, from 0, of the sentences by which the label was given, where the data say: the
+    other sentences leave the claim open.
+    """
+
+    claim: str
+    text: str
+    label: Label
+    claim_id: str
+    doc_id: str
+    title: str = ""
+    sentences: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StanceRows:
+    """The rows of a file. `skipped` counts claims whose evidence conflicts, which no single document can say."""
+
+    rows: tuple[StanceRow, ...]
+    skipped: int = 0
+
+    def describe(self) -> str:
+        left_out = f"; {self.skipped:,} left out, because their evidence conflicts" if self.skipped else ""
+        return counted(self.rows) + left_out
+
+
+def counted(rows: Sequence[StanceRow]) -> str:
+    """How many pairs there are, of each label."""
+    counts = Counter(row.label for row in rows)
+    return f"{len(rows):,} pairs ({', '.join(f'{counts[label]:,} {label}' for label in STANCES)})"
+
+
+def read_rows(
+    path: str | os.PathLike[str], corpus: str | os.PathLike[str] | None = None, *, later: bool = False
+) -> StanceRows:
+    """The labelled pairs of a file, plain or compressed; JSON Lines, CSV, TSV or Parquet.
+
+    A record is one of: `claim`, `evidence` (or `abstract`, `text`; a text or a list of sentences), `label` in any known
+    spelling, and `doc_id`, `claim_id`, `title` where there are such; SciFact's verdicts or its own claims, whose
+    documents are in `corpus`; Climate-FEVER's claims with `evidences`; AVeriTeC's with `questions`, whose answers
+    together are the document. `later`, for pairs to measure on: a document that is named by its id is read later, with
+    `with_documents`, and a pair whose label is for a whole claim is an error.
+
+    Raises NotFound, MissingExtra (Parquet), or InvalidData with line numbers and reasons.
+    """
+    documents, rejected = read_corpus(corpus) if corpus is not None else (None, [])
+    if rejected:
+        raise InvalidData(rejected[0])
+    found: list[StanceRow] = []
+
+    def take(record: Record, number: int) -> None:
+        for row in _rows(record.data, number, strict=later):
+            complete = row.text or later or row.label not in STANCES
+            found.append(row if complete else _with_document(row, documents))
+
+    take_all(path, COLUMNS | {*_EVIDENCE, "title"}, take)
+    rows = tuple(row for row in found if row.label in STANCES)
+    if not rows:
+        raise InvalidData(f"{os.fspath(path)} contains no labelled pairs. Each record needs claim, evidence and label")
+    return StanceRows(rows, len(found) - len(rows))
+
+
+def with_documents(
+    rows: Sequence[StanceRow], get: Callable[[Sequence[str]], Mapping[str, Document]]
+) -> list[StanceRow]:
+    """The rows with their documents' texts, as far as `get` (ids to documents) has those that are named by id only."""
+    found: dict[str, Document] = {}
+    for some in chunked(dict.fromkeys(row.doc_id for row in rows if not row.text), _READ_AT_ONCE):
+        found |= get(some)
+    return [row if row.text or row.doc_id not in found else _with_document(row, found) for row in rows]
+
+
+def judge_rows(
+    method: StanceMethod,
+    rows: Sequence[StanceRow],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[list[Stance], Usage]:
+    """A stance method's stance on each pair; one whose document is not known can't be judged."""
+    cases = [
+        Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),))
+        for row in rows
+        if row.text
+    ]
+    answers, said, usage = iter(all_judged(method, cases)), list[Stance](), Usage()
+    for done, row in enumerate(rows, 1):
+        if row.text:
+            judged = next(answers)
+            said.append(judged.stances[0])
+            usage += judged.usage
+        else:
+            said.append(Stance(None, error=f"the store has no document {row.doc_id!r}"))
+        on_progress(done, len(rows))
+    return said, usage
+
+
+def _rows(data: Mapping[str, Any], number: int, *, strict: bool) -> Iterator[StanceRow]:
+    """The pairs of a record. `strict`: a pair whose label is for a whole claim is an error."""
+    claim = text_of(first_of(data, _CLAIMS)[1])
+    if not claim:
+        raise InvalidData("claim is missing")
+    id_ = claim_id(data, number) if first_of(data, CLAIM_IDS)[0] is not None else claim
+    if isinstance(data.get("questions"), list):
+        yield _averitec(claim, id_, data)
+        return
+    text, title = _evidence(data), str(data.get("title") or "")
+    label = first_of(data, LABELS)[1]
+    one_pair = bool(text) or first_of(data, DOCUMENTS)[0] is not None
+    if one_pair and not strict and isinstance(label, str) and (conflicting := parse_label(label)) not in STANCES:
+        yield StanceRow(claim, text, conflicting, id_, "")
+        return
+    pairs = list(pairs_of(data, number))
+    for pair in pairs:
+        if pair.label is None:
+            raise InvalidData("label is missing")
+        sentences = tuple(one for one in pair.sentences if isinstance(one, int))
+        yield StanceRow(claim, pair.text or text, pair.label, id_, pair.document, pair.title or title, sentences)
+    if pairs:
+        return
+    if not isinstance(label, str):
+        raise InvalidData("label is missing")
+    if not text:
+        raise InvalidData("both the evidence and the id of a document are missing")
+    # Without an id a document is known by its words, so that one that comes twice is still one.
+    yield StanceRow(claim, text, parse_stance(label), id_, f"{title}\n{text}", title)
+
+
+def _evidence(data: Mapping[str, Any]) -> str:
+    """The evidence that a record has itself; empty if it has none."""
+    name, value = first_of(data, _EVIDENCE)
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = " ".join(part.strip() for part in value)
+    if isinstance(value, str) and not value.strip():
+        raise InvalidData(f"{name} is empty")
+    return value if isinstance(value, str) else ""
+
+
+def _averitec(claim: str, claim_id: str, data: Mapping[str, Any]) -> StanceRow:
+    parts: list[str] = []
+    for question in data["questions"]:
+        if not isinstance(question, Mapping):
+            raise InvalidData("a question is not an object")
+        answers = [str(one.get("answer") or "").strip() for one in question.get("answers") or ()]
+        parts += [str(question.get("question") or "").strip(), *(answer for answer in answers if answer)]
+    text = " ".join(part if part[-1:] in ".?!" else f"{part}." for part in parts if part)
+    if not text:
+        raise InvalidData("the questions have no answers")
+    return StanceRow(claim, text, parse_label(str(data.get("label") or "")), claim_id, f"questions of {claim_id}")
+
+
+def _with_document(row: StanceRow, documents: Mapping[str, Document] | None) -> StanceRow:
+    if documents is None:
+        raise InvalidData(f"the evidence is document {row.doc_id}. Name the file of documents with --corpus")
+    if row.doc_id not in documents:
+        raise InvalidData(f"the corpus has no document {row.doc_id[:80]!r}")
+    return replace(row, title=documents[row.doc_id].title, text=documents[row.doc_id].text)

@@ -19,10 +19,9 @@ from ...core.text import first_line
 from ...core.types import Claim, Document, Vector
 from .figures import Report
 from .loop import Output, Phase, Training, checkpointing
-from .negatives import Drawing, Drawn, draw_negatives
 from .options import EmbedderOptions, Lora
 from .ranker import checked, train_ranker
-from .retrieval_data import RetrievalData, read_negatives
+from .retrieval_data import Drawing, Drawn, RetrievalData, draw_negatives, read_negatives
 
 DEPTH = 100
 """How many documents a ranking that is measured has."""

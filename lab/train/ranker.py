@@ -14,8 +14,7 @@ from ...core.runtime import Runtime
 from ...core.types import Claim
 from ..measure.metrics import check_metrics
 from ..measure.types import Run
-from .card import model_card
-from .figures import Report, development_value, figures, notes_on
+from .figures import Report, development_value, figures, model_card, notes_on
 from .loop import (
     BEST,
     Output,

@@ -24,10 +24,9 @@ from ...rerank.tokens import SpecialPairs
 from ...rerank.types import Encoded
 from .figures import Report
 from .loop import Output, Phase, Training, checkpointing, classifier_to_train
-from .negatives import Drawing, Drawn, describe, draw_negatives, once_per_claim
 from .options import RerankerOptions
 from .ranker import checked, train_ranker
-from .retrieval_data import RetrievalData, read_negatives
+from .retrieval_data import Drawing, Drawn, RetrievalData, describe, draw_negatives, once_per_claim, read_negatives
 
 if TYPE_CHECKING:
     import torch

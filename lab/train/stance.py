@@ -23,9 +23,8 @@ from ...core.runtime import Runtime
 from ...core.types import Claim, Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
-from ..measure.rows import StanceRow, StanceRows, counted, judge_rows, read_rows
-from .card import model_card
-from .figures import Report, measure_rows, stance_figures, stance_value
+from ..measure.pairs import StanceRow, StanceRows, counted, judge_rows, read_rows
+from .figures import Report, measure_rows, model_card, stance_figures, stance_value
 from .loop import Output, Phase, Training, checkpointing, classifier_to_train, finish, require_training, work_folder
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN

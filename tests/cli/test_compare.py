@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck, jsonl
 
-from ccheck.lab.measure.runs import write_run
+from ccheck.lab.measure.datasets import write_run
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.cli.lab.tables import cost_of
 from ccheck.core.types import Usage
-from ccheck.lab.measure.runs import read_run
+from ccheck.lab.measure.datasets import read_run
 from ccheck.lab.papers import published
 from ccheck.llm.budget import Price
 from ccheck.search.local.store import LocalStore

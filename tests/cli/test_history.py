@@ -7,7 +7,7 @@ import pytest
 from cli_runs import BM25, Ran, ccheck
 
 from ccheck.cli.common import user_name
-from ccheck.lab.measure.rows import read_rows
+from ccheck.lab.measure.pairs import read_rows
 
 CLAIM = "Vaccines cause autism."
 

@@ -12,7 +12,7 @@ from ccheck.core.errors import ServerError
 from ccheck.core.install import install_command
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.encode import dense
-from ccheck.lab.measure.runs import read_run
+from ccheck.lab.measure.datasets import read_run
 from ccheck.pipeline.checker import Checker
 from ccheck.search.local import LocalStore
 

@@ -17,8 +17,15 @@ from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
 from ccheck.demo import CLAIMS
-from ccheck.lab.measure.datasets import read_corpus, read_gold, read_qrels
-from ccheck.lab.measure.runs import ranked, read_run, strictly_decreasing, write_run
+from ccheck.lab.measure.datasets import (
+    ranked,
+    read_corpus,
+    read_gold,
+    read_qrels,
+    read_run,
+    strictly_decreasing,
+    write_run,
+)
 from ccheck.pipeline.claims import read_claims
 
 

@@ -11,9 +11,9 @@ import pytest
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Claim, Usage
 from ccheck.lab.measure.compare import compare, compare_judges, holm, randomisation_test
+from ccheck.lab.measure.datasets import read_run, write_run
 from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure
 from ccheck.lab.measure.pairs import PairsMeasured
-from ccheck.lab.measure.runs import read_run, write_run
 from ccheck.verdict.labels import STANCES
 
 METRICS = [

@@ -10,9 +10,8 @@ from tiny_rerankers import make_decoder, make_encoder
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.types import Claim
 from ccheck.lab.train.loop import Output
-from ccheck.lab.train.negatives import Drawing, draw_negatives
 from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, load_options, preset_names
-from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, retrieval_data
+from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, Drawing, draw_negatives, retrieval_data
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")

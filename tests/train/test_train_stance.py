@@ -19,7 +19,7 @@ from tiny_training import without_dropout
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.stages import VerdictStage
-from ccheck.lab.measure.rows import StanceRows, judge_rows, read_rows
+from ccheck.lab.measure.pairs import StanceRows, judge_rows, read_rows
 from ccheck.lab.train.figures import measure_rows
 from ccheck.lab.train.loop import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names

@@ -9,9 +9,16 @@ from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim
 from ccheck.lab.train.embedder import embedder_rows
-from ccheck.lab.train.negatives import Drawing, draw_negatives, once_per_claim
 from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, TrainingOptions, load_options, preset_names
-from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, read_retrieval_data, retrieval_data
+from ccheck.lab.train.retrieval_data import (
+    Drawing,
+    MinedNegatives,
+    draw_negatives,
+    once_per_claim,
+    read_negatives,
+    read_retrieval_data,
+    retrieval_data,
+)
 from ccheck.lab.train.split import split_by_claim, split_by_document
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ccheck.lab.measure.rows import StanceRow
+from ccheck.lab.measure.pairs import StanceRow
 from ccheck.lab.train.options import StanceOptions
 
 THINGS = "the sea|the ice|carbon|coral|the forest|the wind|rain|the soil|the glacier|snow|the river|the crop".split("|")

@@ -16,7 +16,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.lab.measure.rows import read_rows
+from ccheck.lab.measure.pairs import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.differences import compared
 from ccheck.verdict.judge import Case, PairStances, likeliest
