@@ -15,9 +15,8 @@ from ..core.fusion import Projection, Scored, projected
 from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun, MergedRun
 from ..core.types import Vector
 from . import Article, Element
-from .asking import ordered, rephrased
 from .chunks import Cut, Span, cited_in, citing
-from .embedding import Bm25Index, Models, searched
+from .embedding import Bm25Index, Models, ordered, rephrased, searched
 
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")

@@ -9,14 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from more_itertools import split_when
+
 from ..core.analysis import query_terms, terms
 from ..core.errors import InvalidData, NotFound
 from ..core.files import read_text
 from ..core.grounding_stages import PassagesStage
 from . import Article
-from .asking import selected
 from .chunks import Cut, Span
-from .embedding import Bm25Index, Models, searched
+from .embedding import Bm25Index, Models, searched, selected
 
 Expressions: TypeAlias = frozenset[tuple[str, ...]]
 """The tokens of each expression."""
@@ -133,13 +134,8 @@ class PassageRanker:
 
     def _joined(self, cut: Cut, spans: Sequence[Span], scores: dict[int, float]) -> list[GroundingPassage]:
         """Neighbouring sentences of one paragraph become one passage."""
-        groups: list[list[int]] = []
-        for number in sorted(scores):
-            paragraph = cut.paragraph_at(spans[number][0])
-            if groups and groups[-1][-1] == number - 1 and cut.paragraph_at(spans[number - 1][0]) == paragraph:
-                groups[-1].append(number)
-            else:
-                groups.append([number])
+        paragraph = {number: cut.paragraph_at(spans[number][0]) for number in scores}
+        groups = split_when(sorted(scores), lambda one, other: other > one + 1 or paragraph[one] != paragraph[other])
         passages = [
             (spans[group[0]][0], spans[group[-1]][1], max(scores[number] for number in group)) for group in groups
         ]

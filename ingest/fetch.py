@@ -18,11 +18,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias, get_args
 
+import httpx
+
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
 from ..core.files import write_text
 from ..core.http import BUSY, Counted, MayPass, pause, retry_after
 from ..core.text import json_line
+from .records import Record
+from .references import read_pubmed
+from .sources import Source
 
 Service: TypeAlias = Literal["openalex", "pubmed", "europepmc"]
 SERVICES: tuple[Service, ...] = get_args(Service)
@@ -129,8 +134,6 @@ class Client(Closing):
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         """`server` is asked instead of the service. Raises UsageError if it is no web address."""
-        import httpx
-
         known = _SERVICES[service]
         base = (server or known.base).rstrip("/")
         if not base.startswith(("http://", "https://")):
@@ -174,8 +177,6 @@ class Client(Closing):
                 self._last = time.monotonic()
 
     def _once(self, url: str, parameters: Mapping[str, str | int]) -> bytes:
-        import httpx
-
         try:
             with self._client.stream("GET", url, params={**parameters, **self._own}) as answer:
                 if answer.status_code in BUSY or answer.status_code == 500:
@@ -215,10 +216,6 @@ def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
 
 
 def _pubmed(client: Client, topic: str, state: State, count: int) -> _Page:
-    from .records import Record
-    from .references import read_pubmed
-    from .sources import Source
-
     start = int(state.cursor)
     asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start, "retmax": count}
     result = client.json("/entrez/eutils/esearch.fcgi", {**asked, "sort": "relevance"}).get("esearchresult")

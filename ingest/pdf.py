@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref, c_double
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,9 +75,10 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         letters: list[tuple[float, str]] = []
         for number in range(len(document)):
             text = upright(document[number])
-            lines, sizes = _lines(text)
-            pages.append("\n".join(lines))
-            heights.append(sizes)
+            found = lines_of(text)
+            said = (readable(one.text.replace(PAGE, "").replace("\n", " ")) + "-" * one.cut for one in found)
+            pages.append("\n".join(said))
+            heights.append([one.height for one in found])
             if number == 0:
                 letters = [(_height(text, at), chr(FPDFText_GetUnicode(text, at))) for at in range(text.count_chars())]
             if sum(map(len, pages)) > TEXT_CHARS:
@@ -175,13 +177,6 @@ def lines_of(page: PdfTextPage) -> list[Line]:
     return [found[at] for at in order]
 
 
-def _lines(page: PdfTextPage) -> tuple[list[str], list[float]]:
-    """The lines of a page, and the height of each one's letters in points."""
-    found = lines_of(page)
-    texts = [readable(one.text.replace(PAGE, "").replace("\n", " ")) + "-" * one.cut for one in found]
-    return texts, [one.height for one in found]
-
-
 def downward(baselines: Sequence[float], heights: Sequence[float]) -> Sequence[int]:
     """The order of lines from the top of a page, if many were drawn in another one and none stands beside another."""
     as_drawn = range(len(baselines))
@@ -193,8 +188,6 @@ def downward(baselines: Sequence[float], heights: Sequence[float]) -> Sequence[i
 
 def _baseline(page: PdfTextPage, place: int) -> float:
     """How high a character stands in the page as it is turned, from anywhere, in points."""
-    from ctypes import byref, c_double
-
     from pypdfium2.raw import FPDFText_GetCharOrigin
 
     x, y = c_double(), c_double()
@@ -209,8 +202,6 @@ def _units(text: str) -> int:
 
 def _height(page: PdfTextPage, place: int) -> float:
     """The height of a character in points; 0 for what PDFium adds: spaces, line ends, a ligature's second letter."""
-    from ctypes import byref
-
     from pypdfium2.raw import FS_MATRIX, FPDFText_GetFontSize, FPDFText_GetMatrix
 
     matrix = FS_MATRIX()

@@ -5,6 +5,7 @@ Each entry is read by itself, so a bad one costs itself only. What comes out are
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -123,8 +124,6 @@ def _bibtex_entries(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 def _bibtex(text: str) -> Plain | None:
     """None for a comment or a definition."""
-    import logging
-
     from bibtexparser import middlewares
     from bibtexparser.entrypoint import parse_string
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -102,8 +103,6 @@ def _expand(given: str, reading: Reading, notices: list[str]) -> Iterator[Source
 
 
 def _matching(pattern: Path) -> Iterator[Source]:
-    import glob
-
     matches = [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute patterns
     found = [one for match in matches if match.is_file() and (one := source_of(match)) is not None]
     if not found:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..core.layout import Embedding, SparseField
 from ..core.models import fingerprint, require_models
-from ..core.recipe import Recipe, with_ways_to_get
+from ..core.recipe import Recipe, recipe_names, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
 from ..encode.dense import Embedder, load_embedder
@@ -144,10 +145,6 @@ def _open_retrievers(
 
 def _ingesting(recipe: Recipe, store: str) -> str:
     """The command that gives a store what the recipe searches in."""
-    import shlex
-
-    from ..core.recipe import recipe_names
-
     # A recipe of a file is found by its path, which is not known here.
     name = recipe.name if recipe.name.partition(":")[0] in recipe_names() else "NAME"
     stand_ins = [f"--replace {shlex.quote(f'{old}={new}')}" for old, new in recipe.replace.items()]

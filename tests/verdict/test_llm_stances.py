@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
-from ccheck.articles.asking import ELEMENT, ELEMENTS, PASSAGES
+from ccheck.articles.embedding import ELEMENT, ELEMENTS, PASSAGES
 from ccheck.core.errors import InvalidData
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import RewritingStage, VerdictStage
