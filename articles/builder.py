@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -161,7 +161,7 @@ def label_keys(element: Element) -> list[tuple[Kind, Number]]:
 def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, Mention]] = ()) -> list[Element]:
     """The elements with their mentions in the text.
 
-    `linked` are citations that the file itself connects with an element's id. They win over what the text says.
+    `linked` are citations that the file itself connects with an element's id. They count where the text names none.
     """
     by_key: dict[tuple[Kind, Number], str] = {}
     for element in elements:
@@ -178,35 +178,27 @@ def resolve(text: str, elements: Sequence[Element], linked: Iterable[tuple[str, 
             parent = parents.get(one)
             if parent in mentions:
                 mentions[parent].add(mention)
-    taken = {owner: _disjoint([(one.start, one.end) for one in known]) for owner, known in mentions.items()}
+    links: dict[str, list[Mention]] = {owner: [] for owner in mentions}
     for identifier, mention in linked:
         for owner in (identifier, parents.get(identifier)):
-            if owner is not None and owner in taken and _take(taken[owner], mention.start, mention.end):
-                mentions[owner].add(mention)
-    return [
-        replace(element, mentions=tuple(sorted(mentions[element.id], key=lambda one: (one.start, one.end))))
-        for element in elements
-    ]
+            if owner in links:
+                links[owner].append(mention)
+    return [replace(one, mentions=_with_links(mentions[one.id], links[one.id])) for one in elements]
 
 
-def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same places as spans in order that do not overlap."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _take(spans: list[tuple[int, int]], start: int, end: int) -> bool:
-    """Add a span where it overlaps none of these. Returns whether it did."""
-    at = bisect.bisect_right(spans, start, key=lambda span: span[0])
-    if (at and spans[at - 1][1] > start) or (at < len(spans) and spans[at][0] < end):
-        return False
-    spans.insert(at, (start, end))
-    return True
+def _with_links(own: Iterable[Mention], links: Iterable[Mention]) -> tuple[Mention, ...]:
+    """Mentions in their order; a link counts where it overlaps none of the others."""
+    ahead = deque(sorted(own))
+    found: list[Mention] = []
+    end = 0
+    for link in sorted(links):
+        while ahead and ahead[0].start <= link.start:
+            found.append(ahead.popleft())
+            end = max(end, found[-1].end)
+        if end <= link.start and not (ahead and ahead[0].start < link.end):
+            found.append(link)
+            end = link.end
+    return (*found, *ahead)
 
 
 ELEMENTS = 2_000

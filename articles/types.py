@@ -32,7 +32,7 @@ class Section:
     level: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Mention:
     """A place in the text that cites an element."""
 
