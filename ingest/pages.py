@@ -8,16 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.types import Document
 from .fields import Plain, plain_record
 from .lines import raw_chunks
 from .records import Record, Reject
 from .sources import Source
-
-if TYPE_CHECKING:
-    from lxml.html import HtmlElement
 
 CLAIM_IDS = "claim_ids"
 """The metadata field with the claims to whose collections a page belongs."""
@@ -102,7 +99,7 @@ def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     yield Record(source.name, 1, {name: value for name, value in data.items() if value})
 
 
-def _citation(tree: HtmlElement) -> Plain:
+def _citation(tree: Any) -> Plain:
     """What a publisher's page says of its paper in the `citation_*` tags that Google Scholar reads."""
     said: dict[str, list[str]] = {}
     for tag in tree.iter("meta"):

@@ -9,8 +9,8 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
-from xml.etree.ElementTree import ParseError
+from typing import IO, Any, TypeAlias
+from xml.etree.ElementTree import Element, ParseError
 
 from ..articles.types import record_of
 from ..articles.xml import FILE_BYTES, parse_article
@@ -22,9 +22,6 @@ from .lines import Line, read_lines
 from .records import FULL_TEXTS, NOT_UTF8, Record, Reject, excerpt
 from .sniff import sniff_unicode
 from .sources import Source
-
-if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
 
 ENTRY_CHARS = TEXT_CHARS
 """An entry that does not end within this many characters is a reject."""

@@ -7,13 +7,10 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..core.citation import folded
 from .fields import TEXT_FIELDS, TITLE_FIELDS
-
-if TYPE_CHECKING:
-    from charset_normalizer import CharsetMatch
 
 Format: TypeAlias = Literal[
     "jsonl",
@@ -211,10 +208,11 @@ def _likely(sample: bytes) -> str:
     """Windows-1252, which latin-1 is part of, if nothing speaks more for another encoding."""
     from charset_normalizer import from_bytes
 
-    def rank(found: CharsetMatch) -> tuple[float, float, bool]:
-        return found.chaos, -found.coherence, "cp1252" not in found.could_be_from_charset
-
-    best = min(from_bytes(sample[:SAMPLE]), key=rank, default=None)
+    best = min(
+        from_bytes(sample[:SAMPLE]),
+        key=lambda found: (found.chaos, -found.coherence, "cp1252" not in found.could_be_from_charset),
+        default=None,
+    )
     return "cp1252" if best is None or "cp1252" in best.could_be_from_charset else best.encoding
 
 
