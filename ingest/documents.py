@@ -44,7 +44,6 @@ FILE_HASH = "file_sha256"
 VERSION = 1
 """Raised when the same record becomes another document or other vectors, so that stores take it again."""
 
-
 _USUAL = Fields()
 
 
@@ -143,7 +142,6 @@ def _canonical(value: object) -> bytes:
 
 _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85]")
-
 
 _MARKS_TOGETHER = 30
 """As in Unicode's Stream-Safe Text Format (UAX #15): no language puts more on one letter."""

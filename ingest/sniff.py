@@ -82,7 +82,6 @@ _ADVICE = {
 HINTS = {ending: advice for advice, endings in _ADVICE.items() for ending in endings.split()}
 """Advice on how to turn a file of another kind into one that ccheck reads, by the end of its name."""
 
-
 HEAD_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
 MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..verdict.evidence import Match
     from ..verdict.questions import Asking
 
-
 DEGRADED = "retrieval is degraded"
 """The beginning of a warning that searches find less than they should."""
 

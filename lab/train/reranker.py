@@ -31,7 +31,6 @@ from .retrieval_data import Drawing, Drawn, RetrievalData, describe, draw_negati
 if TYPE_CHECKING:
     import torch
 
-
 Candidates: TypeAlias = Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]
 """Finds the best documents for claims, at most the given number each: claim id -> document id -> score, best first."""
 _SCORED_AT_ONCE = 64
