@@ -283,6 +283,8 @@ def predict(
     return Predicted(tuple(made), seconds, usage, errors)
 
 
+# -- METEOR
+
 _PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}
 _DEBIAN = Path("/usr/share/wordnet")
 _HOW = (
@@ -352,6 +354,8 @@ def _wordnet() -> Any:
                 return Reader(str(folder), None)
     return None
 
+
+# -- Ev2R
 
 LEVEL = 0.5
 PLACEHOLDERS = ("claim", "reference", "predicted")

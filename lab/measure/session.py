@@ -174,6 +174,8 @@ class DiskMemory(Closing):
         self._cache.close()
 
 
+# -- a recipe over a grid of settings
+
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")
 

@@ -164,6 +164,8 @@ def shown(interval: Interval | None) -> str:
     return f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else ""
 
 
+# -- the page beside a trained model
+
 _HUB = {
     "embedder": ("ccheck", "sentence-similarity"),
     "reranker": ("ccheck", "text-ranking"),

@@ -343,6 +343,8 @@ def _told(on_progress: OnProgress) -> Any:
     return Told()
 
 
+# -- the folder that a training works in, and the model that it leaves: whole, or not at all
+
 SETTINGS = "settings.json"
 
 

@@ -244,6 +244,8 @@ def read_retrieval_data(
     return replace(data, messages=(left_out, *data.messages)) if left_out else data
 
 
+# -- drawing negatives
+
 _NOTHING = MinedNegatives()
 
 

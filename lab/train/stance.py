@@ -236,6 +236,8 @@ def _trainer(training: Training, phase: Phase, method: StanceClassifier, pairs: 
     )
 
 
+# -- the data
+
 GIVEN = "those to choose by"
 CHOOSE_SHARE = 0.1
 CHOOSE_AT_LEAST = 150
