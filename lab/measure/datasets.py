@@ -263,6 +263,9 @@ def _number(value: object) -> int:
     return int(number)
 
 
+# -- runs in TREC's format: a line for each document, of claim id, Q0, document id, rank, score and the run's name
+
+
 def ranked(scores: Mapping[str, float]) -> list[str]:
     """Document ids, best first; of equal scores the one that was given first."""
     return sorted(scores, key=lambda document: -scores[document])
