@@ -129,7 +129,7 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
     claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:5]] + ["word " * 700]
     encoded = scorer.encode(claim, texts)
-    assert [one.ids for one in kept[0].encode(claim, texts)] == [one.ids for one in encoded]
+    assert [one.ids for one in kept[0].pairs(claim, texts)] == [one.ids for one in encoded]
     with torch.inference_mode():
         trained = kept[0].scores(kept[0].model.eval(), encoded)
     assert scorer.score(encoded) == pytest.approx(trained.tolist(), abs=1e-4)
