@@ -88,7 +88,7 @@ def enrich(
             return
         try:
             with progress_bar("enriching", unit="documents") as update:
-                report = enricher.run(lambda done, total: update(done, max(done, total)))
+                report = enricher.run(update)
         except KeyboardInterrupt:
             notice(f"what was made stays in {enricher.target.name}. Run the same command again to continue")
             raise

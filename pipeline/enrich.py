@@ -222,7 +222,7 @@ class Enricher:
 
     def _progress(self) -> None:
         done = sum(self._counts[name] for name in ("made", "unchanged", "failed", "changed"))
-        self._on_progress(done, self._total)
+        self._on_progress(done, max(done, self._total))  # more can come meanwhile
 
 
 @contextmanager
