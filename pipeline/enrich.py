@@ -42,6 +42,8 @@ AHEAD = 2
 """How many batches may wait for the server."""
 NAMED = 20
 """How many documents that failed are named."""
+COUNTED_AT_ONCE = 200
+"""How many documents of a sample are measured before it is known whether one of them is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ def _one_model(runtime: Runtime, source: Source, one_vector: bool | None) -> tup
     embedder = embedders.load_embedder(runtime.settings.embedding_model or DEFAULT_MODEL, runtime)
     cut, whole = default_chunking(embedder.spec), Chunking.whole(embedder.spec.max_tokens)
     seen = longest = 0
-    for some in source.sample():
+    for some in chunked(source.sample(), COUNTED_AT_ONCE):
         seen += len(some)
         longest = max(longest, *count_all([one.content for one in some], embedder.count_tokens))
         if longest > cut.longer_than:

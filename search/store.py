@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from ..core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ..core.fusion import Places, Scored, fuse, places_in, ranking_of
@@ -112,15 +111,10 @@ class Store(Protocol):
     server fails.
     """
 
-    @property
-    def name(self) -> str:
-        """Its name as `--store` takes it, without secrets."""
-        ...
-
-    @property
-    def upserts_at_once(self) -> int:
-        """How many threads may call `upsert` at a time, with different ids."""
-        ...
+    name: str
+    """Its name as `--store` takes it, without secrets."""
+    upserts_at_once: int
+    """How many threads may call `upsert` at a time, with different ids."""
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:
         """Returns the contents of the store; None if it does not exist.
@@ -202,14 +196,14 @@ class Store(Protocol):
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents that a search found, as searches see them. `get` has them as they were last written."""
-        ...
+        return self.get(ids)
 
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         """The hits of each query, with the part of a document that matched as `Hit.unit`.
 
         Only documents of an index that ccheck did not make have such parts: passages in nested documents.
         """
-        ...
+        return list(map(tuple, hits))
 
     def mark_ingested(self, reading: Sequence[str] = ()) -> None:
         """An ingest has read these sources, which `prepare` was told of. Those of other ingests stay noted."""
@@ -231,11 +225,11 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Store: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
 
 # -- what a store lacks, in the same words for all stores

@@ -8,18 +8,15 @@ may not add the alias writes to the index by its name, and compares the index's 
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from ...core.errors import CcheckError, InvalidData, NotFound
 from .client import Client, path_of
-from .errors import Denied
-
-_OWN: Final = re.compile(r".+-writes-[0-9a-f]{16}")
+from .errors import OWN_ALIAS, Denied
 
 
 class Lost(InvalidData):
@@ -58,7 +55,7 @@ def new_alias(index: str) -> dict[str, Any]:
 
 def is_own(alias: str) -> bool:
     """Whether an alias is one of these."""
-    return _OWN.fullmatch(alias) is not None
+    return OWN_ALIAS.search(alias) is not None
 
 
 def described(client: Client, name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -112,13 +113,11 @@ class Companion(ElasticStore):
     def behind(self) -> int | None:
         """How many writes to the other index came since this was made or renewed; None if that is unknown."""
         checkpoints = self.checkpoints()
-        if not checkpoints:
-            return None
-        try:
+        with suppress(ServerError):
             shards = reading.shards(self.client, self._theirs._index().concrete, refresh=False)
-        except ServerError:
-            return None
-        return reading.behind(shards, checkpoints)
+            if all(shard.key in checkpoints for shard in shards):
+                return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)
+        return None
 
     def join_rankings(self, search: Search) -> list[Ranks | CcheckError]:
         """The rankings of both; see `Store.rank`."""
@@ -142,15 +141,13 @@ class Companion(ElasticStore):
             add(places, self._rank(asked, beside, filter_bodies(theirs, conditions)))
         papers = self.passing(_ids(found)) if theirs.group is not None else None
         depths = {name: one.depth for name, one in search.retrievers.items()}
-        answers: list[Ranks | CcheckError] = []
-        for one in found:
-            if isinstance(one, CcheckError):
-                answers.append(one)
-                continue
+
+        def joined(one: Mapping[str, Scored[str]]) -> Ranks:
             # Equal scores keep the order of the retrievers.
             ordered = {name: list(one[name]) for name in search.retrievers}
-            answers.append(Ranks(ordered if papers is None else by_paper(ordered, papers, depths)))
-        return answers
+            return Ranks(ordered if papers is None else by_paper(ordered, papers, depths))
+
+        return [one if isinstance(one, CcheckError) else joined(one) for one in found]
 
     def _rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: list[Body]
@@ -172,16 +169,13 @@ class Companion(ElasticStore):
         answers = self._following(lambda: self._ranked(Search(queries, deeper, whole=True), within))
         alive = self.passing(_ids([one.rankings if isinstance(one, Ranks) else one for one in answers]), filters)
 
-        def kept(name: str, ranked: Scored[str]) -> Scored[str]:
-            there = [(id_, score) for id_, score in ranked if id_ in alive]
-            return there if index.group is not None else there[: retrievers[name].depth]
+        def kept(one: Ranks) -> Ranks:
+            there = {name: [hit for hit in ranked if hit[0] in alive] for name, ranked in one.rankings.items()}
+            # Chunks are cut to the depth when they are papers.
+            depths = {name: None if index.group is not None else retrievers[name].depth for name in there}
+            return Ranks({name: ranked[: depths[name]] for name, ranked in there.items()})
 
-        return [
-            Ranks({name: kept(name, ranked) for name, ranked in one.rankings.items()})
-            if isinstance(one, Ranks)
-            else one
-            for one in answers
-        ]
+        return [kept(one) if isinstance(one, Ranks) else one for one in answers]
 
     def _scope(self, filters: Sequence[Body]) -> tuple[list[str], int]:
         """The ids of the other index's documents that pass, if they are few, and how many pass."""

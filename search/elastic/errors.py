@@ -42,7 +42,7 @@ _FIELDS_LIMIT = "index.mapping.total_fields.limit"
 _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
-_OWN_ALIAS = re.compile(r"-writes-[0-9a-f]{16}$")
+OWN_ALIAS = re.compile(r"-writes-[0-9a-f]{16}$")
 """The end of the name that an index is written to by (`bound`); people know the index."""
 _WRITE_BLOCK = "FORBIDDEN/8/"
 """The part of the server's reason that only a write block has."""
@@ -160,7 +160,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
 
 def _where(connection: Connection, index: str | None) -> tuple[str | None, str]:
     """The index as people know it, and with its server."""
-    index = _OWN_ALIAS.sub("", index) if index else None
+    index = OWN_ALIAS.sub("", index) if index else None
     return index, f"{connection.name}/{index}" if index else connection.name
 
 

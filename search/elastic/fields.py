@@ -92,7 +92,6 @@ class Index:
     vector: str | None
     published: str | None
     concrete: tuple[str, ...] = ()
-    is_alias: bool = False
     made_here: bool = False
     layout: Layout = field(default_factory=Layout)
     meta: Mapping[str, Any] = field(default_factory=dict)

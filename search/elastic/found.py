@@ -66,19 +66,16 @@ class Sample:
 Sampling = Callable[[Mapping[str, Field]], Mapping[str, Sample]]
 
 
-def read_index(name: str, mappings: Mapping[str, Any], names: StoreProfile, where: str, sampling: Sampling) -> Index:
-    """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
+def read_index(mappings: Mapping[str, Any], names: StoreProfile, where: str, sampling: Sampling) -> Index:
+    """Understand what `GET /NAME/_mapping` answered for a name; `where` is how messages call it.
 
     `sampling` looks at documents of an index that ccheck did not make. Raises InvalidData for an index of a later
     ccheck, for an alias that mixes ccheck's indices with others, and if nothing can be searched.
     """
     concrete = tuple(sorted(mappings))
-    metas = [mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete]
-    is_alias = name not in mappings
     fields = unified({index: fields_of(mappings[index]["mappings"]) for index in concrete})
-    ours = {
-        index: meta for index, meta in zip(concrete, metas, strict=True) if isinstance(meta, dict) and "format" in meta
-    }
+    metas = {index: mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete}
+    ours = {index: meta for index, meta in metas.items() if isinstance(meta, dict) and "format" in meta}
     if ours and len(concrete) > 1:
         raise InvalidData(
             f"{where} stands for {len(concrete)} indices ({', '.join(concrete)}), and ccheck made "
@@ -86,13 +83,11 @@ def read_index(name: str, mappings: Mapping[str, Any], names: StoreProfile, wher
             "the alias (POST _aliases), or name one index with --store"
         )
     if ours:
-        return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)
-    return replace(choose(fields, names, sampling, where), concrete=concrete, is_alias=is_alias)
+        return _made_here(concrete, ours[concrete[0]], fields, where)
+    return replace(choose(fields, names, sampling, where), concrete=concrete)
 
 
-def _made_here(
-    concrete: tuple[str, ...], is_alias: bool, meta: Mapping[str, Any], fields: Mapping[str, Field], where: str
-) -> Index:
+def _made_here(concrete: tuple[str, ...], meta: Mapping[str, Any], fields: Mapping[str, Field], where: str) -> Index:
     try:
         layout = Layout.from_dict(meta["layout"]) if meta.get("layout") else Layout()
         readable = int(meta["format"]) <= FORMAT
@@ -114,7 +109,6 @@ def _made_here(
     return Index(
         name=where,
         concrete=concrete,
-        is_alias=is_alias,
         made_here=True,
         layout=layout,
         meta=meta,
@@ -187,17 +181,18 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
 
     shown = [name for name in texts if name not in left_out]
     title = names.title or next(by_last_part(TITLES, [name for name in titles if name not in left_out]), None)
-    text = names.text or tuple(name for name in by_last_part(TEXTS, shown) if name != title)
+    others = [name for name in shown if name != title]
     inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
-    if not text:
-        outer = {name: samples[name].words for name in shown if name != title and name in samples}
-        text = tuple(name for name in _wordiest(outer | inner) if name in outer)
-    if not text:
-        text = tuple(name for name in semantic if name not in left_out)[:1]
-    if not text:
-        text = tuple(by_last_part(TEXTS, inner)) or _wordiest(inner)
-    if not text and empty:
-        text = tuple(name for name in shown if name != title)
+    outer = {name: samples[name].words for name in others if name in samples}
+    text = (
+        names.text
+        or tuple(by_last_part(TEXTS, others))
+        or tuple(name for name in _wordiest(outer | inner) if name in outer)
+        or tuple(name for name in semantic if name not in left_out)[:1]
+        or tuple(by_last_part(TEXTS, inner))
+        or _wordiest(inner)
+        or tuple(others if empty else ())
+    )
     for name in nested:
         if name not in text:
             left_out.setdefault(name, "it is in nested documents, and the index has other texts")

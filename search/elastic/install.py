@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -42,6 +43,15 @@ _QUERY_VECTOR = re.compile(r'"query_vector": \[[^\]]*\]')
 _CLAIM, _SIZE, _FILTERS = "ccheckclaim", "ccheck-size", [{"term": {"ccheck-filters": ""}}]
 
 
+_PATHS = {
+    "component template": "/_component_template",
+    "index template": "/_index_template",
+    "inference endpoint": "/_inference/rerank",
+    "search template": "/_scripts",
+    "role": "/_security/role",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One thing in the cluster: where it is, and what ccheck puts there. `repr` shows no secret."""
@@ -65,33 +75,27 @@ def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles
 
     Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
     """
-    found: list[Piece] = []
+    found, own = [], _name(store)
     if store.searched({}).made_here:  # the further indices of another owner are made by that owner's templates
-        found += [
-            Piece(f"component template {name}", f"/_component_template/{name}", _owned(name)) for name in COMPONENTS
-        ]
+        found += [_piece("component template", name, _owned(name)) for name in COMPONENTS]
         template = _owned("ccheck-template") | {"index_patterns": [f"{store.index}-0*"]}
         template["_meta"] = _meta(template, f"the indices of the store {store.index}")
-        found.append(Piece(f"index template {_name(store)}", f"/_index_template/{_name(store)}", template))
+        found.append(_piece("index template", own, template))
     if reranker is not None:
-        found.append(
-            Piece(f"inference endpoint {_name(store)}", f"/_inference/rerank/{_name(store)}", endpoint(reranker))
-        )
+        found.append(_piece("inference endpoint", own, endpoint(reranker)))
     if fuses(store.client):
-        for name, source in search_templates(store, search, _name(store) if reranker is not None else None).items():
-            script = {"lang": "mustache", "source": MARK + source}
-            found.append(Piece(f"search template {name}", f"/_scripts/{name}", {"script": script}))
-    return [*found, *(role_of(store, name) for name in ROLES if roles)]
+        for name, source in search_templates(store, search, own if reranker is not None else None).items():
+            found.append(_piece("search template", name, {"script": {"lang": "mustache", "source": MARK + source}}))
+    return [*found, *(_role(store, name) for name in ROLES if roles)]
 
 
 def leftovers(store: ElasticStore) -> list[Piece]:
     """What `pieces` may have put there, whatever was asked for, in the order in which it is taken out."""
-    name = _name(store)
-    found = [Piece(f"search template {one}", f"/_scripts/{one}", {}) for one in (f"{name}-search", f"{name}-reranked")]
-    found.append(Piece(f"inference endpoint {name}", f"/_inference/rerank/{name}", {}))
-    found.append(Piece(f"index template {name}", f"/_index_template/{name}", {}))
-    found += [replace(role_of(store, one), body={}) for one in ROLES]
-    return [*found, *(Piece(f"component template {one}", f"/_component_template/{one}", {}) for one in COMPONENTS)]
+    own = _name(store)
+    found = [_piece("search template", f"{own}-{which}") for which in ("search", "reranked")]
+    found += [_piece("inference endpoint", own), _piece("index template", own)]
+    found += [_piece("role", f"{own}-{name}") for name in ROLES]
+    return [*found, *(_piece("component template", name) for name in COMPONENTS)]
 
 
 def fuses(client: Client) -> bool:
@@ -229,10 +233,14 @@ def _name(store: ElasticStore) -> str:
     return f"ccheck-{store.index}"
 
 
-def role_of(store: ElasticStore, name: str) -> Piece:
-    body, called = es_mappings.role(name, store.index), f"{_name(store)}-{name}"
+def _piece(kind: str, name: str, body: Mapping[str, Any] = MappingProxyType({})) -> Piece:
+    return Piece(f"{kind} {name}", f"{_PATHS[kind]}/{name}", body)
+
+
+def _role(store: ElasticStore, name: str) -> Piece:
+    body = es_mappings.role(name, store.index)
     body["metadata"] = _meta(body, body["metadata"]["description"])
-    return Piece(f"role {called}", f"/_security/role/{called}", body)
+    return _piece("role", f"{_name(store)}-{name}", body)
 
 
 def _owned(name: str) -> dict[str, Any]:
@@ -283,8 +291,7 @@ def _identity(body: Mapping[str, Any]) -> tuple[bool, Any]:
 
 def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
     """How to search with what was installed, for Kibana's console."""
-    embedded = any("query_vector" in str(dict(piece.body)) for piece in installed)
-    vector = ', "vector": [0.01, …]' if embedded else ""
+    vector = ', "vector": [0.01, …]' if "query_vector" in str([piece.body for piece in installed]) else ""
     params = f'"params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}'
     names = [piece.path.rpartition("/")[2] for piece in installed if "/_scripts/" in piece.path]
     return "\n\n".join(f'GET {store.index}/_search/template\n{{"id": "{name}", {params}}}' for name in names)

@@ -113,7 +113,7 @@ def removal(client: Client, name: str, index: Index, described: Mapping[str, Any
             "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
-    alias = name if index.is_alias else None
+    alias = name if name != concrete else None
     return Removal(bound.found(concrete, found), alias, client.count(concrete), figures(client, index)[0])
 
 

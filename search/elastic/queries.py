@@ -15,7 +15,7 @@ from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
 from ..store import Search, not_held
 from . import reading, units
-from .fields import CONFLICT, NUMBERS, SEMANTIC, Index
+from .fields import NUMBERS, SEMANTIC, TEXT_TYPES, Index
 from .mappings import SPARSE, TERMS
 
 Body = dict[str, Any]
@@ -74,10 +74,8 @@ def retriever_body(
         text = clip(query.words(name))
         words = {"semantic": {"field": field, "query": text}} if text.strip() else None
     elif isinstance(retriever, Dense):
-        vector = query.embedding(name)
-        if vector is None:
-            return None
-        return {"knn": knn(index, vector, retriever, field) | _filter(filters)}
+        near = knn(index, query.embedding(name), retriever, field)
+        return near and {"knn": near | _filter(filters)}
     elif isinstance(retriever, Sparse):
         weights = query.weights(name)
         words = None if weights is None else sparse(weights)
@@ -98,11 +96,8 @@ def search_part(
     inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
     path = units.path_of(retriever.units)
     if isinstance(retriever, Dense):
-        vector = query.embedding(name)
-        if vector is None:
-            return None
-        neighbours = knn(index, vector, retriever, f"{path}.vector")
-        return {"knn": neighbours | inner | _filter(filters), "sort": _ORDER}
+        near = knn(index, query.embedding(name), retriever, f"{path}.vector")
+        return near and {"knn": near | inner | _filter(filters), "sort": _ORDER}
     text = clip(query.words(name))
     if not query_terms(text):
         return None
@@ -140,7 +135,9 @@ def _within(index: Index, name: str, query: Body) -> Body:
     )
 
 
-def knn(index: Index, vector: Vector, retriever: Dense, path: str) -> Body:
+def knn(index: Index, vector: Vector | None, retriever: Dense, path: str) -> Body | None:
+    if vector is None:
+        return None
     dimensions = index.fields[path].dimensions
     if dimensions is not None and len(vector) != dimensions:
         raise InvalidData(
@@ -258,7 +255,7 @@ def _cosine(score: float) -> float:
 
 
 def filter_bodies(index: Index, filters: Sequence[Filter]) -> list[Body]:
-    """Queries that a document must match. Raises UsageError if a field can't be compared so."""
+    """Queries that a document must match. Raises UsageError for an order of ids; `refuse_unfit` knows what else."""
     refuse_ordered_ids(filters)
     return [_condition(index, filter_) for filter_ in filters]
 
@@ -308,27 +305,15 @@ def _foreign(index: Index, filter_: Filter) -> Body:
     known = index.fields.get(filter_.field)
     if known is None:
         return _NOTHING
-    if known.type == CONFLICT:
-        raise UsageError(f"the field {filter_.field!r} of {index.name} can't be compared: {known.why}")
     if known.type in NUMBERS:
-        number = as_number(filter_.value)
         # Digits stay text, which the server reads exactly: a float would round a long id.
-        value = filter_.value if number is not None and filter_.value.isdecimal() else number
+        value = filter_.value if filter_.value.isdecimal() else as_number(filter_.value)
         return _NOTHING if value is None else _compare(filter_.field, filter_.operator, value)
-    if known.type == "boolean":
-        is_truth = filter_.operator == "=" and filter_.value in ("true", "false")
-        return {"term": {filter_.field: filter_.value}} if is_truth else _NOTHING
     if known.type in ("date", "date_nanos"):
         return _dated(filter_.field, filter_)
-    if known.type not in ("text", "match_only_text"):
-        return _compare(filter_.field, filter_.operator, filter_.value)
-    if known.keyword is not None:
-        return _compare(known.keyword, filter_.operator, filter_.value)
-    if filter_.operator != "=":
-        raise UsageError(
-            f"the field {filter_.field!r} of {index.name} is a text field, which only = and != can compare"
-        )
-    return {"match_phrase": {filter_.field: filter_.value}}
+    if known.type in TEXT_TYPES and known.keyword is None:
+        return {"match_phrase": {filter_.field: filter_.value}}
+    return _compare(known.keyword or filter_.field, filter_.operator, filter_.value)
 
 
 def _compare(name: str, operator: str, value: str | float) -> Body:

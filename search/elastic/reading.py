@@ -322,13 +322,6 @@ def lacking(client: Client, name: str, other: str) -> Iterator[list[str]]:
             yield sorted(gone)
 
 
-def behind(shards: Sequence[Shard], checkpoints: Checkpoints) -> int | None:
-    """How many writes came after these checkpoints; None if that is unknown."""
-    if any(shard.key not in checkpoints for shard in shards):
-        return None
-    return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)
-
-
 def _read(source: Any) -> dict[str, Any]:
     return {"_source": source, "seq_no_primary_term": True, "track_total_hits": False}
 

@@ -112,7 +112,7 @@ class Found:
             {name: named(ranked) for name, ranked in self.rankings.items()},
             None if self.fused is None else named(self.fused),
             {name: {public_id(key, shared): at for key, at in found.items()} for name, found in self.places.items()},
-            {id_: one if one.id == id_ else replace(one, id=id_) for id_, one in documents.items()},
+            {id_: replace(one, id=id_) for id_, one in documents.items()},
         )
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ...core.analysis import open_analysis
-from ...core.closing import Closing
 from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, StoreChanged, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
@@ -23,7 +22,7 @@ from ...core.stages import Bm25, Retriever
 from ...core.text import counted
 from ...core.types import Document, Entry, Filter, Hit, Query, Unit
 from ..filters import Kind
-from ..store import Ranks, Search, StoreInfo, no_store, searched_units, unfinished
+from ..store import Ranks, Search, Store, StoreInfo, no_store, searched_units, unfinished
 from . import bound, bulk, mappings, ownership, reading, units
 from .bulk import Writer
 from .client import Client, path_of
@@ -54,7 +53,7 @@ MOVES = 3
 """How often one search follows an alias to another index."""
 
 
-class ElasticStore(Closing):
+class ElasticStore(Store):
     """An index or alias on a server; see `ccheck.search.store.Store` for what the methods promise.
 
     Safe to use from several threads, and from several processes that write different documents.
@@ -165,14 +164,13 @@ class ElasticStore(Closing):
         return units.got(self.client, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
-        return self.client.count(
-            self.index, {"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None
-        )
+        return self.client.count(self.index, self._passing(filters) if filters else None)
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
-        index = self._index()
-        query = {"bool": {"filter": filter_bodies(index, filters)}} if filters else {"match_all": {}}
-        return reading.scan(self.client, self._where, index, query)
+        return reading.scan(self.client, self._where, self._index(), self._passing(filters))
+
+    def _passing(self, filters: Sequence[Filter]) -> Body:
+        return {"bool": {"filter": filter_bodies(self._index(), filters)}}
 
     def with_vectors(self, count: int) -> list[tuple[Document, list[float]]]:
         """Some documents with their vectors, to learn which model made these; none where ccheck made the index."""
@@ -347,7 +345,7 @@ class ElasticStore(Closing):
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self.client.understanding():
-            index = read_index(self.index, found, self._named, self.name, sampler(self.client, self.index))
+            index = read_index(found, self._named, self.name, sampler(self.client, self.index))
             if not index.made_here:
                 index = with_papers(self.client, self.index, index, self._named.group)
         # As long as the mapping stays, the same fields are searched, whichever documents come.

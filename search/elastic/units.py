@@ -131,9 +131,8 @@ def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:
 
 
 def _narrowed(index: Index, hit: Hit, best: Mapping[tuple[str, str], tuple[float, str, int, str] | None]) -> Hit:
-    home = home_of(index, hit.document.id)
-    homes = [*([home] if home else []), *((concrete, hit.document.id) for concrete in index.concrete)]
-    passage = next((best[one] for one in homes if one in best), None)
+    homes = [home_of(index, hit.document.id), *((concrete, hit.document.id) for concrete in index.concrete)]
+    passage = next((best[one] for one in homes if one is not None and one in best), None)
     if passage is None or hit.unit is not None:
         return hit
     _, path, number, text = passage

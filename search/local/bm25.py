@@ -132,10 +132,8 @@ def sheltered(folder: Path) -> Iterator[None]:
         yield
     except InvalidData:
         raise
-    except ValueError as error:
-        raise Damaged(folder, f"can't be used as a BM25 index: {error}", derived=True) from error
     except BaseException as error:
-        if not is_panic(error):
+        if not isinstance(error, ValueError) and not is_panic(error):
             raise
         raise Damaged(folder, f"can't be used as a BM25 index: {error}", derived=True) from error
 

@@ -24,13 +24,12 @@ from more_itertools import chunked
 from numpy.typing import NDArray
 
 from ...core.analysis import open_analysis
-from ...core.closing import Closing
 from ...core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.stages import Retriever
-from ...core.types import Document, Entry, Filter, Hit, Query, Unit, document_of, unit_key
+from ...core.types import Document, Entry, Filter, Unit, document_of, unit_key
 from ..filters import Kind
-from ..store import Ranks, Search, StoreInfo, no_store, not_held, refuse_missing, searched_units, unfinished
+from ..store import Ranks, Search, Store, StoreInfo, no_store, not_held, refuse_missing, searched_units, unfinished
 from . import upkeep, vectors
 from .bm25 import is_panic
 from .database import Database
@@ -91,7 +90,7 @@ def reported(method: Callable[Concatenate[LocalStore, P], R]) -> Callable[Concat
     return call
 
 
-class LocalStore(Closing):
+class LocalStore(Store):
     """A store in a folder. `ccheck.search.store.Store` says what the methods promise. For several threads, too."""
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -313,9 +312,6 @@ class LocalStore(Closing):
 
     # -- searching
 
-    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
-        return list(map(tuple, hits))
-
     @reported
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         bits = 0 if searched_units(search.retrievers) is None else UNIT_BITS
@@ -336,9 +332,6 @@ class LocalStore(Closing):
             Ranks({name: [(names[key], at) for key, at in ranked if key in names] for name, ranked in one.items()})
             for one in rankings
         ]
-
-    def read(self, ids: Sequence[str]) -> dict[str, Document]:
-        return self.get(ids)
 
     def _rank(self, search: Search) -> tuple[Snapshot, list[dict[str, Ranked]]]:
         for attempt in range(RACES):
@@ -400,7 +393,8 @@ class LocalStore(Closing):
             if known is None or known.generation != database.generation:
                 if self._writer is None:
                     self._catch_up_if_alone(database)
-            elif all(one in known.searched for one in retrievers.values()):
+            elif not any(map(known.lacks, retrievers.values())):
+                refuse_missing(retrievers, known.layout, self.name)
                 return known
             with database.reading():
                 generation, layout = database.generation, database.layout

@@ -130,14 +130,12 @@ def mend(database: Database, folder: Path, verified: Verified) -> None:
 
 def catch_up(database: Database, folder: Path, verified: Verified) -> None:
     """Bring the BM25 indices up to date with the documents."""
-    layout, counts, made, broken = database.layout, database.counts, {}, []
+    made, broken = {}, []
     for name in database.behind():
-        words, fields = database.words[name], TextFields.of(layout, name)
-        added, removed = _rows_after(database, words.last, name, fields), database.gone(words.gone)
+        words = database.words[name]
         try:
             verified.check_files(folder / words.folder, words.files)
-            written = _write_words(folder, fields, added, removed[removed <= words.last], folder / words.folder)
-            made[name] = replace(written, last=counts.highest, gone=counts.rows)
+            made[name] = _next_words(database, folder, name, database.layout, words)
         except (Damaged, OSError) as error:
             if isinstance(error, Damaged) and not error.derived:
                 raise
@@ -204,18 +202,23 @@ def adopt(database: Database, folder: Path, layout: Layout, reading: Sequence[st
 
 def rebuild_words(database: Database, folder: Path, names: Iterable[str], layout: Layout | None = None) -> None:
     """Rebuild these BM25 indices. A new `layout` becomes the store's in the same transaction."""
-    fields, counts = layout or database.layout, database.counts
-    made = {}
-    for name in names:
-        own = TextFields.of(fields, name)
-        written = _write_words(folder, own, _rows_after(database, 0, name, own), database.gone(counts.rows), None)
-        made[name] = replace(written, last=counts.highest, gone=counts.rows)
+    made = {name: _next_words(database, folder, name, layout or database.layout, None) for name in names}
     with database.writing():
         if layout is not None:
             database.set_layout(layout)
         database.set_words(made)
         database.touch()
     sweep(folder, database.named_files())
+
+
+def _next_words(database: Database, folder: Path, name: str, layout: Layout, old: Words | None) -> Words:
+    """Write a BM25 index that has all documents: anew, or with what came and went since the `old` one."""
+    fields, counts = TextFields.of(layout, name), database.counts
+    since, gone = (old.last, old.gone) if old is not None else (0, counts.rows)
+    added, removed = _rows_after(database, since, name, fields), database.gone(gone)
+    before = folder / old.folder if old is not None else None
+    written = _write_words(folder, fields, added, removed[removed <= since], before)
+    return replace(written, last=counts.highest, gone=counts.rows)
 
 
 def _rows_after(database: Database, seq: int, name: str, fields: TextFields) -> Iterator[bm25.Row]:

@@ -13,10 +13,11 @@ is that of themselves and of the vectors' own checksums. Rows without good codes
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import xxhash
@@ -155,8 +156,7 @@ def write_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> None:
         centre = rows[:CHUNK].mean(axis=0, dtype=np.float64).astype(np.float32)
     else:
         centre = known.centre
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(descriptor, "r+b") as file:
+    with _writing(path) as file:
         file.write(centre.data)
         for chunk in missing:
             blocks.check([chunk * CHUNK * dimensions * 4], [(chunk + 1) * CHUNK * dimensions * 4])
@@ -164,10 +164,6 @@ def write_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> None:
             record["check"] = np.void(_check(centre, record, blocks, chunk))
             file.seek(4 * dimensions + chunk * kind.itemsize)
             file.write(record.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    share(path, path.parent)
-    sync_folder(path.parent)
 
 
 def _record(dimensions: int) -> np.dtype[np.void]:
@@ -224,6 +220,21 @@ def digest(data: NDArray[np.generic] | bytes) -> bytes:
     return xxhash.xxh3_64_digest(data if isinstance(data, bytes) else data.data)
 
 
+@contextmanager
+def _writing(path: Path) -> Iterator[BinaryIO]:
+    """A file of the store, which need not exist yet. What was written to it is on the disk at the end."""
+    is_new = not path.exists()
+    # Symbolic links are not followed: the store never makes one.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    if is_new:
+        share(path, path.parent)
+        sync_folder(path.parent)
+
+
 def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list[tuple[int, int, bytes]]:
     """Write vectors (shape [rows, dimensions]) from a row on, sync them to the disk, and return their blocks.
 
@@ -231,17 +242,9 @@ def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list
     overwritten.
     """
     vectors = np.ascontiguousarray(vectors, np.float32)
-    is_new = not path.exists()
-    # Symbolic links are not followed: the store never makes one.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(descriptor, "r+b") as file:
+    with _writing(path) as file:
         file.seek(first_row * vectors.shape[1] * 4)
         file.write(vectors.data)
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        share(path, path.parent)
-        sync_folder(path.parent)
     size = max(1, BLOCK_BYTES // (4 * vectors.shape[1]))
     parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), size))
     return [(first_row + first, len(part), digest(part)) for first, part in parts]

@@ -231,7 +231,7 @@ def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) 
 
     words = WORDS if meta else {}
     found = {"papers-1": {"mappings": {"properties": words | dict(properties), "_meta": meta or {}}}}
-    return read_index("papers", found, StoreProfile(), "here", sampling)
+    return read_index(found, StoreProfile(), "here", sampling)
 
 
 def vector(similarity: str, dims: int = 2) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def test_the_state_follows_the_writes_of_primaries(stub: Stub) -> None:
     assert len({state for _, state in seen[:3]}) == 3
 
 
-MINE_BY_NAME = read_index("papers", mapping(OURS), StoreProfile(), "here", lambda names: {})
+MINE_BY_NAME = read_index(mapping(OURS), StoreProfile(), "here", lambda names: {})
 
 
 def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:

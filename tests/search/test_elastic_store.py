@@ -239,8 +239,8 @@ def test_filters_on_an_index_of_others(store, foreign):
         ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
         assert set(ids(ranking)) == expected, condition
         assert store.count([parse_filter(condition)]) == len(expected), condition
-    with pytest.raises(UsageError, match="which only = and != can compare"):
-        answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
+    with pytest.raises(UsageError, match="full text"):
+        refuse_unfit([parse_filter("authors.name>A")], store.fields(), store.name)
     kinds = dict.fromkeys(("headline", "abstract", "body", "authors.name"), "words")
     kinds |= {"journal": "text", "year": "numbers", "open": "booleans", "date": "dates", PUBLISHED: "dates"}
     kinds |= dict.fromkeys(("embedding", "other", "place"), "other") | {"parts.vector": "nested"}
