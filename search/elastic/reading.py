@@ -255,7 +255,6 @@ class Shard:
 class Written:
     """A document as it was last written. `source` is None if the index does not keep it."""
 
-    index: str
     id: str
     source: Mapping[str, Any] | None
     number: int
@@ -328,8 +327,6 @@ def _read(source: Any) -> dict[str, Any]:
 
 def _written(hits: Sequence[Mapping[str, Any]]) -> list[Written]:
     return [
-        Written(
-            hit["_index"], hit["_id"], hit.get("_source"), hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
-        )
+        Written(hit["_id"], hit.get("_source"), hit["_seq_no"], hit["_primary_term"], hit.get("_routing"))
         for hit in hits
     ]

@@ -40,6 +40,7 @@ class Snapshot:
     """The view that readers have at one generation of the database. Indices are opened when they are first needed.
 
     `alive[seq]`: whether the document exists. `behind` names the BM25 indices that still have removed documents.
+    `searched` are the retrievers whose indices are open, which the store has all that they need for.
     `masks` has the documents that pass the most recent scopes: the filters of a search and of a query.
     """
 
@@ -50,6 +51,7 @@ class Snapshot:
     verified: Verified
     words: dict[str, Bm25View] = field(default_factory=dict)
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
+    searched: list[Retriever] = field(default_factory=list)
     ids: dict[int, str] = field(default_factory=dict)
     masks: LRUCache[tuple[Filter, ...], NDArray[np.bool_]] = field(default_factory=lambda: LRUCache(KEPT))
 
@@ -65,6 +67,7 @@ class Snapshot:
                 self.words[name] = open_words(database, folder, name, self.verified)
             else:
                 self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
+        self.searched.extend(one for one in retrievers.values() if one not in self.searched)
 
     def rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], allowed: NDArray[np.bool_] | None

@@ -393,8 +393,7 @@ class LocalStore(Store):
             if known is None or known.generation != database.generation:
                 if self._writer is None:
                     self._catch_up_if_alone(database)
-            elif not any(map(known.lacks, retrievers.values())):
-                refuse_missing(retrievers, known.layout, self.name)
+            elif all(one in known.searched for one in retrievers.values()):
                 return known
             with database.reading():
                 generation, layout = database.generation, database.layout

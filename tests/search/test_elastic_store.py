@@ -229,6 +229,8 @@ def test_filters_on_an_index_of_others(store, foreign):
         "journal=Food": set(),
         "journal>Nature": {"p0", "p2"},
         "authors.name=b": {"p0"},
+        "abstract=Sea of tea": {"p2"},  # a phrase, and not its words
+        "abstract=Tea sea": set(),
         "open=true": {"p0"},
         "open!=true": {"p1", "p2"},
         "nothing=1": set(),
