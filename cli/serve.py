@@ -82,10 +82,10 @@ class Served:
     )
     batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 1024, or 16384 on a GPU.", least=32)
     max_body: int = opt.option(
-        "Bytes kept of a request. In one that is larger, up to 16 times, long texts are cut.",
+        "Largest request, in bytes. All requests in progress may together take as many, or 256 MiB.",
         "BYTES",
         least=1024,
-        default=16 << 20,
+        default=256 << 20,
     )
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
     events: bool = opt.option("Write a line of JSON to standard error for each request.")

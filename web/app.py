@@ -74,7 +74,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     larger = dict.fromkeys(("/files", "/papers", "/v1/checks/many"), served.limits.upload)
     if reranker is not None:
         app.mount("/reranker", Keyed(web, reranker, "check"))
-        larger["/reranker/"] = reranker.state.limits.received
+        larger["/reranker/"] = reranker.state.limits.body
     app.add_middleware(Guard, most=served.limits.body, larger=larger, measured=web.measured)
     if not served.keys:
         app.add_middleware(HostCheck, names=served.hosts, key=KEYS)

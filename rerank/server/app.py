@@ -41,7 +41,6 @@ from .dialects import (
 )
 from .guard import KEY, Access, Limits
 from .service import Service
-from .shorten import Shortener
 
 HUNG_UP, TOO_SLOW = 499, 408
 MOST_OF_A_HEADER = 6000
@@ -99,14 +98,12 @@ def _add_reranking(app: FastAPI, service: Service) -> None:
         raw = sent.raw_scores
         if raw is None:
             raw = request.query_params.get("raw_scores", "").lower() in ("1", "true")
-        ranked = await service.rerank(model, sent.query, sent.texts, raw=raw, dialect=TEI, cut=request.state.cut)
+        ranked = await service.rerank(model, sent.query, sent.texts, raw=raw, dialect=TEI)
         return _json(tei_ranking(ranked, sent.return_text), ranked)
 
     async def cohere(request: Request, body: bytes, version: str, dialect: Dialect = COHERE) -> Response:
         sent = _parsed(CohereRerank, body)
-        ranked = await service.rerank(
-            sent.model, sent.query, sent.documents, raw=False, dialect=dialect, cut=request.state.cut
-        )
+        ranked = await service.rerank(sent.model, sent.query, sent.documents, raw=False, dialect=dialect)
         return _json(cohere_ranking(ranked, sent, version), ranked)
 
     def route(path: str, said: str, schema: type[BaseModel], dialect: Dialect, work: Work) -> None:
@@ -191,15 +188,14 @@ async def _within_limits(service: Service, request: Request, parts: AsyncIterato
     with service.bytes.some() as add:
         try:
             async with asyncio.timeout_at(ends):
-                read = await _read(parts, service.limits, service.scorer.max_tokens, add)
-                request.state.cut = read.cut
+                body = await _read(parts, service.limits, add)
         except TimeoutError as error:
             raise Refusal(TOO_SLOW, f"the request did not arrive within {seconds:g} s") from error
         # Only now: a slow sender takes nobody's place.
         with service.requests.some(1):
             try:
                 async with asyncio.timeout_at(ends):
-                    return await _unless_gone(request, work(request, read.body()))
+                    return await _unless_gone(request, work(request, body))
             except TimeoutError as error:
                 raise Refusal(504, f"not done within {seconds:g} s: send fewer texts, or ask later") from error
 
@@ -219,20 +215,16 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
         await asyncio.wait({working, gone})
 
 
-async def _read(parts: AsyncIterator[bytes], limits: Limits, tokens: int, add: Callable[[int], None]) -> Shortener:
-    """The body, with its long strings cut if it is larger than what is kept. Raises ClientDisconnect if the caller
-    hung up."""
-    read = Shortener(limits.body, tokens)
-    size = held = 0
+async def _read(parts: AsyncIterator[bytes], limits: Limits, add: Callable[[int], None]) -> bytes:
+    """The body. `add` is told of each part. Raises ClientDisconnect if the caller hung up."""
+    read = bytearray()
     async for part in parts:
-        size += len(part)
-        kept = read.add(part) if size <= limits.received else None
-        if kept is None:
-            most = f"{limits.received:,} bytes, or {limits.body:,} with its texts cut (--max-body)"
+        if len(read) + len(part) > limits.body:
+            most = f"{limits.body:,} bytes (--max-body)"
             raise Refusal(413, f"the body is larger than {most}. Send fewer texts (in Elasticsearch, rank_window_size)")
-        add(max(0, kept - held))
-        held = max(held, kept)
-    return read
+        add(len(part))
+        read += part
+    return bytes(read)
 
 
 async def _drained(parts: AsyncIterator[bytes]) -> bool:

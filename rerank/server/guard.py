@@ -15,21 +15,18 @@ KEY = "CCHECK_SERVE_API_KEY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits(serving.Limits):
-    """`body`: bytes that are kept of a request, see `shorten`. `batch_tokens`: ids that a model reads at once."""
+    """`body` is large, since Elasticsearch sends a passage's whole field for each hit. `batch_tokens`: ids that a model
+    reads at once."""
 
+    body: int = 256 << 20
     texts: int = 1000
     characters: int = 200_000
     batch_tokens: int = 1024
 
     @property
-    def received(self) -> int:
-        """Most bytes of a request, before its texts are cut."""
-        return 16 * self.body
-
-    @property
     def held_bytes(self) -> int:
-        """Most bytes of all requests in progress that are kept in memory."""
-        return max(16 * self.body, 256 << 20)
+        """Most bytes of all requests in progress."""
+        return max(self.body, 256 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -153,19 +153,9 @@ class Service:
         self._tokenising.shutdown()
 
     async def rerank(
-        self,
-        model: str | None,
-        query: str,
-        texts: Sequence[str],
-        *,
-        raw: bool,
-        dialect: Dialect,
-        cut: Collection[str] = (),
+        self, model: str | None, query: str, texts: Sequence[str], *, raw: bool, dialect: Dialect
     ) -> Ranked:
-        """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`.
-
-        `cut`: texts, or the query, that arrived without their ends.
-        """
+        """Scores as the model gives them, or their sigmoid. Raises Refusal, also for a request for another `model`."""
         if model not in (None, self.name):
             raise Refusal(dialect.unknown_model, f"no model {model!r} here; available: {self.name}")
         most = self.limits.characters
@@ -182,8 +172,7 @@ class Service:
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
         pairs = enumerate(zip(encoded, texts, strict=True))
-        long = len(query) > most or query in cut
-        short = [i for i, (one, text) in pairs if long or one.cut or len(text) > most or text in cut]
+        short = [i for i, (one, text) in pairs if len(query) > most or one.cut or len(text) > most]
         self.metrics.texts.inc(len(texts))
         self.metrics.cut.inc(len(short))
         values = await self._run(encoded, dialect)

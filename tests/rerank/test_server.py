@@ -19,7 +19,6 @@ from ccheck.rerank.server import app as app_module
 from ccheck.rerank.server import service as service_module
 from ccheck.rerank.server.dialects import CUT, listed
 from ccheck.rerank.server.guard import Access
-from ccheck.rerank.server.shorten import Shortener
 
 
 def test_tei(words):
@@ -141,40 +140,8 @@ def test_a_body_that_is_too_large_is_told_so(serve, chunked):
     data = json.dumps({**TEI_BODY, "texts": ["sea " * 50_000] * 20}).encode()
     content = iter([data[i : i + 65536] for i in range(0, len(data), 65536)]) if chunked else data
     answer = served.client.post("/rerank", content=content, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 413 and "1,600,000 bytes" in answer.json()["error"]
+    assert answer.status_code == 413 and "100,000 bytes" in answer.json()["error"]
     assert served.post("/rerank", TEI_BODY).status_code == 200  # also on the same connection
-
-
-@pytest.mark.parametrize("path", ["/rerank", "/v2/rerank"])
-@pytest.mark.parametrize("escaped", [False, True])
-def test_long_texts_are_cut_where_the_body_would_be_too_large(serve, path, escaped):
-    """As Elasticsearch sends the fields of 1,000 hits."""
-    texts = [f"sea level 🌊 {number} " + 'ein "Strøm" \\ 海面' * 900 for number in range(1000)] + ["the sea level"]
-    asks = {"texts": texts, "return_text": True} if path == "/rerank" else {"documents": texts, "return_documents": 1}
-    data = json.dumps({"query": QUERY} | asks, ensure_ascii=escaped).encode()
-    served = serve(body=len(data) // 10, texts=1001)
-    answer = served.client.post(path, content=data, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 200, answer.text
-    results = answer.json() if path == "/rerank" else answer.json()["results"]
-    read = {one["index"]: one.get("text") or one["document"]["text"] for one in results}
-    assert len(read) == 1001 and read.pop(1000) == texts[1000]
-    assert all(texts[index].startswith(text) and len(text) > 100 for index, text in read.items())
-    assert answer.headers[CUT].startswith("0,1,2,") and "1000" not in answer.headers[CUT].split(",")
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
-def test_a_shortened_body_is_json_wherever_its_parts_end(size):
-    strings = ["a" * 3000, "\\" * 900, '"' * 900, "海" * 900, "🌊" * 900, "\n\t x" * 500, "short", ""]
-    for escaped in (False, True):
-        data = json.dumps({"query": "q", "texts": strings}, ensure_ascii=escaped).encode()
-        shortener = Shortener(5000, 8)
-        for start in range(0, len(data), size):
-            assert (shortener.add(data[start : start + size]) or 9999) <= 5000
-        read = json.loads(shortener.body())["texts"]
-        assert [whole.startswith(one) for one, whole in zip(read, strings, strict=True)] == [True] * len(strings)
-        assert read[-2:] == strings[-2:] and all(len(one) > 20 for one in read[:-2])
-        assert {one for one, whole in zip(read, strings, strict=True) if one != whole} <= shortener.cut
-    assert Shortener(5000, 8).add(b"[" * 6000) is None
 
 
 def test_too_many_texts_are_refused_and_what_is_long_is_cut(serve):
