@@ -144,20 +144,19 @@ class LanguageModel(Connection):
         # The same question at the same time waits for the one answer, and finds it in the cache.
         in_flight = self._in_flight.setdefault(key, asyncio.Lock())
         async with in_flight, self._slots:
-            started = time.perf_counter()
             known = self._known(question, key)
             if known is not None:
                 self.answered = True
-                outcome: Answer[T] | Failure = Answer(known, Usage(cached=1), time.perf_counter() - started, True)
+                outcome: Answer[T] | Failure = Answer(known, Usage(cached=1))
             else:
                 spent: list[Usage] = []
                 try:
                     value, text = await self._converse(question, spent)
                 except CcheckError as error:
-                    outcome = Failure(error, sum(spent, Usage()), time.perf_counter() - started)
+                    outcome = Failure(error, sum(spent, Usage()))
                 else:
                     self._cache.put({key: text.encode("utf-8", "surrogatepass")})
-                    outcome = Answer(value, sum(spent, Usage()), time.perf_counter() - started, False)
+                    outcome = Answer(value, sum(spent, Usage()))
             self.usage += outcome.usage
             return outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -46,12 +46,10 @@ class Question(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """A model's answer. `cached`: the question was asked before, and this answer cost nothing."""
+    """A model's answer. If the question was asked before, `usage.cached` is 1 and it cost nothing."""
 
     value: T
     usage: Usage
-    seconds: float
-    cached: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,7 @@ class Failure:
     """A question without an answer, and what it cost nevertheless."""
 
     error: CcheckError
-    usage: Usage = field(default_factory=Usage)
-    seconds: float = 0.0
+    usage: Usage
 
 
 class InvalidReply(ServerError):

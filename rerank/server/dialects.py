@@ -139,11 +139,10 @@ def _cohere_error(refusal: Refusal) -> dict[str, Any]:
 class Dialect:
     """`failed`: the status for a model that failed."""
 
-    name: str
     error: Callable[[Refusal], dict[str, Any]]
     failed: int
     unknown_model: int
 
 
-TEI = Dialect("tei", _tei_error, 424, 422)
-COHERE = Dialect("cohere", _cohere_error, 500, 404)
+TEI = Dialect(_tei_error, 424, 422)
+COHERE = Dialect(_cohere_error, 500, 404)

@@ -24,8 +24,8 @@ from ccheck.llm.reply import find_object, json_schema
 def test_a_request_has_the_schema_and_its_answer_what_it_cost(open_model):
     with scripted([say(GOOD)]) as server:
         answer = open_model(server.url).ask(words(), Number)
-    assert (answer.value.number, answer.value.share, answer.cached) == (7, 0.5, False)
-    assert answer.usage == Usage(1, 100, 20) and answer.seconds > 0
+    assert (answer.value.number, answer.value.share, answer.usage.cached) == (7, 0.5, 0)
+    assert answer.usage == Usage(1, 100, 20)
     (request,) = server.requests
     shape = request["response_format"]["json_schema"]
     assert shape["strict"] is True and shape["schema"] == json_schema(Number)
@@ -158,8 +158,8 @@ def test_a_recipe_says_how_its_models_are_asked(open_model):
     way = LanguageModelStage(max_tokens=65_536, temperature="default", thinking=True, reasoning_effort="high")
     with scripted([say(GOOD)]) as server:
         open_model(server.url).ask(words(), Number)
-        assert not open_model(server.url, way).ask(words(), Number).cached
-        assert open_model(server.url, way).ask(words(), Number).cached
+        assert not open_model(server.url, way).ask(words(), Number).usage.cached
+        assert open_model(server.url, way).ask(words(), Number).usage.cached
         open_model(server.url, way, llm_max_tokens=4096).ask(words("How few?"), Number)
     usual, asked, own = server.requests
     assert (usual["temperature"], usual["max_tokens"]) == (0, 4096)

@@ -22,14 +22,14 @@ def test_a_second_run_costs_nothing_and_says_so(open_model):
         second = list(model.ask_many(many(5)))
         assert model.is_cached(many(1)[0]) and not model.is_cached(Question(words("new"), Number))
     assert len(server.requests) == 5
-    assert [a.value for a in first] == [a.value for a in second] and all(a.cached for a in second)
+    assert [a.value for a in first] == [a.value for a in second] and all(a.usage.cached for a in second)
     assert model.usage == Usage(cached=5)
 
 
 def test_the_same_question_asked_twice_at_a_time_is_paid_once(open_model):
     with scripted([say(GOOD, hang=0.2)]) as server:
         outcomes = list(open_model(server.url).ask_many([many(1)[0]] * 6))
-    assert len(server.requests) == 1 and [outcome.cached for outcome in outcomes] == [False] + [True] * 5
+    assert len(server.requests) == 1 and [outcome.usage.cached for outcome in outcomes] == [0] + [1] * 5
 
 
 @pytest.mark.parametrize("change", ["model", "messages", "schema", "url", "tokens"])
@@ -46,7 +46,7 @@ def test_the_cache_knows_what_an_answer_depends_on(open_model, change):
             llm_max_tokens=100 if change == "tokens" else 4096,
         )
         shape = Other if change == "schema" else Number
-        assert not model.ask(words("Another" if change == "messages" else "How many?"), shape).cached
+        assert not model.ask(words("Another" if change == "messages" else "How many?"), shape).usage.cached
 
 
 def test_a_cached_answer_that_does_not_pass_the_check_any_more_is_asked_again(open_model):

@@ -44,7 +44,7 @@ def test_a_real_model_answers_in_the_shape_that_was_asked_for(real_model):
     assert isinstance(answer.value.n, int) and answer.usage.llm_calls >= 1
     assert answer.usage.prompt_tokens > 20 and 0 < answer.usage.completion_tokens <= 48
     again = real_model().ask(messages, Number)
-    assert again.cached and again.value == answer.value and again.usage.llm_calls == 0
+    assert again.usage.cached and again.value == answer.value and again.usage.llm_calls == 0
 
 
 def test_free_text_of_a_real_model_is_an_error_and_never_a_label(real_model):
