@@ -60,13 +60,6 @@ class Encoders:
         return [name for name, one in self.units.items() if one.embedding and one.embedding.fingerprint == identity]
 
 
-def encoders_of(embedder: Encoders | Embedder | None) -> Encoders:
-    """One embedding model and nothing else, or without one nothing: for BM25 only. Encoders stay as they are."""
-    if isinstance(embedder, Encoders):
-        return embedder
-    return Encoders((DenseEncoder(embedder, default_chunking(embedder.spec)),) if embedder else ())
-
-
 def layout_of(encoders: Encoders) -> Layout:
     """The layout of a store whose documents these encoders encode."""
     return Layout(

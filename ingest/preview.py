@@ -9,7 +9,7 @@ from more_itertools import chunked
 
 from ..core.types import Document
 from .documents import digest, layout_bytes
-from .encoders import Encoders, encoders_of, layout_of
+from .encoders import Encoders, layout_of
 from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages, cut_units
 from .readers import read_sources
@@ -20,14 +20,13 @@ from .shapes import papers
 from .sources import Given, Source, find_sources
 
 if TYPE_CHECKING:
-    from ..encode.dense import Embedder
     from ..search.store import Store
 
 
 def dry_run(
     sources: Given,
     options: IngestOptions | None = None,
-    encoders: Encoders | Embedder | None = None,
+    encoders: Encoders | None = None,
     n: int = 3,
 ) -> Preview:
     """Previews the first `n` documents, with the rejects on the way (at most 100). Writes nothing.
@@ -35,7 +34,7 @@ def dry_run(
     Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
-    encoders = encoders_of(encoders)
+    encoders = encoders or Encoders()
     documents: list[Document] = []
     rejects: list[Reject] = []
     for made in _documents(find_sources(sources, options.reading), options):
@@ -62,7 +61,6 @@ def planned_questions(
     All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
-    encoders = encoders_of(encoders)
     total = PlannedQuestions(0, 0, 0, 0, 0)
     if encoders.additional is None:
         return total

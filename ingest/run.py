@@ -29,7 +29,7 @@ from ..core.pump import Pump
 from ..core.text import json_line
 from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
-from .encoders import Encoders, EntryMaker, encoders_of, layout_of
+from .encoders import Encoders, EntryMaker, layout_of
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import CLAIM_IDS, members, with_members
@@ -40,7 +40,6 @@ from .shapes import papers
 from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, stem
 
 if TYPE_CHECKING:
-    from ..encode.dense import Embedder
     from ..search.store import Store
 
 BATCH_DOCUMENTS = 2_000
@@ -59,22 +58,22 @@ HEAD = 100
 def ingest(
     sources: Given,
     store: Store,
-    encoders: Encoders | Embedder | None = None,
+    encoders: Encoders | None = None,
     options: IngestOptions | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Put the documents of files, folders, globs and `-` into a store; without encoders, for BM25 only.
 
-    An embedder alone stands for encoders that have nothing else. `store.upsert` is called in other threads than
-    everything else, `store.upserts_at_once` of them. An interrupt leaves what was stored searchable.
+    `store.upsert` is called in other threads than everything else, `store.upserts_at_once` of them. An interrupt leaves
+    what was stored searchable.
 
     Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
-    otherwise, or if no record has a text; BudgetSpent or ServerError where no more
-    additional texts can be written, after what was done is stored; what the store raises.
+    otherwise, or if no record has a text; BudgetSpent or ServerError where no more additional texts can be written,
+    after what was done is stored; what the store raises.
     """
     started = time.monotonic()
     options = options or IngestOptions()
-    encoders = encoders_of(encoders)
+    encoders = encoders or Encoders()
     notices: list[str] = []
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     reading = [_noted(os.fspath(one)) for one in given if Path(one).name != RECORDS]

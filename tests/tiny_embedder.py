@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccheck.core.layout import Embedding
+from ccheck.core.layout import Chunking, Embedding
+from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
 
 
 class TinyEmbedder:
@@ -33,3 +34,9 @@ class TinyEmbedder:
         seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
         vector = np.random.default_rng(seed).normal(size=self.spec.dimensions).astype(np.float32)
         return vector / np.linalg.norm(vector)
+
+
+def encoders_of(embedder, *, whole: bool = False) -> Encoders:
+    """One embedding model and nothing else."""
+    chunking = Chunking.whole(embedder.spec.max_tokens) if whole else default_chunking(embedder.spec)
+    return Encoders((DenseEncoder(embedder, chunking),))

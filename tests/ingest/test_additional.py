@@ -13,7 +13,7 @@ import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore, rows
 from scripted_llm import Said, error, say, scripted, user_text
-from tiny_embedder import TinyEmbedder
+from tiny_embedder import TinyEmbedder, encoders_of
 
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, SparseField
@@ -23,7 +23,7 @@ from ccheck.encode.cache import encode_once, sparse_cache
 from ccheck.ingest import Encoders, IngestOptions, Progress, ingest, layout_of, planned_questions
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.ingest.encoders import DenseEncoder, default_chunking, encoders_of
+from ccheck.ingest.encoders import DenseEncoder, default_chunking
 from ccheck.llm import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore
-from tiny_embedder import TinyEmbedder
+from tiny_embedder import TinyEmbedder, encoders_of
 
 from ccheck.core.analysis import count_words
 from ccheck.core.errors import UsageError
 from ccheck.core.layout import Chunking, UnitField
 from ccheck.core.types import Document, Unit
 from ccheck.ingest import Encoders, IngestOptions, dry_run, ingest, layout_of
-from ccheck.ingest.encoders import encoders_of, with_passages
+from ccheck.ingest.encoders import with_passages
 from ccheck.ingest.passages import cut_passages, cut_units
 
 CHUNKING = Chunking(longer_than=20, max_tokens=20, overlap=6)

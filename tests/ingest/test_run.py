@@ -12,7 +12,7 @@ import pytest
 from cli_runs import ccheck, jsonl
 from http_stub import Asked, Reply, http_stub
 from memory_store import MemoryStore, rows
-from tiny_embedder import TinyEmbedder
+from tiny_embedder import TinyEmbedder, encoders_of
 
 import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import NotFound, ServerError, UsageError
@@ -59,10 +59,12 @@ def test_long_documents_have_several_passages(tmp_path: Path) -> None:
 def test_what_changed_is_taken_again(tmp_path: Path) -> None:
     store, embedder = MemoryStore(), TinyEmbedder()
     records = rows(50)
-    ingest([jsonl(tmp_path / "a.jsonl", *records)], store, embedder)
+    ingest([jsonl(tmp_path / "a.jsonl", *records)], store, encoders_of(embedder))
     records[7]["text"] = "Another text."
     records[8]["year"] = 2011
-    report = ingest([jsonl(tmp_path / "a.jsonl", *records, {"_id": "new", "text": "New."})], store, embedder)
+    report = ingest(
+        [jsonl(tmp_path / "a.jsonl", *records, {"_id": "new", "text": "New."})], store, encoders_of(embedder)
+    )
     assert counts(report) == {"added": 1, "updated": 2, "unchanged": 48}
     assert store.entries["7"].document.text == "Another text."
     assert store.entries["8"].document.metadata == {"year": 2011}
@@ -98,7 +100,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dry_run(tmp_path: Path) -> None:
     records = [{"_id": "1", "text": "word " * 200, "year": 2015}, "bad", {"_id": "2", "text": ""}, *rows(5)]
     path = jsonl(tmp_path / "a.jsonl", *records)
-    preview = dry_run([path], encoders=TinyEmbedder(), n=2)
+    preview = dry_run([path], encoders=encoders_of(TinyEmbedder()), n=2)
     assert [document.id for document in preview.documents] == ["1", "0"]
     assert preview.documents[0].published == "2015-12-31"
     assert preview.passages == (7, 1)
@@ -192,12 +194,12 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
     store, embedder = MemoryStore(on_upsert), TinyEmbedder()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
     with pytest.raises(ServerError, match="the server is gone"):
-        ingest([path], store, embedder)
+        ingest([path], store, encoders_of(embedder))
     assert len(store.entries) == 30
     assert len(embedder.embedded) <= 80  # it did not go on embedding for long
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ccheck-store")]
     store.on_upsert = None
-    report = ingest([path], store, embedder)
+    report = ingest([path], store, encoders_of(embedder))
     assert counts(report) == {"added": 170, "unchanged": 30}
     assert len(embedder.embedded) == len(set(embedder.embedded)) == 200
     assert sorted(store.entries, key=int) == [str(n) for n in range(200)]
@@ -214,7 +216,7 @@ def test_after_a_failure_nothing_is_left_to_the_collector(tmp_path: Path, monkey
         raise ServerError("the server is gone")
 
     with pytest.raises(ServerError) as failed:
-        ingest([jsonl(tmp_path / "a.jsonl", *rows(100))], MemoryStore(on_upsert), TinyEmbedder())
+        ingest([jsonl(tmp_path / "a.jsonl", *rows(100))], MemoryStore(on_upsert), encoders_of(TinyEmbedder()))
     assert failed.tb is not None and closed == [threading.get_ident()]  # its frames, and so the generators, are held
 
 
@@ -229,10 +231,10 @@ def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.
     store = MemoryStore()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
     with pytest.raises(KeyboardInterrupt):
-        ingest([path], store, TinyEmbedder(on_encode=on_encode))
+        ingest([path], store, encoders_of(TinyEmbedder(on_encode=on_encode)))
     assert 20 <= len(store.entries) <= 50
     assert store.calls[-1] == "publish"
-    report = ingest([path], store, TinyEmbedder())
+    report = ingest([path], store, encoders_of(TinyEmbedder()))
     assert report.added + report.unchanged == len(store.entries) == 200
 
 

@@ -10,14 +10,14 @@ import pytest
 from elastic_indices import ids, make, put, put_all
 from elasticsearch_nodes import delete_indices
 from searching import answer_all, info_of, rank_all
-from tiny_embedder import TinyEmbedder
+from tiny_embedder import TinyEmbedder, encoders_of
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.layout import Chunking, SparseField
+from ccheck.core.layout import SparseField
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis, Bm25, Dense, Sparse
 from ccheck.core.types import Query, SparseVector
-from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
+from ccheck.ingest.encoders import Encoders
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search import parse_filter
@@ -61,11 +61,6 @@ def theirs(client: httpx.Client, elasticsearch_index: str) -> Iterator[JoinedSto
     with joined(client, elasticsearch_index) as store:
         yield store
     delete_indices(store.client.connection.url, f"{PREFIX}{elasticsearch_index}*")
-
-
-def encoders_of(embedder: TinyEmbedder, *, whole: bool = False) -> Encoders:
-    chunking = Chunking.whole(embedder.spec.max_tokens) if whole else default_chunking(embedder.spec)
-    return Encoders((DenseEncoder(embedder, chunking),))
 
 
 def beside(store: JoinedStore, embedder: TinyEmbedder | None = None, rate: float | None = None) -> Enricher:

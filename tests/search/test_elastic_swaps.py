@@ -10,7 +10,7 @@ from elastic_indices import entry, make, node_client, put_all  # noqa: F401 (a f
 from elastic_stub import MAPPING, Stub
 from searching import fill, write
 from store_documents import LAYOUT
-from tiny_embedder import TinyEmbedder
+from tiny_embedder import TinyEmbedder, encoders_of
 
 from ccheck.cli import index_documents
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
@@ -153,15 +153,15 @@ def test_an_ingest_writes_to_no_other_index(monkeypatch, client, opened, tmp_pat
     theirs = f"{name}-theirs" if swap is move_alias else f"{name}-000001"
 
     def begin() -> Callable[[], object]:
-        store, embedder = opened(), TinyEmbedder() if vectors else None
+        store, encoders = opened(), encoders_of(TinyEmbedder()) if vectors else None
         if there:
-            ingest(str(old), store, embedder)
+            ingest(str(old), store, encoders)
         if swap is move_alias:
             make_theirs(client, theirs)
 
         def run() -> None:
             with store:
-                ingest(str(corpus), store, embedder)
+                ingest(str(corpus), store, encoders)
 
         return run
 
