@@ -189,7 +189,7 @@ def options(tmp_path: Path) -> IngestOptions:
 
 
 def encoders(embedder: TinyEmbedder | None) -> Encoders:
-    dense = encoders_of(embedder).dense
+    dense = encoders_of(embedder).dense if embedder is not None else ()
     spec = embedder.spec if embedder is not None else None
     units = {"sentences": UnitField("sentence", embedding=spec), "paragraphs": UnitField("paragraph")}
     return Encoders(dense, units=units)
