@@ -16,59 +16,24 @@ import click
 from .. import __version__
 from ..core.errors import CcheckError, Incomplete, NotFound, UsageError
 from ..core.redaction import Redacting
+from ..core.text import nearest
 from . import opt
 from .common import notice, printable, warnings_said
 
 SECTIONS = {
-    "Start here": {
-        "demo": "Ingest the sample corpus and check a claim against it.",
-        "ingest": "Read papers into a store.",
-        "query": "Check a claim against the papers of a store.",
-    },
-    "Every day": {
-        "history": "List the checks that were made.",
-        "show": "Show a check again, with its corrections.",
-        "correct": "Say what is wrong with a check.",
-        "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
-        "figures": "Rank the figures and tables of an article for a claim.",
-        "passages": "Find the passages of an article that show how it arrived at a claim.",
-        "index": "Inspect, repair, move, empty or delete stores and their documents.",
-        "recipes": "List, show or check recipes.",
-        "convert": "Convert weights that torch saved into safetensors.",
-        "config": "Show the settings and where each one comes from.",
-        "doctor": "Check the installation and say how to fix what does not work.",
-    },
-    "Laboratory": {
-        "evaluate": "Measure recipes on claims with judgements.",
-        "compare": "Compare runs claim by claim, with significance tests.",
-        "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
-        "mine": "Find hard negatives: documents that rank high but are not relevant.",
-        "train": "Train models on labelled data.",
-    },
-    "Servers": {
-        "serve": "Serve the page, REST and MCP, or a reranker.",
-        "kibana": "Put a dashboard of the record of checks into Kibana.",
-    },
+    "Start here": ["demo", "ingest", "query"],
+    "Every day": [
+        *("history", "show", "correct", "fetch", "figures", "passages"),
+        *("index", "recipes", "convert", "config", "doctor"),
+    ],
+    "Laboratory": ["evaluate", "compare", "calibrate", "mine", "train"],
+    "Servers": ["serve", "kibana"],
 }
-"""Every command with its line in `ccheck --help`, which is the first sentence of its own help, by heading."""
+"""Every command, by heading of `ccheck --help`."""
 MODULES = {name: f"lab.{name}" for name in SECTIONS["Laboratory"]} | {"passages": "grounding", "figures": "grounding"}
-MODULES |= {"show": "history", "correct": "history"}
+MODULES |= {"show": "history", "correct": "history", "doctor": "config"}
 """Where commands are that have no module of their own name. Only those in `lab/` may import the laboratory."""
-COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
-SYNONYMS = {
-    "query": ("ask", "check", "claim", "fact-check", "factcheck", "report", "search", "verify"),
-    "ingest": ("add", "import", "load", "read", "upload"),
-    "fetch": ("download", "get"),
-    "history": ("checks", "log", "record"),
-    "correct": ("correction", "feedback"),
-    "index": ("delete", "info", "list", "remove", "store", "stores"),
-    "recipes": ("recipe",),
-    "config": ("settings",),
-    "doctor": ("diagnose", "status", "test"),
-    "evaluate": ("benchmark", "eval", "measure"),
-    "serve": ("server",),
-}
-"""Other words for commands, for messages."""
+COMMANDS = [name for names in SECTIONS.values() for name in names]
 COMPLETE = "_CCHECK_COMPLETE"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -79,24 +44,16 @@ class Commands(opt.LazyGroup):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not context.resilient_parsing and (meant := _meant(args[0])):
-            context.fail(f"No such command {printable(args[0])!r}: did you mean {meant}?")
+        if args[0] not in COMMANDS and not context.resilient_parsing:
+            near = nearest(args[0].lower(), COMMANDS)
+            # A claim alone is for `query`.
+            if meant := 'ccheck query "CLAIM"' if " " in args[0].strip() else near and repr(near):
+                context.fail(f"No such command {printable(args[0])!r}: did you mean {meant}?")
         return super().resolve_command(context, args)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(context, formatter)
         click.Command.format_options(self, context, formatter)
-
-
-def _meant(word: str) -> str | None:
-    """The command that a word stands for, in other words or misspelt; a claim alone is for `query`."""
-    from ..core.text import nearest
-
-    if " " in word.strip():
-        return 'ccheck query "CLAIM"'
-    known = {one: name for name, words in SYNONYMS.items() for one in words} | {name: name for name in COMMANDS}
-    near = nearest(word.lower(), known)
-    return None if near is None else repr(known[near])
 
 
 @click.group(cls=Commands, sections=SECTIONS, modules=MODULES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -139,13 +96,9 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+@warnings_said()
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; errors go to standard error."""
-    with warnings_said():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
     try:
         # Not cli.main(), which would answer a closed pipe with 1, the code of a bug.
         try:

@@ -15,7 +15,7 @@ import click
 from ..core.errors import UsageError
 from ..core.redaction import redact
 from ..core.text import counted as counted
-from ..core.text import json_line, without_controls
+from ..core.text import is_unicode, json_line, without_controls
 from ..core.text import printable as printable
 from .opt import LOG, is_quiet
 
@@ -174,11 +174,7 @@ def user_name() -> str | None:
 
 def argument_text(text: str) -> str:
     """An argument as Unicode text: in a locale that can't read it, it comes with its bytes as lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(text).decode("utf-8", "replace")
-    return text
+    return text if is_unicode(text) else os.fsencode(text).decode("utf-8", "replace")
 
 
 def print_json(data: Any) -> None:
@@ -203,15 +199,15 @@ def print_fields(console: Console, fields: Mapping[str, str]) -> None:
     """Names and values under each other; fields without a value are left out."""
     from rich.text import Text
 
-    width = max(map(len, fields)) + 2
+    width = max(map(len, fields), default=0) + 2
     for name, value in fields.items():
         if value:
             print_hanging(console, Text(f"{printable(name):<{width}}", "bold"), printable(value), width)
 
 
-def print_answer(as_json: bool, data: Mapping[str, Any], fields: Mapping[str, str]) -> None:
-    """An answer as one object of JSON, or as fields for people to read."""
-    if as_json:
-        print_json(data)
-    else:
+def print_answer(as_json: bool, data: Mapping[str, Any] | list[dict[str, Any]], fields: Mapping[str, str]) -> None:
+    """An answer as one object of JSON, or several, one a line; or as fields for people to read."""
+    if not as_json:
         print_fields(stdout(), fields)
+    for one in (data if isinstance(data, list) else [data]) if as_json else ():
+        print_json(one)

@@ -1,11 +1,14 @@
-"""`ccheck config`: the settings in force."""
+"""`ccheck config` and `ccheck doctor`: the settings in force, and what works here."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import click
 
 from ..core.settings import shown
-from .common import notice, print_fields, print_json, resolved_from, stdout
+from . import opt
+from .common import notice, print_fields, print_hanging, print_json, printable, resolved_from, stdout
 
 
 @click.group(invoke_without_command=True)
@@ -33,15 +36,16 @@ def config(context: click.Context, *, as_json: bool) -> None:
 
     resolved = resolved_from(show_pending=True)
     here = config_files()[1]
+    origins = resolved.settings.origins
     values = {name: shown(getattr(resolved.settings, name)) for name in Settings.model_fields}
     if as_json:
         for name, value in values.items():
-            print_json({"name": name, "value": value, "from": resolved.origins[name], "variables": variables(name)})
+            print_json({"name": name, "value": value, "from": origins[name], "variables": variables(name)})
         for name, value in resolved.pending.items():
             print_json({"name": name, "value": shown(value), "from": str(here), "pending": True})
         return
     rows = {
-        name: f"{_shown(values[name]):<22} {resolved.origins[name]:<16} {field.description or ''}"
+        name: f"{_shown(values[name]):<22} {origins[name]:<16} {field.description or ''}"
         for name, field in Settings.model_fields.items()
     }
     console = stdout()
@@ -90,3 +94,42 @@ def distrust_command() -> None:
 
     file, _ = accept(withdraw=True)
     notice(f"{file.resolve()} is no longer trusted")
+
+
+@opt.command
+def doctor(
+    *,
+    store: str | None = opt.store,
+    model: str | None = opt.model,
+    as_json: bool = opt.as_json,
+) -> None:
+    """Check the installation and say how to fix what does not work.
+
+    \b
+    ccheck doctor
+    ccheck doctor --store https://host:9200/papers
+
+    Checks Python, packages and extras, the device, the models, the recipe, the store and Elasticsearch (its version,
+    its licence, and whether it has its own RRF), and lists the settings that differ from the defaults. "absent" parts
+    are optional and missing. "failed" parts are needed and do not work; the exit code is that of the first one.
+
+    For an index that ccheck did not make, it shows the profile: the fields that are searched and shown. With --model,
+    it embeds some stored texts and compares them with the stored vectors.
+    """
+    from rich.text import Text
+
+    from ..pipeline.doctor import findings
+
+    resolved = resolved_from(show_pending=True, store=store, embedding_model=model)
+    failure = 0
+    console = stdout()
+    colours = {"ok": "green", "absent": "yellow", "failed": "red"}
+    for finding in findings(resolved):
+        failure = failure or finding.exit_code
+        if as_json:
+            print_json(asdict(finding))
+            continue
+        head = Text.assemble((f"{finding.status:<8}", colours[finding.status]), (f"{finding.part:<15}", "bold"))
+        print_hanging(console, head, printable(finding.detail), len(head))
+    if failure:
+        raise click.exceptions.Exit(failure)

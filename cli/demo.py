@@ -16,8 +16,6 @@ from .progress import checker, ingest_progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..core.settings import Settings
-
 STORE = "local:demo"
 ANOTHER = "ivermectin prevents hospital admission"
 """A claim that the sample papers refute."""
@@ -42,32 +40,15 @@ def demo(
     from .show import show_result
 
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    settings = settings_from(store=store)
-    if store == STORE:
-        _without_unreadable(settings)
-    with checker(settings) as checked:
+    with checker(settings_from(store=store)) as checked:
         with ingest_progress() as on_progress:
             report = checked.ingest(str(CORPUS), on_progress=on_progress)
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
-        ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
-        show_result(console, result, lambda: ran)
+        show_result(console, result, lambda: checked.recipe)
         inform(*dict.fromkeys((*report.notices, *result.warnings)))
     if claim is None:
         _show_next(console, f'query --store {checked.store.name} "{ANOTHER}"')
-
-
-def _without_unreadable(settings: Settings) -> None:
-    """Remove the demo's own store if this version of ccheck can't read it. Nothing of the user's is in it."""
-    from ..core.errors import InvalidData
-    from ..search import open_local_store
-
-    with open_local_store(settings, "") as demo_store:
-        try:
-            demo_store.info(figures=False)
-        except InvalidData:
-            inform(f"{demo_store.name} can't be read, so it is made again")
-            demo_store.drop()
 
 
 def _show_next(console: Console, another: str) -> None:

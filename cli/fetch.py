@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.errors import UsageError
 from ..ingest.fetch import SERVICES, Service
 from . import opt
-from .common import counted, notice
+from .common import counted, inform, notice
 from .progress import progress_bar
 
 
@@ -47,6 +47,5 @@ def fetch(
     except KeyboardInterrupt:
         notice(f"what was fetched is in {file}. Run the same command again to continue")
         raise
-    if not opt.is_quiet():
-        total = f" of {state.total:,}" if state.total is not None else ""
-        notice(f"{counted(state.records, 'paper')}{total} in {file}. Next: ccheck ingest {file}")
+    total = f" of {state.total:,}" if state.total is not None else ""
+    inform(f"{counted(state.records, 'paper')}{total} in {file}. Next: ccheck ingest {file}")

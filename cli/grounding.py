@@ -23,7 +23,7 @@ from .common import (
     settings_from,
     stdout,
 )
-from .index_documents import opened_store
+from .index import opened_store
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -134,12 +134,17 @@ def _resolved(asked_for: Given) -> tuple[Recipe, Settings]:
 
 
 def _folders(asked_for: Figures) -> list[str]:
-    """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
+    """Where images are looked for, if no folder is named."""
     if asked_for.images is not None:
         return [asked_for.images]
     if asked_for.store is not None or not asked_for.arguments:
         return []
-    path = Path(asked_for.arguments[0]).expanduser()
+    return image_folders(asked_for.arguments[0])
+
+
+def image_folders(articles: str) -> list[str]:
+    """Where the images of articles are looked for: beside them. An archive's images are not read."""
+    path = Path(articles).expanduser()
     return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
 
 
@@ -195,7 +200,10 @@ def read_asked(given: Given) -> Asked:
         claims = [AskedClaim("", text, None)]
     else:
         raise UsageError("the claim is empty")
-    asked = _of_store(given, claims) if from_store else _of_files(given, claims)
+    if from_store:
+        asked = _of_store(given, claims)
+    else:
+        asked = Asked(*read_articles(first, frozenset(given.article) or None), claims)
     missing = sorted(set(given.article) - {one.id for one in asked.articles})
     if missing:
         raise NotFound(f"there is no article {missing[0]!r}" + (f": {asked.unread[0]}" if asked.unread else ""))
@@ -214,19 +222,20 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _of_files(given: Given, claims: Sequence[AskedClaim]) -> Asked:
+def read_articles(path: str, only: frozenset[str] | None = None) -> tuple[list[Article], list[str]]:
+    """The articles of a file, folder or archive, and what can't be read of it, with the reasons. See `full_texts`."""
     from ..ingest import Reject, full_texts
 
     articles: dict[str, Article] = {}
     unread: list[str] = []
-    for one in full_texts(given.arguments[0], frozenset(given.article) or None):
+    for one in full_texts(path, only):
         if isinstance(one, Reject):
             unread.append(f"{one.file}: {one.reason}")
         elif one.id in articles:
             unread.append(f"two files have the article {one.id!r}. The first was kept")
         else:
             articles[one.id] = one
-    return Asked(list(articles.values()), unread, claims)
+    return list(articles.values()), unread
 
 
 def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import Incomplete, UsageError
+from ..core.types import Label
 from . import opt
 from .common import counted, inform, print_hanging, print_json, printable, settings_from, stdout, user_name
 from .progress import checker
 
 if TYPE_CHECKING:
     from ..service import Check, Service
+    from ..service.types import What
 
 CLAIM_CHARS = 200
 """Characters of a claim in the list."""
@@ -25,9 +27,7 @@ _store = opt.option(
 def history(
     words: tuple[str, ...] = opt.argument("[WORD]...", required=False),
     *,
-    label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = opt.option(
-        "Only checks with this verdict."
-    ),
+    label: Label | None = opt.option("Only checks with this verdict."),  # noqa: B008 - it declares
     before: str | None = opt.option("Only checks made before this time (UTC): 2026-01-31, or with a time.", "TIME"),
     corrected: bool = opt.option("Only checks that somebody corrected."),
     limit: int = opt.option("Number of checks to list.", least=1, most=10_000, default=20),
@@ -113,9 +113,7 @@ def show(id_: str = opt.argument("ID"), *, store: str | None = _store, as_json: 
 def correct(
     id_: str = opt.argument("ID"),
     *,
-    verdict: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = opt.option(
-        "The verdict that is right."
-    ),
+    verdict: Label | None = opt.option("The verdict that is right."),  # noqa: B008 - it declares
     document: str | None = opt.option("Document that was misread, by its id.", "DOC"),
     stance: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"] | None = opt.option("What that document says."),
     not_relevant: bool = opt.option("That document does not bear on the claim."),
@@ -136,14 +134,11 @@ def correct(
     from ..service import Correction
     from .show import show_record
 
-    said = [verdict is not None, stance is not None, not_relevant]
-    if sum(said) != 1:
+    if [verdict is not None, stance is not None, not_relevant].count(True) != 1:
         raise UsageError("say one thing: --verdict LABEL, or --document DOC with --stance LABEL or --not-relevant")
     if (document is None) != (verdict is not None):
         raise UsageError("--stance and --not-relevant need --document DOC, and --verdict takes none")
-    what: Literal["wrong verdict", "wrong stance", "not relevant"] = "not relevant"
-    if not not_relevant:
-        what = "wrong verdict" if verdict is not None else "wrong stance"
+    what: What = "not relevant" if not_relevant else "wrong stance" if verdict is None else "wrong verdict"
     with _service(store) as service:
         corrected = service.correct(Correction(id_, what, document, verdict or stance, note, user or user_name()))
         if as_json:

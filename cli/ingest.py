@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -32,41 +32,40 @@ if TYPE_CHECKING:
     from ..search import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What to read, how, and where to."""
-
-    sources: tuple[str, ...] = opt.argument("FILE|FOLDER|GLOB...")
-    store: str | None = opt.under(opt.EVERYDAY, opt.store)
-    dedupe: Literal["doi"] | None = opt.option("Keep only the first paper with each DOI, across all ingests.")
-    rejects: str | None = opt.option("File that lists the rejected records.  [default: next to the input]", "FILE")
-    dry_run: bool = opt.option(
-        "Show how the first documents would be stored, and what a language model would be asked. Store nothing."
-    )
-    as_json: bool = opt.as_json
-    format_: Format | None = opt.option(  # noqa: RUF009 - it declares
-        f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
-        "NAME",
-        heading="Files",
-    )
-    encoding: str | None = opt.option(
-        "Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]", "NAME"
-    )
-    id_field: str | None = opt.option("Field with the id, instead of _id.", "NAME")
-    title_field: str | None = opt.option("Field with the title, instead of title.", "NAME")
-    text_field: str | None = opt.option("Field with the text, instead of text.", "NAME")
-    date_field: str | None = opt.option("Field with the date or year of publication.", "NAME")
-    recipe: str | None = opt.recipe(
-        "Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
-        heading=opt.ADVANCED,
-    )
-    replace: tuple[str, ...] = opt.replace
-    model: str | None = opt.model
-    no_dense: bool = opt.option("Compute no embeddings. Only BM25 can search the documents.")
+_format = opt.option(
+    f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
+    "NAME",
+    heading="Files",
+)
 
 
 @opt.command
-def ingest(asked: Asked) -> None:
+def ingest(
+    sources: tuple[str, ...] = opt.argument("FILE|FOLDER|GLOB..."),
+    *,
+    store: str | None = opt.under(opt.EVERYDAY, opt.store),
+    dedupe: Literal["doi"] | None = opt.option("Keep only the first paper with each DOI, across all ingests."),
+    rejects: str | None = opt.option("File that lists the rejected records.  [default: next to the input]", "FILE"),
+    dry_run: bool = opt.option(
+        "Show how the first documents would be stored, and what a language model would be asked. Store nothing."
+    ),
+    as_json: bool = opt.as_json,
+    format_: Format | None = _format,
+    encoding: str | None = opt.option(
+        "Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]", "NAME"
+    ),
+    id_field: str | None = opt.option("Field with the id, instead of _id.", "NAME"),
+    title_field: str | None = opt.option("Field with the title, instead of title.", "NAME"),
+    text_field: str | None = opt.option("Field with the text, instead of text.", "NAME"),
+    date_field: str | None = opt.option("Field with the date or year of publication.", "NAME"),
+    recipe: str | None = opt.recipe(
+        "Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
+        heading=opt.ADVANCED,
+    ),
+    replace: tuple[str, ...] = opt.replace,
+    model: str | None = opt.model,
+    no_dense: bool = opt.option("Compute no embeddings. Only BM25 can search the documents."),
+) -> None:
     """Read papers into a store.
 
     \b
@@ -84,38 +83,40 @@ def ingest(asked: Asked) -> None:
     reason, and the exit code is 7.
     """
     from ..ingest import IngestOptions
+    from ..ingest import dry_run as preview
     from ..ingest import ingest as run
     from ..ingest.fields import Fields
     from ..ingest.sources import find_sources
     from ..pipeline.ingest import open_encoders, recipe_to_ingest
     from ..search import open_store
 
-    if asked.replace and asked.recipe is None:
+    if replace and recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
-    reading = _reading(asked.format_, asked.encoding)
-    found = find_sources(asked.sources, reading)  # what is not there says so before a model is loaded
-    if asked.rejects is not None:
-        check_output(asked.rejects, "the rejects", [*(source.path for source in found), asked.recipe])
-    settings = settings_from(store=asked.store, embedding_model=asked.model)
-    needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace))
-    dense = False if asked.no_dense else True if asked.model is not None else None
+    reading = _reading(format_, encoding)
+    found = find_sources(sources, reading)  # what is not there says so before a model is loaded
+    if rejects is not None:
+        check_output(rejects, "the rejects", [*(source.path for source in found), recipe])
+    settings = settings_from(store=store, embedding_model=model)
+    needed = recipe_to_ingest(settings, recipe, replacements(replace))
+    dense = False if no_dense else True if model is not None else None
     with runtime(settings) as models, open_store(settings) as opened:
         encoders = open_encoders(models, opened.info(), needed, dense)
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
-            fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),
+            fields=Fields(id_field, title_field, text_field, date_field, titles),
             reading=reading,
-            dedupe_doi=asked.dedupe is not None,
-            rejects=Path(asked.rejects) if asked.rejects else None,
+            dedupe_doi=dedupe is not None,
+            rejects=Path(rejects) if rejects else None,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
         )
-        if asked.dry_run:
-            _preview(asked, opened, encoders, made_options, settings)
+        if dry_run:
+            _show_preview(preview(sources, made_options, encoders), as_json=as_json)
+            _say_plan(sources, opened, encoders, made_options, settings)
             return
         try:
             with ingest_progress() as on_progress:
-                report = run(list(asked.sources), opened, encoders, made_options, on_progress)
+                report = run(list(sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
             notice(f"what was stored stays in {opened.name}. Run the same command again to continue")
             raise
@@ -123,11 +124,11 @@ def ingest(asked: Asked) -> None:
             if encoders.additional is not None:
                 inform(*usage_said({"additional": encoders.additional.usage}, settings))
             raise
-        if asked.as_json:
+        if as_json:
             rejects = str(report.rejects) if report.rejects else None
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
-        inform(*_report(report, opened.name, asked.dedupe is not None, settings), *models.notices())
+        inform(*_report(report, opened.name, dedupe is not None, settings), *models.notices())
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"
@@ -154,25 +155,23 @@ def _reading(format_: Format | None, encoding: str | None) -> Reading:
     return Reading(format_, encoding)
 
 
-def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOptions, settings: Settings) -> None:
-    """Say what would be made, and of the first documents what."""
-    from ..ingest import dry_run, layout_of, planned_questions
+def _say_plan(
+    sources: Sequence[str], store: Store, encoders: Encoders, options: IngestOptions, settings: Settings
+) -> None:
+    """Say what would be made."""
+    from ..ingest import layout_of, planned_questions
 
-    _show_preview(dry_run(asked.sources, options, encoders), as_json=asked.as_json)
-    planned = planned_questions(asked.sources, store, encoders, options) if encoders.additional is not None else None
-    if opt.is_quiet():
-        return
-    notice(*encoders.notices)
-    notice(f"would be made with {layout_of(encoders).describe()}")
+    planned = planned_questions(sources, store, encoders, options) if encoders.additional is not None else None
+    inform(*encoders.notices, f"would be made with {layout_of(encoders).describe()}")
     if planned is not None and encoders.additional is not None:
-        notice(
+        inform(
             f"would ask the language model {counted(planned.calls, 'question')} "
             f"({encoders.additional.questions_each} for each of {counted(planned.documents, 'new document')}) of about "
             f"{planned.prompt_tokens:,} + {planned.completion_tokens:,} tokens"
             f"{cost_said(settings, planned.prompt_tokens, planned.completion_tokens)}; "
             f"{counted(planned.cached, 'answer')} already in the cache"
         )
-    notice(f"nothing was stored. Without --dry-run, the documents go into {store.name}")
+    inform(f"nothing was stored. Without --dry-run, the documents go into {store.name}")
 
 
 def _report(report: Report, store: str, deduped: bool, settings: Settings) -> Iterator[str]:
@@ -182,14 +181,8 @@ def _report(report: Report, store: str, deduped: bool, settings: Settings) -> It
     if not report.read:
         yield f"{store}: nothing to store: no records in {counted(report.files, 'file')}"
         return
-    counts = {
-        "added": report.added,
-        "updated": report.updated,
-        "unchanged": report.unchanged,
-        "repeated": report.repeated,
-        "rejected": report.rejected,
-    }
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    counts = ((name, getattr(report, name)) for name in ("added", "updated", "unchanged", "repeated", "rejected"))
+    said = ", ".join(f"{count:,} {name}" for name, count in counts if count)
     rate = report.read / report.seconds if report.seconds else 0
     yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
     for name, kind in report.kinds.items():
@@ -219,12 +212,11 @@ def _show_preview(preview: Preview, *, as_json: bool) -> None:
         if as_json:
             print_json(asdict(document) | {"metadata": dict(document.metadata), "passages": passages, "units": units})
             continue
+        whole = len(document.text) <= 300
         fields: dict[str, str] = {
             "id": document.id,
             "title": document.title,
-            "text": document.text
-            if len(document.text) <= 300
-            else f"{document.text[:300]}… ({len(document.text):,} characters)",
+            "text": document.text if whole else f"{document.text[:300]}… ({len(document.text):,} characters)",
             "published": document.published or "",
             **{f"metadata.{key}": str(value) for key, value in document.metadata.items()},
             "passages": "" if passages is None else str(passages),

@@ -56,17 +56,12 @@ def install(
             doing, do = "Remove", installing.remove
         else:
             lacking = installing.lacking(opened.client, opened.index)
-            inform(
-                *(
-                    f"the panel {panel} is left out: no check has {', '.join(some)} yet"
-                    for panel, some in lacking.items()
-                )
-            )
+            for panel, some in lacking.items():
+                inform(f"the panel {panel} is left out: no check has {', '.join(some)} yet")
             found = installing.objects(opened.index, lacking)
             if dry_run:
-                click.echo(
-                    "\n\n".join(f"{one.method} {one.sent_to}\n{json.dumps(one.body, indent=2)}" for one in found)
-                )
+                requests = (f"{one.method} {one.sent_to}\n{json.dumps(one.body, indent=2)}" for one in found)
+                click.echo("\n\n".join(requests))
                 return
             due = [one for one in found if installing.state(there, one) != "same"]
             doing, do = "Put", installing.put

@@ -13,8 +13,9 @@ import inspect
 import logging
 import re
 import types
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -94,34 +95,27 @@ def _is_union(hint: Any) -> bool:
     return get_origin(hint) in (Union, types.UnionType)
 
 
-Function = Callable[..., None]
+def command(function: Callable[..., None]) -> click.Command:
+    """Make a command of a function: of its parameters, or of the fields of the dataclass that is its only one."""
+    hints = get_type_hints(function)
+    first, declared = next(iter(hints.values())), None
+    if isinstance(first, type) and dataclasses.is_dataclass(first):
+        declared, hints = first, get_type_hints(first)
+    fields = inspect.signature(declared or function).parameters
+    params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
+    callback = (lambda **given: function(declared(**given))) if declared is not None else function
+    # What says and shows asks `is_quiet`, so that nobody hands it down.
+    quiet = {"expose_value": False, "callback": _quieted, "help": "Show no progress and no notices."}
+    params.append(click.Option(["--quiet", "-q"], is_flag=True, **quiet))  # type: ignore[arg-type]
+    own = function.__name__.rstrip("_").replace("_", "-")
+    return Command(own, params=params, callback=callback, help=inspect.getdoc(function))
 
 
-@overload
-def command(function: Function, /) -> click.Command: ...
-@overload
-def command(*, name: str | None = ..., env: str | None = ...) -> Callable[[Function], click.Command]: ...
-def command(function: Function | None = None, /, *, name: str | None = None, env: str | None = None) -> Any:
-    """Make a command of a function: of its parameters, or of the fields of the dataclass that is its only one.
-
-    `env` begins the names of the environment variables that set its options, too.
-    """
-
-    def decorate(function: Function) -> click.Command:
-        hints = get_type_hints(function)
-        first, declared = next(iter(hints.values())), None
-        if isinstance(first, type) and dataclasses.is_dataclass(first):
-            declared, hints = first, get_type_hints(first)
-        fields = inspect.signature(declared or function).parameters
-        params = [_parameter(one, hints[one], field.default) for one, field in fields.items()]
-        callback = (lambda **given: function(declared(**given))) if declared is not None else function
-        params.append(_quiet())
-        for one in params if env is not None else ():
-            one.envvar, one.show_envvar = f"{env}_{str(one.name).upper()}", True  # type: ignore[attr-defined]
-        own = name or function.__name__.rstrip("_").replace("_", "-")
-        return Command(own, params=params, callback=callback, help=inspect.getdoc(function))
-
-    return decorate if function is None else decorate(function)
+def with_environment(made: click.Command, prefix: str) -> click.Command:
+    """The command, whose options are also set by environment variables that begin so."""
+    for one in made.params:
+        one.envvar, one.show_envvar = f"{prefix}_{str(one.name).upper()}", True  # type: ignore[attr-defined]
+    return made
 
 
 class Command(click.Command):
@@ -149,19 +143,19 @@ class Command(click.Command):
 
 
 class LazyGroup(click.Group):
-    """Commands under headings, each imported when it is called. `sections` has their lines of help.
+    """Commands under headings (`sections`), each imported when it is called.
 
     `modules` has the module of each command that does not have the command's own name, relative to this package.
     """
 
     def __init__(
-        self, *given: Any, sections: Mapping[str, Mapping[str, str]], modules: Mapping[str, str], **more: Any
+        self, *given: Any, sections: Mapping[str, Sequence[str]], modules: Mapping[str, str], **more: Any
     ) -> None:
         super().__init__(*given, **more)
         self.sections, self.modules = sections, modules
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [name for commands in self.sections.values() for name in commands]
+        return [name for names in self.sections.values() for name in names]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(context):
@@ -172,15 +166,16 @@ class LazyGroup(click.Group):
         return made
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, commands in self.sections.items():
+        for heading, names in self.sections.items():
             with formatter.section(heading):
-                formatter.write_dl(list(commands.items()))
+                formatter.write_dl([(name, self._first_line(name)) for name in names])
 
-
-def _quiet() -> click.Option:
-    """`--quiet`, which all commands have. What says and shows asks `is_quiet`, so that nobody hands it down."""
-    how = {"expose_value": False, "callback": _quieted, "help": "Show no progress and no notices."}
-    return click.Option(["--quiet", "-q"], is_flag=True, **how)  # type: ignore[arg-type]
+    def _first_line(self, name: str) -> str:
+        """The first line of a command's help, read from its module's source: to import all of them takes long."""
+        module = self.modules.get(name, name).replace(".", "/")
+        source = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
+        found = re.search(rf'^def {name}_?\(.*?^    """(.+?)$', source, re.DOTALL | re.MULTILINE)
+        return found[1] if found is not None else ""
 
 
 def is_quiet() -> bool:
@@ -226,11 +221,6 @@ yes = option("Do not ask for confirmation.")
 def recipe(help: str, **more: Any) -> Any:  # noqa: A002 - click's name for it
     """`--recipe`, which means something else in each command."""
     return option(help, "NAME|FILE", **more)
-
-
-def filters(help: str) -> Any:  # noqa: A002 - click's name for it
-    """`--filter`, which can be given several times."""
-    return option(help, "COND", names=("--filter",))
 
 
 def output(help: str, metavar: str = "FILE", **more: Any) -> Any:  # noqa: A002 - click's name for it

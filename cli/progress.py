@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .common import stderr
+from .common import notice, stderr
 from .opt import is_quiet
 
 if TYPE_CHECKING:
@@ -55,18 +55,11 @@ def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> I
         yield lambda done, total, *, facts="", name=None: None
         return
     from rich.markup import escape
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    what, facts_shown = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
-    times = (TimeElapsedColumn(), TextColumn("taken,"), TimeRemainingColumn(), TextColumn("left"))
-    columns = (what, BarColumn(), TaskProgressColumn(), facts_shown, *times)
+    *usual, left = Progress.get_default_columns()
+    times = (TimeElapsedColumn(), TextColumn("taken,"), left, TextColumn("left"))
+    columns = (*usual, TextColumn("{task.fields[facts]}"), *times)
     with contextlib.ExitStack() as stack:
         _bars.append(console)
         stack.callback(_bars.remove, console)
@@ -101,12 +94,16 @@ def ingest_progress() -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def runtime(settings: Settings) -> Runtime:
-    """The runtime of a command: it says on the terminal what takes long. Use it in `with`."""
+def runtime(settings: Settings, *, lines: bool = False) -> Runtime:
+    """The runtime of a command: it says on the terminal what takes long. Use it in `with`.
+
+    With `lines`, each of these notices is a line of standard error, wherever that goes.
+    """
     from ..core.runtime import Runtime
 
     shown = not is_quiet()  # asked here: other threads know of no command
-    return Runtime(settings, notifier(), lambda name, unit: progress_bar(name, unit=unit, shown=shown))
+    say = notice if lines and shown else notifier()
+    return Runtime(settings, say, lambda name, unit: progress_bar(name, unit=unit, shown=shown))
 
 
 @contextmanager

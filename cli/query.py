@@ -27,6 +27,7 @@ from .common import (
     print_json,
     replacements,
     resolved_from,
+    settings_from,
     shared_options,
     stdout,
     usage_said,
@@ -70,8 +71,10 @@ class Asked:
         heading=opt.EVERYDAY,
     )
     store: str | None = opt.store
-    filters: tuple[str, ...] = opt.filters(
-        "Search only documents whose metadata match: 'year>=2010', journal=Nature, 'published<2015-06'. Repeatable."
+    filters: tuple[str, ...] = opt.option(
+        "Search only documents whose metadata match: 'year>=2010', journal=Nature, 'published<2015-06'. Repeatable.",
+        "COND",
+        names=("--filter",),
     )
     k: int = opt.option("Number of documents to show.", least=1, most=10_000, default=10)
     explain: bool = opt.option("Show how each stage ranked each document.")
@@ -151,7 +154,7 @@ def query(asked: Asked) -> None:
     filters = [parse_filter(text) for text in asked.filters]
     claims: Iterable[ClaimRecord]
     if asked.claims is not None:
-        from ..pipeline.claims import iter_claims
+        from ..pipeline.claims import iter_claims  # which takes longer to load than all else here
 
         claims = iter_claims(asked.claims)
     else:
@@ -162,12 +165,12 @@ def query(asked: Asked) -> None:
         reads = (asked.claims, found.settings.recipe)
         check_outputs([(asked.run, RUN), (asked.report, REPORT)], reads)
     with checker(found.settings, recipe=pipeline, deep=asked.deep) as checked:
-        if asked.show_request:
-            sound = [claim for claim, problem in claims if problem is None]
-            click.echo("\n\n".join(checked.requests(sound, k=asked.k, filters=filters)))
-            return
         if asked.dry_run:
-            _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
+            sound = [claim for claim, problem in claims if problem is None]
+            if asked.show_request:
+                click.echo("\n\n".join(checked.requests(sound, k=asked.k, filters=filters)))
+            else:
+                _show_prompts(checked, asked, filters, sound)
             return
         keeps = found.settings.record and not asked.no_record
         if asked.resume and not keeps:
@@ -211,11 +214,16 @@ def _ask(server: Server, asked: Asked) -> None:
         return check, Answered(server.result(check), check.result or {}, kept=check.created < started)
 
     checks = [server.check(_claim_text(asked), how)] if asked.claim is not None else _of_file(server, asked, how)
-    show = _printer(functools.partial(_recipe_of, asked), asked)
+
+    def recipe() -> Recipe:
+        from ..core.adjust import Changes, resolved  # which takes longer to load than all else here
+
+        return resolved(settings_from(**opt.settings_of(asked)), Changes(llm=asked.llm, rerank=asked.rerank))
+
+    show = _printer(recipe, asked)
     tally = _tell(map(answered, checks), asked, show, lambda *_: None, None)
-    by_stage = tally.by_stage
-    if by_stage and not opt.is_quiet():
-        notice(*usage_said(by_stage, resolved_from(**opt.settings_of(asked)).settings))
+    if tally.by_stage:
+        inform(*usage_said(tally.by_stage, settings_from(**opt.settings_of(asked))))
     tally.finish(single=asked.claims is None)
 
 
@@ -227,18 +235,6 @@ def _of_file(server: Server, asked: Asked, how: Mapping[str, Any]) -> Iterator[C
     except FileNotFoundError:
         raise no_file(asked.claims) from None
     return server.check_file(content, Path(asked.claims).name, how)
-
-
-def _recipe_of(asked: Asked, result: Result) -> Recipe:
-    """The recipe with the stages that ran on a server."""
-    from ..core.adjust import Changes, resolved
-
-    pipeline = resolved(resolved_from(**opt.settings_of(asked)).settings, Changes(llm=asked.llm, rerank=asked.rerank))
-    ran = {
-        part: {name: stage for name, stage in getattr(pipeline, part).items() if name in result.scored_by}
-        for part in ("retrievers", "rerankers")
-    }
-    return pipeline.model_copy(update=ran)
 
 
 def _claim_text(asked: Asked) -> str:
@@ -262,7 +258,7 @@ def _check(
     checked.plan()  # what is missing, the claims or the store, says so before an old run is overwritten
     if asked.resume:
         service.found(["0" * 16])  # a record that can't be read has answers that would be paid for again
-    show = _printer(lambda _: _that_ran(checked), asked)
+    show = _printer(lambda: _with_least(checked), asked)
     with outputs(asked.run, asked.report, about) as write:
         answers = service.answers(claims, k=asked.k, filters=filters, fresh=not asked.resume, user=user_name())
         tally = _tell(answers, asked, show, write, len(claims) if isinstance(claims, list) else None)
@@ -298,18 +294,16 @@ def _tell(
     return tally
 
 
-def _that_ran(checked: Checker) -> Recipe:
-    """The recipe with the stages that can run here."""
-    plan, verdict = checked.plan(), checked.recipe.verdict
+def _with_least(checked: Checker) -> Recipe:
+    """The recipe with the least relevance that the retrievers here have by default."""
+    verdict = checked.recipe.verdict
     if verdict.least_relevance is None:
-        verdict = verdict.model_copy(update={"least_relevance": plan.least_relevance})
-    rerankers = {name: stage for name, (stage, _) in plan.rerankers.items()}
-    ran = {"retrievers": plan.retrievers, "rerankers": rerankers, "verdict": verdict}
-    return checked.recipe.model_copy(update=ran)
+        verdict = verdict.model_copy(update={"least_relevance": checked.plan().least_relevance})
+    return checked.recipe.model_copy(update={"verdict": verdict})
 
 
-def _printer(recipe: Callable[[Result], Recipe], asked: Asked) -> Callable[[Check, Answered], None]:
-    """What prints an answer: as citations, JSON, or for people to read. `recipe` has the stages that ran."""
+def _printer(recipe: Callable[[], Recipe], asked: Asked) -> Callable[[Check, Answered], None]:
+    """What prints an answer: as citations, JSON, or for people to read."""
     if asked.format_ is not None:
         from ..web.citing import Citing
 
@@ -323,8 +317,7 @@ def _printer(recipe: Callable[[Result], Recipe], asked: Asked) -> Callable[[Chec
 
         if reason := nothing_judged(one.result):
             notice(f"no document could be judged: {reason}")
-        ran = functools.partial(recipe, one.result)
-        show_result(stdout(), one.result, ran, filters=asked.filters, explain=asked.explain)
+        show_result(stdout(), one.result, recipe, filters=asked.filters, explain=asked.explain)
         show_record(stdout(), check)
 
     return show
@@ -428,13 +421,12 @@ def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], cla
         if not prompt.cached:
             calls, tokens, answers = calls + 1, tokens + prompt.prompt_tokens, answers + prompt.completion_tokens
         print_json(asdict(prompt))
-    if not opt.is_quiet():
-        reasons = Counter(skipped)
-        notice(*(f"would not ask about {counted(many, 'claim')}: {reason}" for reason, many in reasons.most_common(5)))
-        notice(
-            f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens"
-            f"{cost_said(checked.settings, tokens, answers)}; {counted(cached, 'answer')} already in the cache"
-        )
+    reasons = Counter(skipped).most_common(5)
+    inform(
+        *(f"would not ask about {counted(many, 'claim')}: {reason}" for reason, many in reasons),
+        f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens"
+        f"{cost_said(checked.settings, tokens, answers)}; {counted(cached, 'answer')} already in the cache",
+    )
 
 
 RUN, REPORT = "the run", "the report"

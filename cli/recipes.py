@@ -12,7 +12,7 @@ from ..core.errors import NotFound
 from ..core.redaction import redact
 from ..core.text import counted, without_controls
 from . import opt
-from .common import print_answer, print_fields, print_json, replacements, resolved_from, settings_from, stdout
+from .common import print_answer, replacements, resolved_from, settings_from
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
@@ -35,7 +35,7 @@ def recipes() -> None:
     """
 
 
-@opt.command(name="list")
+@opt.command
 def list_(*, as_json: bool = opt.as_json) -> None:
     """List the packaged recipes, and what each one lacks here.
 
@@ -47,13 +47,10 @@ def list_(*, as_json: bool = opt.as_json) -> None:
     settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
     lacks = {recipe.name: _lacking(recipe, settings) for recipe in found}
-    if as_json:
-        for recipe in found:
-            print_json(recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]})
-        return
+    facts = [recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]} for recipe in found]
     said = {name: f" Lacks {', '.join(parts)}." if parts else " Runs here." for name, parts in lacks.items()}
     fields = {recipe.name: f"{recipe.description} {_standing(recipe)}.{said[recipe.name]}" for recipe in found}
-    print_fields(stdout(), fields)
+    print_answer(as_json, facts, fields)
 
 
 def _standing(recipe: Recipe) -> str:

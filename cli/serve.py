@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ..core.errors import UsageError, require
-from ..core.events import write_events
+from ..core.events import written
 from ..core.redaction import keep_secret
 from ..core.telemetry import finish
 from . import opt
-from .common import notice, settings_from, shared_options, user_name
+from .common import inform, settings_from, shared_options, user_name
+from .progress import checker, runtime
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from ..core.serving import Limits
     from ..core.settings import Settings
-    from ..pipeline.checker import Checker
     from ..service import Service
 
 KEY = "CCHECK_SERVE_API_KEY"
-MODEL = ("dtype", "max_tokens", "yes_token", "prompt")
-"""Options that are keys of a recipe's reranker, too."""
 
 
 @click.group()
@@ -42,58 +40,6 @@ def serve() -> None:
     ccheck serve mcp
     ccheck serve rerank --model BAAI/bge-reranker-v2-m3
     """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """The model to serve, how, and within what limits."""
-
-    model: str = opt.option(
-        "Reranker to serve: a name or a folder; ALIAS=NAME serves it under another name.",
-        "NAME|FOLDER",
-        heading=opt.EVERYDAY,
-        required=True,
-    )
-    device: str | None = opt.option("Device that the model runs on: cpu, cuda or mps. By default the fastest.", "NAME")
-    devices: str | None = opt.option(
-        "Devices that share the work, with a process for each: cuda:0,cuda:1 or cpu,cpu. One that ends is replaced.",
-        "NAME,NAME",
-    )
-    host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1")
-    port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080)
-    allow_host: tuple[str, ...] = opt.option(
-        "Host name that clients may use for this server, such as rerank.example.org. Without a key, requests for names "
-        "other than localhost and --host get 421, to prevent DNS rebinding. Repeatable. In the environment, separate "
-        "them with spaces.",
-        "NAME",
-    )
-    dtype: Literal["float32", "bfloat16", "float16"] | None = opt.option(
-        "Number format of the model. By default bfloat16 on a GPU that supports it, else float32.",
-        heading=opt.ADVANCED,
-    )
-    max_tokens: int | None = opt.option(
-        "Longest pair of query and text, in tokens. By default the model's limit, at most 512.", least=32, most=131_072
-    )
-    yes_token: str | None = opt.option("For an unknown decoder: the token whose logit is the score.", "TOKEN")
-    prompt: str | None = opt.option("For an unknown decoder: the prompt after query and text.", "TEXT")
-    queue: int = opt.option("Largest number of requests at once. Further ones get 429.", least=1, default=256)
-    timeout: float = opt.option(
-        "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
-    )
-    batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 1024, or 16384 on a GPU.", least=32)
-    max_body: int = opt.option(
-        "Largest request, in bytes. All requests in progress may together take as many, or 256 MiB.",
-        "BYTES",
-        least=1024,
-        default=256 << 20,
-    )
-    max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000)
-    events: bool = opt.option("Write a line of JSON to standard error for each request.")
-    canary: Literal["order", "repeat"] = opt.option(
-        "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
-        "scores twice, for untrained models).",
-        default="order",
-    )
 
 
 def named_model(given: str) -> tuple[str, str]:
@@ -110,8 +56,56 @@ def named_model(given: str) -> tuple[str, str]:
     return alias or (folder.resolve().name if folder.exists() else rest), rest
 
 
-@opt.command(env="CCHECK_SERVE")
-def rerank(asked: Served) -> None:
+@opt.command
+def rerank(
+    *,
+    model: str = opt.option(
+        "Reranker to serve: a name or a folder; ALIAS=NAME serves it under another name.",
+        "NAME|FOLDER",
+        heading=opt.EVERYDAY,
+        required=True,
+    ),
+    device: str | None = opt.option("Device that the model runs on: cpu, cuda or mps. By default the fastest.", "NAME"),
+    devices: str | None = opt.option(
+        "Devices that share the work, with a process for each: cuda:0,cuda:1 or cpu,cpu. One that ends is replaced.",
+        "NAME,NAME",
+    ),
+    host: str = opt.option("Address to listen on.", "ADDRESS", default="127.0.0.1"),
+    port: int = opt.option("Port to listen on; 0 picks a free one.", least=0, most=65_535, default=8080),
+    allow_host: tuple[str, ...] = opt.option(
+        "Host name that clients may use for this server, such as rerank.example.org. Without a key, requests for names "
+        "other than localhost and --host get 421, to prevent DNS rebinding. Repeatable. In the environment, separate "
+        "them with spaces.",
+        "NAME",
+    ),
+    dtype: Literal["float32", "bfloat16", "float16"] | None = opt.option(
+        "Number format of the model. By default bfloat16 on a GPU that supports it, else float32.",
+        heading=opt.ADVANCED,
+    ),
+    max_tokens: int | None = opt.option(
+        "Longest pair of query and text, in tokens. By default the model's limit, at most 512.", least=32, most=131_072
+    ),
+    yes_token: str | None = opt.option("For an unknown decoder: the token whose logit is the score.", "TOKEN"),
+    prompt: str | None = opt.option("For an unknown decoder: the prompt after query and text.", "TEXT"),
+    queue: int = opt.option("Largest number of requests at once. Further ones get 429.", least=1, default=256),
+    timeout: float = opt.option(
+        "Longest time for a request, in seconds. After that it gets 504.", "S", least=0.1, default=60.0
+    ),
+    batch_tokens: int | None = opt.option("Largest batch, in tokens. By default 1024, or 16384 on a GPU.", least=32),
+    max_body: int = opt.option(
+        "Largest request, in bytes. All requests in progress may together take as many, or 256 MiB.",
+        "BYTES",
+        least=1024,
+        default=256 << 20,
+    ),
+    max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000),
+    events: bool = opt.option("Write a line of JSON to standard error for each request."),
+    canary: Literal["order", "repeat"] = opt.option(
+        "Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the same "
+        "scores twice, for untrained models).",
+        default="order",
+    ),
+) -> None:
     """Serve a reranker over HTTP.
 
     \b
@@ -124,47 +118,47 @@ def rerank(asked: Served) -> None:
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..core.models import require_models
-    from ..core.runtime import Runtime
     from ..core.settings import Settings
     from ..core.stages import ModelStage
 
     keep_secret(os.environ.get(KEY))
     require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
     require_models("the reranking server")
-    name, where = named_model(asked.model)
-    if asked.device and asked.devices is not None:
+    name, where = named_model(model)
+    if device and devices is not None:
         raise UsageError("--device and --devices can't be given together")
     from ..core.http import public
     from ..core.serving import listen
 
-    with listen(asked.host, asked.port) as listening, ExitStack() as opened:
+    with listen(host, port) as listening, ExitStack() as opened:
         from ..core.models import best_device
         from ..rerank.load import batch_tokens_for
         from ..rerank.server.app import create_app, load_app
         from ..rerank.server.guard import Access, Limits
 
         limits = Limits(
-            body=asked.max_body,
-            texts=asked.max_texts,
-            requests=asked.queue,
-            timeout=asked.timeout,
-            batch_tokens=asked.batch_tokens or batch_tokens_for(asked.devices or asked.device or best_device()),
+            body=max_body,
+            texts=max_texts,
+            requests=queue,
+            timeout=timeout,
+            batch_tokens=batch_tokens or batch_tokens_for(devices or device or best_device()),
         )
         key = os.environ.get(KEY) or None
-        runtime = Runtime(Settings(device=asked.device), _say())
-        stage = ModelStage.model_validate({"model": where} | {key: getattr(asked, key) for key in MODEL})
-        access = Access(key, (asked.host, *asked.allow_host))
-        if asked.devices is None:
-            workers, app = None, load_app(name, runtime, stage, limits, access, asked.canary)
+        loading = runtime(Settings(device=device), lines=True)
+        own = {"dtype": dtype, "max_tokens": max_tokens, "yes_token": yes_token, "prompt": prompt}
+        stage = ModelStage.model_validate(own | {"model": where})
+        access = Access(key, (host, *allow_host))
+        if devices is None:
+            workers, app = None, load_app(name, loading, stage, limits, access, canary)
         else:
             from ..rerank.server.workers import Workers
 
-            workers = opened.enter_context(Workers(asked.devices, runtime, stage, limits, asked.canary))
+            workers = opened.enter_context(Workers(devices, loading, stage, limits, canary))
             app = create_app(name, workers.scorer, limits, access)
         said = f"serving {name if name == where else f'{name} ({where})'} at {{}}. Stop with Ctrl-C"
-        if public(asked.host) and key is None:
+        if public(host) and key is None:
             said += f"\nanyone who can reach {{}} can use it. Set a key with {KEY}"
-        _run(app, [listening], limits, said, events=asked.events)
+        _run(app, [listening], limits, said, events=events)
         if workers is not None and workers.failed is not None:
             raise workers.failed
 
@@ -183,9 +177,6 @@ class ServedWeb:
     pdfs: str | None = opt.option(
         "Folder with the PDFs that were ingested. The page opens them where evidence stands, if they are unchanged.",
         "FOLDER",
-    )
-    serve_reranker: bool = opt.option(
-        "Serve the recipe's reranking model, too: at /reranker, as ccheck serve rerank does. It is loaded once."
     )
     allow_host: tuple[str, ...] = opt.option(
         "Host name that browsers may use for this server, such as ccheck.example.org. Repeatable.", "NAME"
@@ -207,7 +198,7 @@ class ServedWeb:
     connections: int = opt.option("Largest number of open connections.", least=1, default=1024)
 
 
-@opt.command(env="CCHECK_WEB")
+@opt.command
 def web(asked: ServedWeb) -> None:
     """Serve the page for people, REST for programs, and MCP at /mcp.
 
@@ -256,7 +247,7 @@ def web(asked: ServedWeb) -> None:
             owner=user_name(),
             pdfs=pdfs,
         )
-        app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
+        app = create_app(service, served)
         said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"
         _run(app, [at, *here], limits, said, events=asked.events)
         if app.state.web.jobs.unfinished:
@@ -266,25 +257,8 @@ def web(asked: ServedWeb) -> None:
             os._exit(0)
 
 
-def _reranker_of(checked: Checker) -> FastAPI:
-    """The application that serves the model with which a checker reranks. Raises UsageError if it has none here."""
-    from ..rerank.server.app import create_app
-    from ..rerank.server.canary import check_scorer
-    from ..rerank.server.guard import Limits
-    from ..rerank.several import LocalReranker
-
-    models = [one for _, one in checked.plan().rerankers.values() if isinstance(one, LocalReranker)]
-    if not models:
-        raise UsageError(
-            f"--serve-reranker: the recipe {checked.recipe.name} reranks with no model on this machine. Name one with "
-            "--rerank"
-        )
-    check_scorer(models[0].scorer, "order")
-    return create_app(models[0].name, models[0].scorer, Limits(), None)
-
-
-@opt.command(name="mcp")
-def serve_mcp(
+@opt.command
+def mcp(
     *,
     store: str | None = opt.store,
     recipe: str | None = opt.recipe("Recipe to check with.  [env: CCHECK_RECIPE; default: default]"),
@@ -321,35 +295,26 @@ def _service(settings: Settings, llm: str | None, rerank: str | None, *, record:
     """The service of a store, with a record if neither the command nor the settings say otherwise."""
     from ..core.adjust import Changes, resolved
     from ..service.service import Service
-    from .progress import checker
 
     pipeline = resolved(settings, Changes(llm=llm, rerank=rerank))
     with checker(settings, recipe=pipeline) as checked, Service(checked, record=None if record else False) as service:
         yield service
 
 
-def _say() -> Callable[[str], None]:
-    """Says something to the user, also from other threads, which know of no command."""
-    from ..core.runtime import silent
-
-    return silent if opt.is_quiet() else notice
-
-
 def _run(app: FastAPI, at: list[socket.socket], limits: Limits, said: str, *, events: bool) -> None:
     """Serve until SIGINT or SIGTERM. `said` is what to say then, with `{}` for the address."""
     from ..core.serving import run_server
 
-    say, web = _say(), getattr(app.state, "web", None)
+    web = getattr(app.state, "web", None)
     if events:
-        write_events()
+        written.set()
 
     def started(url: str) -> None:
-        for line in said.split("\n"):
-            say(line.replace("{}", url))
+        inform(*said.replace("{}", url).split("\n"))
 
     run_server(app, at, limits, started, (lambda: None) if web is None else web.jobs.stopping)
 
 
-serve.add_command(web)
-serve.add_command(serve_mcp)
-serve.add_command(rerank)
+serve.add_command(opt.with_environment(web, "CCHECK_WEB"))
+serve.add_command(mcp)
+serve.add_command(opt.with_environment(rerank, "CCHECK_SERVE"))

@@ -10,6 +10,7 @@ from rich.text import Text
 from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
 from ..core.text import shortened
+from ..core.types import Stance
 from ..core.words import OPEN, confidence_in_words, in_words, stance_in_words, sure
 from .common import print_hanging, printable
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..core.question import QuestionAnswer
     from ..core.recipe import Recipe
-    from ..core.types import Evidence, Hit, Result, Stance, Verdict
+    from ..core.types import Evidence, Hit, Result, StageKind, Verdict
     from ..service import Check
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
@@ -39,7 +40,7 @@ def show_result(
 ) -> None:
     """Print the ranking with its sentences, then the verdict line.
 
-    `recipe` has the stages that ran; `explain` adds each document's way through them.
+    `recipe` has the stages; `explain` adds each document's way through those that ran.
     """
     claim = printable(result.claim.text)
     if len(claim) > CLAIM_CHARS:
@@ -65,7 +66,7 @@ def show_result(
     for evidence in result.evidence:
         _show_evidence(console, evidence, result.claim.text, said)
         if explain:
-            _show_way(console, evidence.hit, recipe())
+            _show_way(console, evidence.hit, recipe(), result.scored_by)
         console.print()
     if explain and result.fused_by is not None:
         by = "the server, with its rrf retriever" if result.fused_by == "server" else "ccheck"
@@ -108,14 +109,13 @@ def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> No
     for number, one in enumerate(questions, 1):
         print_hanging(console, Text(f"{f'Q{number}':>3}  ", "bold"), Text(printable(one.question), "bold cyan"), INDENT)
         if one.answer is not None:
-            _print_below(console, Text(printable(one.answer), "" if one.answered else "yellow"))
+            _print_below(console, one.answer, "" if one.answered else "yellow")
         if one.error is not None:
-            _print_below(console, Text(f"no answer: {printable(one.error)}", "yellow"))
+            _print_below(console, f"no answer: {one.error}", "yellow")
         for citation in one.citations:
-            place = f"{citation.doc_id} [{citation.start}:{citation.end}]"
-            _print_below(console, Text(printable(place), "dim"))
+            _print_below(console, f"{citation.doc_id} [{citation.start}:{citation.end}]", "dim")
         if one.queries:
-            _print_below(console, Text(f"searched for: {printable('; '.join(one.queries))}", "dim"))
+            _print_below(console, f"searched for: {'; '.join(one.queries)}", "dim")
         console.print()
     if not questions:
         console.print("No question was asked about this claim.\n", soft_wrap=True)
@@ -125,20 +125,19 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     """`said` has the errors that need not be told again, and gets this one's."""
     document = evidence.document
     cited = citation_of(document)
-    year = document.metadata.get("year") or cited.year
     title = printable(document.title) or printable(shortened(document.text, 80))
-    year = printable(str(year)).strip()
+    year = printable(str(document.metadata.get("year") or cited.year)).strip()
     head = Text.assemble((title, "bold cyan"), f" ({year})" if year else "")
     if evidence.stance is not None:
         head.append("  ").append(_stance(evidence.stance, said))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)
     if cited.retracted:
-        _print_below(console, Text("This paper was retracted.", "bold red"))
-    if evidence.stance is not None and (reason := _reason(evidence.stance)):
-        _print_below(console, Text(reason))
+        _print_below(console, "This paper was retracted.", "bold red")
+    stance = evidence.stance or Stance(None)
+    if reason := " · ".join(filter(None, (confidence_in_words(stance), (stance.rationale or "").strip()))):
+        _print_below(console, reason)
     if cited.authors or cited.journal:
-        where = " · ".join(part for part in (cited.names(), cited.journal) if part)
-        _print_below(console, Text(printable(where), "dim"))
+        _print_below(console, " · ".join(part for part in (cited.names(), cited.journal) if part), "dim")
     for sentence in evidence.sentences:
         about = printable(", ".join(filter(None, (in_words(sentence), on_pages(sentence)))))
         _print_below(console, _marked(sentence.text, claim).append(f"  [{about}]" if about else "", "dim"))
@@ -147,7 +146,7 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     doi = cited.doi or document.metadata.get("doi")
     found_by = [f"{name} #{rank}" for name, rank in evidence.hit.ranks.items()]
     facts = [f"{evidence.hit.score:.4g}", *found_by, *([f"doi:{doi}"] if doi else []), document.id]
-    _print_below(console, Text(printable(" · ".join(facts)), "dim"))
+    _print_below(console, " · ".join(facts), "dim")
 
 
 def _grounding(evidence: Evidence) -> Iterator[Text]:
@@ -161,8 +160,8 @@ def _grounding(evidence: Evidence) -> Iterator[Text]:
         yield Text.assemble((f"{section}: " if section else "", "dim"), f"“{printable(passage['text'])}”")
 
 
-def _print_below(console: Console, text: Text) -> None:
-    print_hanging(console, " " * INDENT, text, INDENT)
+def _print_below(console: Console, text: str | Text, style: str = "") -> None:
+    print_hanging(console, " " * INDENT, Text(printable(text), style) if isinstance(text, str) else text, INDENT)
 
 
 def _stance(stance: Stance, said: set[str]) -> Text:
@@ -175,10 +174,6 @@ def _stance(stance: Stance, said: set[str]) -> Text:
     return Text(stance_in_words(stance), STYLES[stance.label])
 
 
-def _reason(stance: Stance) -> str:
-    return " · ".join(filter(None, (confidence_in_words(stance), printable(stance.rationale or "").strip())))
-
-
 def _marked(sentence: str, claim: str) -> Text:
     """A sentence with the words of the claim in bold."""
     sentence = printable(sentence)
@@ -188,24 +183,25 @@ def _marked(sentence: str, claim: str) -> Text:
     return text
 
 
-def _show_way(console: Console, hit: Hit, recipe: Recipe) -> None:
+def _show_way(console: Console, hit: Hit, recipe: Recipe, scored_by: Mapping[str, StageKind]) -> None:
     """How a document came to its place: each retriever's rank and score, the fusion's sum, the rerankers' scores."""
-    for name in recipe.retrievers:
-        found = f"rank {hit.ranks[name]}, score {hit.scores[name]:.4f}" if name in hit.ranks else "not found"
-        _print_below(console, Text(f"{name}: {found}", "dim"))
-    if recipe.fusion.method in hit.scores:
-        total = f"{_sum(hit.ranks, recipe)}{hit.scores[recipe.fusion.method]:.5f}"
-        _print_below(console, Text(f"{recipe.fusion.method}: {total}", "dim"))
-    read = [name for name in recipe.rerankers if name in hit.scores]
+    read = [name for name, kind in scored_by.items() if kind == "reranker" and name in hit.scores]
     before = hit.ranks.get(recipe.fusion.method)
-    for name in recipe.rerankers:
-        way = f"score {hit.scores[name]:#.3g}" if name in read else "not read"
-        alpha = recipe.rerankers[name].alpha
-        if read[-1:] == [name] and alpha:
-            way += f", with {alpha:g} of the previous stage's scores: {hit.score:.4f}"
-        if read[-1:] == [name] and before is not None:
-            way += f", from place {before} to {hit.rank}"
-        _print_below(console, Text(f"{name}: {way}{' (cut to fit)' if name in hit.cut else ''}", "dim"))
+    for name, kind in scored_by.items():
+        if kind == "retriever":
+            way = f"rank {hit.ranks[name]}, score {hit.scores[name]:.4f}" if name in hit.ranks else "not found"
+        elif kind == "fusion":
+            if name not in hit.scores:
+                continue
+            way = f"{_sum(hit.ranks, recipe)}{hit.scores[name]:.5f}"
+        else:
+            way = f"score {hit.scores[name]:#.3g}" if name in read else "not read"
+            if read[-1:] == [name] and (alpha := getattr(recipe.rerankers.get(name), "alpha", 0)):
+                way += f", with {alpha:g} of the previous stage's scores: {hit.score:.4f}"
+            if read[-1:] == [name] and before is not None:
+                way += f", from place {before} to {hit.rank}"
+            way += " (cut to fit)" if name in hit.cut else ""
+        _print_below(console, f"{name}: {way}", "dim")
 
 
 def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:

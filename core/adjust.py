@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .errors import UsageError
 from .recipe import Recipe, load_recipe, name_clash
-from .settings import DEFAULT, Settings
+from .settings import Settings
 from .stages import ModelStage, QuestionsStage, Stage, VerdictStage
 
 S = TypeVar("S", bound=Stage)
@@ -86,14 +86,6 @@ def _with_llm(stage: S, llm: str, *, over: bool = False) -> S:
     if "llm" in type(stage).model_fields and (over or dict(stage)["llm"] is None):
         update["llm"] = llm
     return stage.model_copy(update=update) if update else stage
-
-
-def in_place_of_rerankers(settings: Settings) -> str | None:
-    """A notice if a setting replaces the rerankers of all recipes; None otherwise."""
-    if settings.rerank is None:
-        return None
-    origin = settings.origins.get("rerank", DEFAULT)
-    return f"the reranker {settings.rerank} replaces the recipes' own (the setting rerank, from {origin})"
 
 
 def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from cachetools import LRUCache, cached
 
-from .errors import InvalidData, NotFound, require
+from .errors import InvalidData, NotFound
 from .text import CONTROLS
 from .types import document_text
 
@@ -97,7 +97,7 @@ def open_analysis(analysis: Analysis) -> Callable[[str], list[str]]:
     cuts a word into, whichever words stand around it, special tokens (with that for the unknown) left out. Where the
     vocabulary knows words by the space before them (byte-level BPE), each word is cut as if one stood there: a word
     has the same terms at the start of a claim and inside a document, and those that the tokenizer learned for words in
-    running text. Raises NotFound if the model of the subwords is not available, MissingExtra without tokenizers.
+    running text. Raises NotFound if the model of the subwords is not available.
     """
     stopwords = _stopwords(analysis.stopwords)
     cut = _subwords(analysis.subwords) if analysis.subwords is not None else None
@@ -253,7 +253,6 @@ def _subwords(model: str) -> Callable[[str], Sequence[str]]:
 
 
 def _tokenizer(model: str) -> tokenizers.Tokenizer:
-    require(f"the subwords of {model}", "models", "tokenizers")
     import tokenizers
 
     from .models import find_model

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from .errors import InvalidData
 from .question import Citation, QuestionAnswer
 from .types import Claim, Difference, Document, Evidence, Hit, Part, Result, Sentence, Stance, Unit, Usage, Verdict
-
-
-class Saved(NamedTuple):
-    """An answer as it was saved, and the result that it is of; its documents have no texts."""
-
-    answer: Mapping[str, Any]
-    result: Result
 
 
 def result_of(answer: object) -> Result:

@@ -8,6 +8,7 @@ since starting it takes longer than most of them.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -128,32 +129,18 @@ class Child(Closing):
         process.kill()
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
-            try:
+            with contextlib.suppress(OSError):  # what was to be written has no reader any more
                 pipe.close()
-            except OSError:
-                continue  # what was to be written has no reader any more
         process.wait()
         self._errors.close()
 
 
-def _limit(memory: int) -> None:
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # what libraries write to standard error
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    except (ModuleNotFoundError, OSError, ValueError):  # Windows, macOS
-        return
-
-
 def _peak() -> int:
     """The most bytes that this process has had in memory; 0 where the system does not say."""
-    try:
+    with contextlib.suppress(OSError, IndexError):  # not Linux
         # getrusage begins with the peak of the process that started this one.
         status = Path("/proc/self/status").read_bytes()
         return int(status.partition(b"VmHWM:")[2].split()[0]) << 10
-    except (OSError, IndexError):  # not Linux
-        pass
     try:
         import resource
     except ModuleNotFoundError:
@@ -164,7 +151,11 @@ def _peak() -> int:
 def main() -> None:
     """Answers questions until there are no more. `=` begins an answer, `!` an error, `.` and `,` end the answers."""
     memory = int(sys.argv[2])
-    _limit(memory)
+    with contextlib.suppress(ModuleNotFoundError, OSError, ValueError):  # Windows, macOS
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # what libraries write to standard error
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     # Above it the process has become so large that the next file should have a fresh one.
     large = max(memory // 4, _peak())
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer

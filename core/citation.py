@@ -64,10 +64,6 @@ class Citation:
     doi: str | None = None
     retracted: bool = False
 
-    def short(self) -> str:
-        """As a person would cite it in a line: `Smith et al. · Nature · 2019`."""
-        return " · ".join(part for part in (self.names(), self.journal, self.year) if part)
-
     def names(self) -> str:
         """`Smith`, `Smith and Jones`, or `Smith et al.`"""
         last = [family_name(author) for author in self.authors]

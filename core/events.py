@@ -8,29 +8,25 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from .redaction import without_secrets
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_streams: list[TextIO] = []
 _writing = threading.Lock()
-
-
-def write_events(stream: TextIO | None = None) -> None:
-    """From now on, this process writes them to a stream, by default standard error; to none but the last one."""
-    _streams[:] = [stream or sys.stderr]
+written = threading.Event()
+"""Set where this process writes them."""
 
 
 def event(kind: str, **facts: Any) -> None:
     """Write a line, if this process writes any. It holds no claim and no text, and no secret."""
-    for stream in _streams:
+    if written.is_set():
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = without_secrets(json.dumps({"@timestamp": at, "event": kind, **facts}))
         with _writing:
-            print(line, file=stream, flush=True)
+            sys.stderr.write(f"{line}\n")
 
 
 class AccessLog:

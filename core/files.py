@@ -100,19 +100,6 @@ def writing(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> I
 
     Raises UsageError, at once, where `check_output` does, and Incomplete where the disk is full or fails.
     """
-    with writing_bytes(path, what, reads) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="\n")
-        try:
-            yield text
-            text.flush()
-        finally:
-            with contextlib.suppress(Incomplete, ValueError):
-                text.detach()
-
-
-@contextmanager
-def writing_bytes(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Iterator[IO[bytes]]:
-    """`writing` for bytes."""
     target = check_output(path, what, reads)
     beside = target.with_name(f".ccheck-{secrets.token_hex(8)}.tmp")
     try:
@@ -120,7 +107,8 @@ def writing_bytes(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()
     except OSError as error:
         raise UsageError(f"{what} can't be written to {path}: {error.strerror or error}") from error
     try:
-        stream = io.BufferedWriter(disk)
+        buffer = io.BufferedWriter(disk)
+        stream = io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace", newline="\n")
         yield stream
         stream.flush()
         with disk.explained():

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,16 @@ def check_modules(path: Path) -> list[Path]:
     Raises InvalidData if one lies outside of the folder, or has weights that are not safetensors: loading such runs
     what their author wrote.
     """
-    whole = path.resolve()
+    whole, file = path.resolve(), path / "modules.json"
+    try:
+        named = [path / str(module["path"]) for module in json.loads(file.read_bytes())] if file.is_file() else []
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidData(f"{file} is not a list of modules: {error}") from error
     # The transformer itself usually lies in the folder, and its loading says what it lacks.
-    folders = [folder for folder in dict.fromkeys(_modules(path)) if folder.resolve() != whole]
+    folders = [folder for folder in dict.fromkeys(named) if folder.resolve() != whole]
     for folder in folders:
         if not folder.resolve().is_relative_to(whole):
-            raise InvalidData(f"{path / 'modules.json'} names a module outside of its folder: {folder}")
+            raise InvalidData(f"{file} names a module outside of its folder: {folder}")
         others = [file for pattern in _OTHER_FORMATS for file in folder.glob(pattern)]
         if others and not any(folder.glob("*.safetensors")):
             raise InvalidData(
@@ -117,17 +121,6 @@ def _hashes(folder: str | None, process: int) -> Cache:
 
     path = Path(folder) if folder else platformdirs.user_cache_path("ccheck")
     return Cache(path / "hashes.sqlite", _CACHE_BYTES, "the cache of models' hashes")
-
-
-def _modules(path: Path) -> Iterator[Path]:
-    file = path / "modules.json"
-    if not file.is_file():
-        return
-    try:
-        for module in json.loads(file.read_bytes()):
-            yield path / str(module["path"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidData(f"{file} is not a list of modules: {error}") from error
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -21,15 +21,11 @@ def fuse(
     """One ranking out of several, best first; equal scores keep the order in which the keys first came up."""
     totals: dict[Key, float] = {}
     for name, ranking in rankings.items():
-        shares = reciprocal_ranks(ranking, fusion.k) if fusion.method == "rrf" else min_max(ranking)
-        for (key, _), share in zip(ranking, shares, strict=True):
+        # 1 / (k + rank): reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)
+        shares = (1.0 / (fusion.k + rank) for rank in range(1, len(ranking) + 1))
+        for (key, _), share in zip(ranking, shares if fusion.method == "rrf" else min_max(ranking), strict=True):
             totals[key] = totals.get(key, 0.0) + weights[name] * share
     return sorted(totals.items(), key=lambda item: -item[1])
-
-
-def reciprocal_ranks(ranking: Scored[Key], k: int) -> list[float]:
-    """1 / (k + rank), ranks from 1: reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
-    return [1.0 / (k + rank) for rank in range(1, len(ranking) + 1)]
 
 
 def min_max(ranking: Scored[Key]) -> list[float]:
@@ -92,10 +88,10 @@ def ranking_of(
     for key, total in top:
         if key not in documents:
             continue
-        scores = {name: places[name][key][1] for name in places if key in places[name]}
-        ranks = {name: places[name][key][0] for name in places if key in places[name]}
+        found = {name: place[key] for name, place in places.items() if key in place}
+        scores = {name: score for name, (_, score) in found.items()}
         if fusion is not None:
             scores[fusion.method] = total
-        unit = units.get(key) if units is not None else None
-        hits.append(Hit(len(hits) + 1, documents[key], total, scores, ranks, unit=unit))
+        ranks = {name: rank for name, (rank, _) in found.items()}
+        hits.append(Hit(len(hits) + 1, documents[key], total, scores, ranks, unit=(units or {}).get(key)))
     return Ranking(tuple(hits))

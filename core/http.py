@@ -45,16 +45,6 @@ class TooLarge(ServerError):
     """An answer that is larger than what is read, or compressed although that was not asked for."""
 
 
-def refuse_compressed(server: str, headers: Mapping[str, str]) -> None:
-    """Raises TooLarge for an answer that must be decoded. `headers` are the answer's, of any capitals."""
-    encoding = next((value for name, value in headers.items() if name.lower() == "content-encoding"), "")
-    if encoding.strip().lower() not in ("", "identity"):
-        raise TooLarge(
-            f"{server} sent a compressed answer ({encoding[:40]}), which ccheck does not read. Switch compression "
-            "off in the server, or in the proxy in front of it"
-        )
-
-
 class Counted:
     """Counts the bytes of one answer. `most` is the limit."""
 
@@ -107,7 +97,12 @@ async def fetch(
     method = "GET" if body is None else "POST"
     asked = client.stream(method, url, json=body, timeout=timeout, headers=trace_headers())
     async with asyncio.timeout(timeout), asked as response:
-        refuse_compressed(server, response.headers)
+        encoding = response.headers.get("content-encoding", "").strip()
+        if encoding.lower() not in ("", "identity"):
+            raise TooLarge(
+                f"{server} sent a compressed answer ({encoding[:40]}), which ccheck does not read. Switch compression "
+                "off in the server, or in the proxy in front of it"
+            )
         counted, content = Counted(server, response.status_code, most), bytearray()
         async for part in response.aiter_raw():
             counted.add(len(part))

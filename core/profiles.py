@@ -11,23 +11,21 @@ metadata = ["year", "doi"]
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from .redaction import redact
 from .table import Table
 
 PREFIXES = ("elasticsearch:", "es:")
 
 
-def _several(value: object) -> object:
-    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: [one.strip() for one in value.split(",")] if isinstance(value, str) else value),
+]
+"""Several names, also as one text with commas between them."""
 
 
 class StoreProfile(Table):
@@ -54,15 +52,3 @@ def names_models(profiles: object) -> bool:
     if not isinstance(profiles, dict):
         return True
     return any(not isinstance(one, dict) or "model" in one for one in profiles.values())
-
-
-def as_toml(store: str, profile: StoreProfile) -> str:
-    """The profile as a table of a settings file."""
-    said = profile.model_dump(mode="json", exclude_none=True)
-    lines = [f"{name} = {_quoted(value)}" for name, value in said.items()]
-    return "\n".join([f"[stores.{_quoted(redact(store))}]", *lines]) + "\n"
-
-
-def _quoted(value: object) -> str:
-    """JSON's strings and lists are TOML's, except for one character that JSON leaves as it is."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -342,7 +342,11 @@ def _sources(reference: str) -> Iterator[_Source]:
         if key in seen:
             raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
         seen.append(key)
-        data = _parsed(name, recipe_text(name))
+        text = recipe_text(name)
+        try:
+            data = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+            raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
         yield _Source(name, ablations, packaged, data)
         base = _extended(name, data)
 
@@ -364,13 +368,6 @@ def _tables(reference: str) -> dict[str, Any]:
     return data
 
 
-def _parsed(name: str, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
-        raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
-
-
 def _extended(name: str, data: Mapping[str, Any]) -> str | None:
     """Returns what the recipe `name` extends: a packaged recipe, or a file, which is first looked for beside it."""
     base = data.get("extends")
@@ -385,15 +382,12 @@ def _extended(name: str, data: Mapping[str, Any]) -> str | None:
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
     """A stage without `kind` has the kind that its name says; a reranker is then a model."""
-    known: dict[str, tuple[tuple[str, ...], str | None]] = {
-        "retrievers": ((), None),
-        "rerankers": (("ensemble", "late", "listwise"), "model"),
-    }
-    for stages, (kinds, usual) in known.items():
+    for stages in ("retrievers", "rerankers"):
         tables = data.get(stages)
         for key, table in tables.items() if isinstance(tables, dict) else ():
             if isinstance(table, dict):
-                table.setdefault("kind", key if key in kinds or usual is None else usual)
+                named = stages == "retrievers" or key in ("ensemble", "late", "listwise")
+                table.setdefault("kind", key if named else "model")
     return data
 
 

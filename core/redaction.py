@@ -54,7 +54,9 @@ def keep_secret(*secrets: str | None) -> None:
         new |= dict.fromkeys(written)
     if new.keys() <= _forms.keys():
         return
-    _redact_logs()
+    for logger in map(logging.getLogger, _LOGGERS):  # a logger's filter is not that of those below it
+        if _without_secrets not in logger.filters:
+            logger.addFilter(_without_secrets)
     _forms.update(new)
     parts = [
         re.escape(form) if len(form) >= _SURE else rf"(?<!\w){re.escape(form)}(?!\w)"
@@ -91,14 +93,8 @@ def redact(text: str) -> str:
     return text
 
 
-def _redact_logs() -> None:
-    """Removes secrets from the URLs and headers that HTTP clients log."""
-    for logger in map(logging.getLogger, _LOGGERS):  # a logger's filter is not that of those below it
-        if _without_secrets not in logger.filters:
-            logger.addFilter(_without_secrets)
-
-
 def _without_secrets(record: logging.LogRecord) -> bool:
+    """Removes secrets from the URLs and headers that HTTP clients log."""
     record.msg, record.args = redact(record.getMessage()), ()
     return True
 

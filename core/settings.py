@@ -27,12 +27,11 @@ import platformdirs
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from .errors import InvalidData, NotFound, UsageError
-from .files import write_text
-from .profiles import StoreProfile, as_toml, names_models
+from .profiles import Names, StoreProfile, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
 from .table import Table
 from .text import did_you_mean, printable, shortened
-from .trust import VARIABLE, digest, distrust, is_trusted, trust
+from .trust import VARIABLE, digest, is_trusted, trust
 
 FILE = "ccheck.toml"
 SECRETS = ("elasticsearch_api_key", "elasticsearch_password", "rerank_api_key", "llm_api_key")
@@ -106,7 +105,7 @@ class Settings(Table):
     )
     public_url: str | None = Field(None, description="where people open ccheck's page, for links to recorded checks")
     elasticsearch_url: str | None = Field(None, description="the server for stores named elasticsearch:INDEX")
-    elasticsearch_hosts: tuple[str, ...] | None = Field(
+    elasticsearch_hosts: Names | None = Field(
         None, description="further addresses of that server's cluster; separate several with commas"
     )
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
@@ -212,11 +211,6 @@ class Settings(Table):
     def _read_stores(cls, value: object) -> object:
         return json.loads(value) if isinstance(value, str) else value
 
-    @field_validator("elasticsearch_hosts", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -224,11 +218,6 @@ class Resolved:
 
     settings: Settings
     pending: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """See `Settings.origins`."""
-        return self.settings.origins
 
 
 def resolve(
@@ -298,31 +287,13 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
     here = config_files()[1]
     values, content = _read(here)
     if withdraw:
-        if not distrust(here):
+        if not trust(here, None):
             raise NotFound(f"{here.resolve()} was not allowed before, so there is nothing to revoke")
         return here, {}
     if not here.is_file():
         raise NotFound(f"this folder has no {FILE}, so there is nothing to trust")
     trust(here, digest(content, values))
     return here, {name: value for name, value in values.items() if not _is_harmless(name, value)}
-
-
-def remember(store: str, profile: StoreProfile) -> Path:
-    """Add a store's profile to the user's settings file, which is returned.
-
-    Raises UsageError if the file has one of that store, InvalidData if it can't be read or written.
-    """
-    file = config_files()[0]
-    if redact(store) in _read(file)[0].get(PROFILES, {}):
-        raise UsageError(f"{file} already has a profile of {redact(store)}. Change it there, or remove it first")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = file.read_text("utf-8") if file.exists() else ""
-        between = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        write_text(file, f"{text}{between}{as_toml(store, profile)}")
-    except OSError as error:
-        raise InvalidData(f"the settings file {file} can't be written: {error.strerror}") from error
-    return file
 
 
 def unasked(name: str) -> Here | None:
@@ -349,12 +320,8 @@ def variables(name: str) -> list[str]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {}
-    for name in Settings.model_fields:
-        variable = next((variable for variable in variables(name) if environ.get(variable)), None)
-        if variable is not None:
-            found[name] = environ[variable], variable
-    return found
+    given = ((name, next(filter(environ.get, variables(name)), None)) for name in Settings.model_fields)
+    return {name: (environ[variable], variable) for name, variable in given if variable is not None}
 
 
 def _read(file: Path) -> tuple[dict[str, Any], bytes]:

@@ -39,12 +39,9 @@ class Stage(Table):
             for key, field in type(self).model_fields.items()
             for mark in field.metadata
             if isinstance(mark, Named) and mark.when(self)
-            for name in _several(getattr(self, key))
+            for value in [getattr(self, key)]
+            for name in (value if isinstance(value, list) else [value])
         )
-
-
-def _several(value: Any) -> list[str | None]:
-    return value if isinstance(value, list) else [value]
 
 
 # -- keys that several stages have

@@ -56,13 +56,8 @@ def _wanted(signal: str) -> bool:
     if not any(map(os.environ.get, endpoints)) or os.environ.get(f"OTEL_{signal}_EXPORTER") == "none":
         return False
     require("telemetry", "telemetry", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
+    os.environ.setdefault("OTEL_SERVICE_NAME", "ccheck")
     return True
-
-
-def _resource() -> Any:
-    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-
-    return Resource.create({SERVICE_NAME: os.environ.get("OTEL_SERVICE_NAME", "ccheck")})
 
 
 @functools.cache
@@ -74,7 +69,7 @@ def tracer() -> Any:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+    provider = TracerProvider(shutdown_on_exit=False)
     _providers.append(provider)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider.get_tracer("ccheck")
@@ -89,7 +84,7 @@ def meters() -> Any:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], _resource(), shutdown_on_exit=False)
+    provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], shutdown_on_exit=False)
     _providers.append(provider)
     return provider
 

@@ -44,18 +44,15 @@ def is_trusted(file: Path, digest: str) -> bool:
     return _listed().get(str(file.resolve())) == digest
 
 
-def trust(file: Path, digest: str) -> None:
-    """Allow the file as it is now."""
-    _write(_listed() | {str(file.resolve()): digest})
-
-
-def distrust(file: Path) -> bool:
-    """Take back what was allowed; False if nothing was."""
+def trust(file: Path, digest: str | None) -> bool:
+    """Allow the file as it is now; None takes back what was allowed. False if nothing was."""
     known = _listed()
-    if known.pop(str(file.resolve()), None) is None:
-        return False
-    _write(known)
-    return True
+    before = known.pop(str(file.resolve()), None)
+    if digest is not None:
+        known[str(file.resolve())] = digest
+    if digest != before:
+        _write(known)
+    return before is not None
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[Path]:

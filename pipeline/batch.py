@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.answers import Saved
 from ..core.errors import InvalidData
 from ..core.recipe import Recipe
 from ..core.settings import Settings
@@ -67,7 +66,7 @@ def check_batch(
     claims: Iterable[ClaimRecord],
     *,
     key: str = "",
-    earlier: Mapping[Key, Saved] | None = None,
+    earlier: Mapping[Key, Answered] | None = None,
 ) -> Iterator[Answered]:
     """Check claims in their order: what `ccheck query --claims` does.
 
@@ -85,7 +84,7 @@ def check_batch(
     results = check_many(asked)
     for claim, problem in records:
         if problem is None and (saved := kept.get(_key(claim))) is not None:
-            yield Answered(saved.result, saved.answer, kept=True)
+            yield saved
             continue
         result = next(results)
         if problem is not None:

@@ -18,7 +18,7 @@ from more_itertools import chunked
 from .. import __version__
 from ..core.adjust import resolved
 from ..core.analysis import clean
-from ..core.answers import Saved, result_of
+from ..core.answers import result_of
 from ..core.closing import Closing
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ..core.events import event
@@ -159,7 +159,7 @@ class Service(Closing):
     ) -> Iterator[tuple[Check, Answered]]:
         """The checks of a file's records, each with its result."""
         way = self._way(how)
-        known: dict[Key, Saved] = {}
+        known: dict[Key, Answered] = {}
         recorded: dict[str, Check] = {}
         if not way.fresh and self.record is not None:
             claims = list(claims)
@@ -470,10 +470,10 @@ def _checks(way: _Way, on_event: OnEvent | None) -> Callable[[Iterable[Claim]], 
     return functools.partial(way.checker.check_many, k=way.k, filters=way.filters, tell=told)
 
 
-def _saved(check: Check, claim: Claim) -> Saved:
+def _saved(check: Check, claim: Claim) -> Answered:
     """A recorded answer, for a claim that can have another id in its file."""
     answer: Answer = {**(check.result or {}), "claim": {"id": claim.id, "text": claim.text}}
-    return Saved(answer, result_of(answer))
+    return Answered(result_of(answer), answer, kept=True)
 
 
 def _of_claim(check: Check, claim: Claim) -> Check:

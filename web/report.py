@@ -76,7 +76,7 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     stages += [f"{name}: {_plain(stage)}" for name, stage in given.items() if stage and name not in unused]
     settings = [
         f"{name} = {placeless(str(shown(getattr(resolved.settings, name))))} (from {Path(origin).name})"
-        for name, origin in resolved.origins.items()
+        for name, origin in resolved.settings.origins.items()
         if origin != "default" and name not in PRIVATE
     ]
     about = {

@@ -125,13 +125,13 @@ class Web:
 
 
 class Keyed:
-    """Another application that is served here, only to callers with these rights."""
+    """Another application that is served here, only to known callers."""
 
-    def __init__(self, web: Web, app: ASGIApp, *rights: Right) -> None:
-        self.web, self.app, self.rights = web, app, rights
+    def __init__(self, web: Web, app: ASGIApp) -> None:
+        self.web, self.app = web, app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.web.caller(HTTPConnection(scope), *self.rights)
+        self.web.caller(HTTPConnection(scope))
         await self.app(scope, receive, send)
 
 

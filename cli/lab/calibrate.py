@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,24 +13,20 @@ from ..common import counted, inform, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrate:
-    """The arguments and options of `ccheck calibrate`."""
-
-    pairs: str = opt.argument("PAIRS")
-    corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE")
+@opt.command
+def calibrate(
+    pairs: str = opt.argument("PAIRS"),
+    *,
+    corpus: str | None = opt.option("Documents, if the pairs have only their ids.", "FILE"),
     verdict: Literal["auto", "llm", "stance"] | None = opt.option(
         "Verdict method to calibrate.  [default: the recipe's, auto]"
-    )
-    stance: str | None = opt.stance
-    llm: str | None = opt.llm
-    recipe: str | None = opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]")
-    output: str | None = opt.output("Write the calibration to FILE, for a recipe to use.")
-    as_json: bool = opt.as_json
-
-
-@opt.command
-def calibrate(asked: Calibrate) -> None:
+    ),
+    stance: str | None = opt.stance,
+    llm: str | None = opt.llm,
+    recipe: str | None = opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"),
+    output: str | None = opt.output("Write the calibration to FILE, for a recipe to use."),
+    as_json: bool = opt.as_json,
+) -> None:
     """Measure how reliable a judge's confidence is, and calibrate it.
 
     \b
@@ -49,19 +44,19 @@ def calibrate(asked: Calibrate) -> None:
     from ...lab.measure.pairs import read_rows
     from ...verdict.calibration import save_calibration
 
-    settings = settings_from(**opt.settings_of(asked))
-    check_outputs([(asked.output, "the calibration")], (asked.pairs, asked.corpus, settings.recipe))
-    found = read_rows(asked.pairs, asked.corpus)
+    settings = settings_from(stance_model=stance, llm_model=llm, recipe=recipe)
+    check_outputs([(output, "the calibration")], (pairs, corpus, settings.recipe))
+    found = read_rows(pairs, corpus)
     if found.skipped:
         inform(found.describe())
-    changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict)
+    changes = Changes(llm=llm, stance=stance, verdict=verdict)
     with runtime(settings) as opened, progress_bar("judging", unit="pairs") as update:
         report = measure(open_stance_method(opened, changes), found.rows, update)
-    if asked.output is not None:
-        save_calibration(report.calibration, Path(asked.output))
-    facts = {**report.to_dict(), "output": asked.output}
+    if output is not None:
+        save_calibration(report.calibration, Path(output))
+    facts = {**report.to_dict(), "output": output}
     said = {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
-    print_answer(asked.as_json, facts, said)
+    print_answer(as_json, facts, said)
     if report.failed:
         raise Incomplete(
             f"{report.failed:,} of {counted(len(found.rows), 'pair')} could not be judged. The first: {report.reason}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UsageError
+from ...core.text import shortened
 from .. import opt
 from ..common import counted, inform, print_hanging, print_json, printable, stdout
 from .tables import difference_json, differences, figure, print_table, table
@@ -15,29 +15,25 @@ from .tables import difference_json, differences, figure, print_table, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...lab.measure.types import Change, Comparison, Difference, Measured
+    from ...lab.measure.types import Change, Comparison, Measured
 
 _CLAIM_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compare:
-    """The arguments and options of `ccheck compare`."""
-
-    runs: tuple[str, ...] = opt.argument("RUN RUN...")
-    qrels: str = opt.qrels
-    metrics: tuple[str, ...] = opt.metrics
-    claims: str | None = opt.option("Claims file, for the text of the most-changed claims.", "FILE")
-    changes: int = opt.option("How many of the most-changed claims to show.", least=0, most=1000, default=5)
+@opt.command
+def compare(
+    runs: tuple[str, ...] = opt.argument("RUN RUN..."),
+    *,
+    qrels: str = opt.qrels,
+    metrics: tuple[str, ...] = opt.metrics,
+    claims: str | None = opt.option("Claims file, for the text of the most-changed claims.", "FILE"),
+    changes: int = opt.option("How many of the most-changed claims to show.", least=0, most=1000, default=5),
     common: bool = opt.option(
         "Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, as "
         "with trec_eval -c, because a run has no lines for a claim without hits."
-    )
-    as_json: bool = opt.as_json
-
-
-@opt.command
-def compare(asked: Compare) -> None:
+    ),
+    as_json: bool = opt.as_json,
+) -> None:
     """Compare runs claim by claim, with significance tests.
 
     \b
@@ -47,22 +43,22 @@ def compare(asked: Compare) -> None:
     has a 95% interval and the p-value of a paired two-sided randomisation test; p (Holm) is corrected for all the
     differences that are shown. Wins, losses and ties count claims.
     """
-    if len(asked.runs) < 2:
+    if len(runs) < 2:
         raise UsageError("give at least two runs to compare. The first is the baseline")
     from ...lab.measure.compare import compare as compare_runs
     from ...lab.measure.datasets import read_qrels, read_run
     from ...lab.measure.metrics import DEFAULT_METRICS, check_metrics
     from ...pipeline.claims import read_claims
 
-    names = check_metrics(asked.metrics or DEFAULT_METRICS)
-    judged = read_qrels(asked.qrels)
-    texts = {str(claim.id): claim.text for claim in read_claims(asked.claims)} if asked.claims is not None else {}
-    read = {name: read_run(path) for name, path in _names(asked.runs).items()}
-    compared = compare_runs(read, judged, names, changes=asked.changes, common=asked.common)
+    names = check_metrics(metrics or DEFAULT_METRICS)
+    judged = read_qrels(qrels)
+    texts = {str(claim.id): claim.text for claim in read_claims(claims)} if claims is not None else {}
+    read = {name: read_run(path) for name, path in _names(runs).items()}
+    compared = compare_runs(read, judged, names, changes=changes, common=common)
     inform(*compared.messages)
-    if not asked.common and any(claim not in run for run in read.values() for claim in judged):
+    if not common and any(claim not in run for run in read.values() for claim in judged):
         inform("if a run covers only some of the claims, use --common to compare the claims that all runs have")
-    if asked.as_json:
+    if as_json:
         for name, measured in compared.measured.items():
             print_json(_line(name, measured, compared, texts))
     else:
@@ -78,7 +74,15 @@ def _names(paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def _line(name: str, measured: Measured, compared: Comparison, texts: Mapping[str, str]) -> dict[str, Any]:
-    differences = {one.metric: _difference(one, texts) for one in compared.differences if one.run == name}
+    def changed(change: Change) -> dict[str, Any]:
+        about = {"id": change.claim, "text": texts.get(change.claim)}
+        return {"claim": about, "baseline": change.baseline, "value": change.value}
+
+    differences = {
+        one.metric: difference_json(one) | {"changes": list(map(changed, one.changes))}
+        for one in compared.differences
+        if one.run == name
+    }
     return {
         "run": name,
         "baseline": None if name == compared.baseline else compared.baseline,
@@ -87,18 +91,6 @@ def _line(name: str, measured: Measured, compared: Comparison, texts: Mapping[st
         "claims": max(map(len, measured.by_claim.values())),
         "differences": differences,
     }
-
-
-def _difference(one: Difference, texts: Mapping[str, str]) -> dict[str, Any]:
-    changes = [
-        {
-            "claim": {"id": change.claim, "text": texts.get(change.claim)},
-            "baseline": change.baseline,
-            "value": change.value,
-        }
-        for change in one.changes
-    ]
-    return difference_json(one) | {"changes": changes}
 
 
 # -- for a person
@@ -113,16 +105,9 @@ def _show(console: Console, compared: Comparison, names: list[str], texts: Mappi
     print_table(console, differences(compared))
     for one in compared.differences:
         if one.metric == names[0] and one.changes:
-            console.print(
-                f"{printable(one.run)}: the {counted(len(one.changes), 'claim')} that changed most in {one.metric}",
-                style="bold",
-            )
+            claims = counted(len(one.changes), "claim")
+            console.print(f"{printable(one.run)}: the {claims} that changed most in {one.metric}", style="bold")
             for change in one.changes:
-                _show_change(console, change, texts)
-
-
-def _show_change(console: Console, change: Change, texts: Mapping[str, str]) -> None:
-    figures = f"  {change.difference:+.4f}  {change.baseline:.4f} -> {change.value:.4f}  "
-    text = texts.get(change.claim, "")
-    shown = f"{text[:_CLAIM_CHARS].rstrip()} …" if len(text) > _CLAIM_CHARS else text
-    print_hanging(console, figures, printable(f"{change.claim}  {shown}".rstrip()), len(figures))
+                figures = f"  {change.difference:+.4f}  {change.baseline:.4f} -> {change.value:.4f}  "
+                shown = f"{change.claim}  {shortened(texts.get(change.claim, ''), _CLAIM_CHARS)}".rstrip()
+                print_hanging(console, figures, printable(shown), len(figures))

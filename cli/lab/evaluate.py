@@ -1,4 +1,4 @@
-"""`ccheck evaluate`: recipes measured on claims with judgements."""
+"""`ccheck evaluate`: recipes measured on claims with judgements, judges on pairs (`--pairs`), and inside articles."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...core.adjust import Changes, in_place_of_rerankers
+from ...core.adjust import Changes, resolved
 from ...core.errors import UsageError
-from ...core.files import check_folder, check_outputs
+from ...core.files import check_folder, check_outputs, write_text
+from ...core.text import json_line
+from ...core.types import Usage
 from .. import opt
-from ..common import counted, inform, notice, replacements, settings_from, stdout
-from ..progress import runtime
-from .evaluate_more import evaluate_articles, evaluate_averitec, evaluate_pairs
+from ..common import counted, inform, replacements, settings_from, stdout, usage_said
+from ..grounding import image_folders, read_articles
+from ..progress import checker, progress_bar, runtime
 from .tables import (
-    LABEL_COLUMNS,
     Rows,
     about,
     confusion,
     differences,
     differences_json,
     figure,
-    labels_row,
+    label_figures,
     print_figures,
     print_rows,
     print_table,
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...core.recipe import Recipe
+    from ...core.settings import Settings
+    from ...lab.measure.averitec import Prediction
     from ...lab.measure.evaluate import Evaluation, EvaluationData
+    from ...lab.measure.pairs import PairsMeasured, StanceRow
     from ...lab.measure.types import Comparison
 
 
@@ -111,7 +115,12 @@ def evaluate(asked: Evaluate) -> None:
     """
     settings = opt.settings_of(asked)
     if asked.pairs is not None:
-        _check_pairs_options(asked)
+        if len(asked.recipes) > 1:
+            raise UsageError("--pairs measures one judge. Name at most one recipe")
+        if asked.out is not None and asked.ablation is not None:
+            raise UsageError("--out writes the answers of one judge. Leave out --ablation")
+        check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
+        _refuse(asked, "--pairs, which measures a judge without retrieval", "claims")
         names = with_ablations(asked.recipes or (settings_from(**settings).recipe,), asked.ablation)
         evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names})
         return
@@ -141,8 +150,9 @@ def evaluate(asked: Evaluate) -> None:
     if axes and (len(found) > 1 or asked.run is not None):
         raise UsageError("--grid changes one recipe, and its rankings are not written: leave out the others and --run")
     chosen = settings_from(**settings)
-    if message := in_place_of_rerankers(chosen):
-        inform(message)
+    if chosen.rerank is not None:
+        origin = chosen.origins["rerank"]
+        inform(f"the reranker {chosen.rerank} replaces the recipes' own (the setting rerank, from {origin})")
     data = read_evaluation_data(asked.claims, asked.qrels, verdicts=asked.verdicts, metrics=asked.metrics)
     runs = _run_files(asked.run, list(found))
     check_outputs(
@@ -154,8 +164,7 @@ def evaluate(asked: Evaluate) -> None:
     changes = Changes(llm=asked.llm, stance=asked.stance)
     changed = asked.ablation is not None or bool(axes)
     with runtime(chosen) as opened, open_session(opened, changes) as session:
-        if session.memory.notice:
-            inform(session.memory.notice)
+        inform(*filter(None, [session.memory.notice]))
         prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
         points = _with_points(prepared, axes)
 
@@ -178,9 +187,9 @@ def evaluate(asked: Evaluate) -> None:
         try:
             print_rows(measured(), asked.as_json, show)
         finally:
-            if done and not opt.is_quiet():
+            if done:
                 first = next(iter(done.values()))
-                notice(*coverage(data.claims, first.run, data.qrels, session.known))
+                inform(*coverage(data.claims, first.run, data.qrels, session.known))
             if axes:
                 inform(
                     "the best of several settings looks better than it is on the claims that chose it. Measure it once "
@@ -199,16 +208,6 @@ def _with_points(prepared: dict[str, Recipe], axes: Mapping[str, Sequence[Any]])
         inform(f"{counted(left, 'combination')} left out, because no retriever is left")
     prepared |= {recipe.name: recipe for _, recipe in points}
     return {recipe.name: settings for settings, recipe in points}
-
-
-def _check_pairs_options(asked: Evaluate) -> None:
-    """Raises UsageError for what has no meaning with --pairs."""
-    if len(asked.recipes) > 1:
-        raise UsageError("--pairs measures one judge. Name at most one recipe")
-    if asked.out is not None and asked.ablation is not None:
-        raise UsageError("--out writes the answers of one judge. Leave out --ablation")
-    check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
-    _refuse(asked, "--pairs, which measures a judge without retrieval", "claims")
 
 
 def _refuse(asked: Evaluate, other: str, *more: str) -> None:
@@ -273,49 +272,189 @@ def _show(
 ) -> None:
     """What stands below the table of figures: language models, differences, stages and labels."""
     for name, one in done.items():
-        if one.usage:
-            console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim")
+        for said in usage_said(one.usage_by_stage):
+            console.print(f"{name}, {said}", style="dim")
     if compared is not None:
         print_table(console, differences(compared))
     if len(done) == 1:
         (one,) = done.values()
-        _show_stages(console, one, data)
+        made = table("stage", *data.metrics, title="Stages")
+        for name, measured in one.stages_measured.items() if len(one.stages) > 1 else ():
+            made.add_row(name, *(figure(measured.mean[metric]) for metric in data.metrics))
+        if made.rows:
+            print_table(console, made)
     _show_labels(console, done)
-
-
-def _asked_of_llms(one: Evaluation) -> str:
-    """The calls and tokens of each stage per claim: `rewrite 1 call, 120 + 40 tokens; verdict 10 calls, …`."""
-    said = []
-    for stage, usage in one.usage_by_stage.items():
-        share = one.per_claim(usage)
-        calls = f"{share['llm_calls']:g} {'call' if share['llm_calls'] == 1 else 'calls'}"
-        cached = f", {share['cached']:g} from the cache" if share["cached"] else ""
-        tokens = f"{share['prompt_tokens']:,.0f} + {share['completion_tokens']:,.0f} tokens"
-        said.append(f"{stage} {calls}, {tokens}{cached}")
-    return "; ".join(said)
-
-
-def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
-    if len(one.stages) < 2:
-        return
-    made = table("stage", *data.metrics, title="Stages")
-    for name, measured in one.stages_measured.items():
-        made.add_row(name, *(figure(measured.mean[metric]) for metric in data.metrics))
-    print_table(console, made)
 
 
 def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
     labelled = [
-        (name, kind, classified)
+        (f"{name}: {kind}", classified)
         for name, one in done.items()
         for kind, classified in (("stances", one.stances), ("verdicts", one.verdicts))
         if classified is not None
     ]
     if not labelled:
         return
-    made = table("labels", *LABEL_COLUMNS)
-    for name, kind, classified in labelled:
-        made.add_row(*labels_row(f"{name}: {kind}", classified))
+    made = table("labels", *label_figures(labelled[0][1]))
+    for name, classified in labelled:
+        made.add_row(name, *label_figures(classified).values())
     print_table(console, made)
-    for name, kind, classified in labelled:
-        print_table(console, confusion(f"{name}: {kind}", classified))
+    for name, classified in labelled:
+        print_table(console, confusion(name, classified))
+
+
+# -- judges alone, questions, and what articles hold
+
+
+def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
+    """Judge the pairs of a file and print how good each judge is, and the others against the first one.
+
+    `judges`: settings by the recipe that was named, which is their recipe. Raises what reading, opening the store and
+    opening a judge raise, and Incomplete where pairs could not be judged.
+    """
+    from ...lab.measure.calibration import open_stance_method
+    from ...lab.measure.compare import compare_judges
+    from ...lab.measure.pairs import answers, measure_pairs, read_rows, with_documents
+    from ...lab.measure.session import load_recipes
+    from ...search import open_store
+
+    replace = replacements(asked.replace)
+    recipes = dict(zip(judges, load_recipes(list(judges), replace).values(), strict=True))
+    found = read_rows(asked.pairs or "", later=True)
+    if found.skipped:
+        inform(found.describe())
+    pairs: Sequence[StanceRow] = found.rows
+    if not all(pair.text for pair in pairs):
+        with open_store(next(iter(judges.values()))) as store:
+            pairs = with_documents(pairs, store.get)
+    done: dict[str, PairsMeasured] = {}
+
+    def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        for name, recipe in recipes.items():
+            own = {old: new for old, new in replace.items() if old in recipe.replace}
+            changes = Changes(llm=asked.llm, stance=asked.stance, replace=own)
+            with runtime(judges[name]) as opened, progress_bar("judging", unit="pairs") as update:
+                method = open_stance_method(opened, changes, calibrated=True)
+                one = done[name] = measure_pairs(method, pairs, update)
+            if asked.out is not None:
+                write_text(asked.out, "".join(map(json_line, answers(pairs, one))), "the answers")
+            compared = compare_judges(done) if len(done) > 1 else None
+            row = one.to_dict() | about(recipe, one.usage, judges[name]) | differences_json(compared, name)
+            row["published"] = [known for known in row["published"] if known["metrics"].keys() & one.metrics.keys()]
+            failed = one.pairs - one.judged
+            said = f"{failed:,} of {counted(one.pairs, 'pair')} could not be judged and count as wrong. "
+            yield name, row, [f"{said}The first: {one.reason}"] if failed else []
+
+    def show(rows: Rows) -> None:
+        _show_pairs(rows)
+        if len(done) > 1:
+            print_table(stdout(), differences(compare_judges(done)))
+
+    print_rows(measured(), asked.as_json, show)
+
+
+def _show_pairs(rows: Rows) -> None:
+    print_figures(rows, list(next(iter(rows.values()))["metrics"]), "pairs")
+    for name, row in rows.items():
+        decided = row["decided"]
+        said = (
+            f"{name}, {row['method']}: {decided['right']:,} of {decided['pairs']:,} decided right; of "
+            f"{decided['refuted']:,} refuted, {decided['refuted_said_supports']:,} said to be supported, "
+            f"{decided['refuted_decided_supports']:,} of these decide"
+        )
+        stdout().print(said, style="dim", soft_wrap=True)
+        made = table("true \\ given", *next(iter(row["confusion"].values())), "precision", "recall", title=name)
+        for true, given in row["confusion"].items():
+            shares = ("–" if value is None else f"{value:.3f}" for value in row["labels"][true].values())
+            made.add_row(true, *(f"{count:,}" for count in given.values()), *shares)
+        print_table(stdout(), made)
+
+
+_SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
+
+
+def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str], settings: Settings) -> None:
+    """Print the measures of the recipes with these names, and of these files of predictions.
+
+    Raises Incomplete if claims failed.
+    """
+    from ...lab.measure.averitec import open_meteor, predict, read_gold, read_predictions, score, write_predictions
+    from ...lab.measure.session import load_recipes
+    from ...pipeline.claims import read_claims
+
+    recipes = load_recipes(names, replacements(asked.replace)) if names else {}
+    if asked.out is not None and len(recipes) != 1:
+        raise UsageError("--out writes the predictions of one recipe. Name only one")
+    check_outputs([(asked.out, "the predictions")], (asked.averitec, *names, *files))
+    gold = read_gold(asked.averitec or "")
+    changes = Changes(llm=asked.llm, stance=asked.stance)
+    meteor = open_meteor()  # what is missing says so at once
+
+    def scored(predictions: Sequence[Prediction]) -> tuple[dict[str, Any], list[str]]:
+        row, unjudged = score(gold, predictions, meteor).to_dict(), []
+        if asked.ev2r is not None:
+            from ...lab.measure.averitec import ev2r
+            from ...llm import open_llm
+
+            with runtime(settings) as opened:
+                recall = ev2r(gold, predictions, open_llm(opened, asked.ev2r))
+            row["metrics"] |= recall.to_dict()
+            row["ev2r"] = {"model": asked.ev2r, "failed": recall.failed, "error": recall.error}
+            if recall.failed:
+                some = f"{recall.failed:,} of {counted(row['claims'], 'claim')}, which Ev2R leaves out"
+                unjudged = [f"{asked.ev2r} could not judge {some}. The first: {recall.error}"]
+        return row, unjudged
+
+    def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        for file in files:
+            yield file, *scored(read_predictions(file))
+        for name, recipe in recipes.items():
+            claims = read_claims(asked.averitec or "")
+            with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
+                with progress_bar(name, unit="claims") as update:
+                    made = predict(checked, claims, update)
+                warnings = checked.plan().warnings
+            if asked.out is not None:
+                write_predictions(asked.out, made.predictions)
+            row, unjudged = scored(made.predictions)
+            row |= about(recipe, sum(made.usage_by_stage.values(), Usage()), settings)
+            row |= {
+                "seconds_per_claim": dict(made.seconds),
+                "usage_by_stage": {stage: used.to_dict() for stage, used in made.usage_by_stage.items()},
+                "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
+            }
+            for message in (*warnings, *usage_said(made.usage_by_stage)):
+                inform(f"{name}: {message}")
+            yield name, row, _first(made.errors, "failed in part") + unjudged
+
+    shown = (*_SHOWN, *(("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5") if asked.ev2r is not None else ()))
+    print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, shown))
+
+
+def _first(errors: Mapping[str, str], what: str) -> list[str]:
+    """How many claims did what, with the first of their errors; empty if there are none."""
+    return [f"{counted(len(errors), 'claim')} {what}. Claim {claim}: {errors[claim]}" for claim in list(errors)[:1]]
+
+
+def evaluate_articles(asked: Evaluate, names: Sequence[str], settings: Settings) -> None:
+    """Print the measures of the recipes with these names. Raises Incomplete if claims failed."""
+    from ...lab.measure.context24 import measure, read_gold
+    from ...lab.measure.session import load_recipes
+
+    if asked.claims is None:
+        raise click.MissingParameter(param_type="option", param_hint="'--claims'")
+    gold = read_gold(asked.claims)
+    articles, unread = read_articles(asked.articles or "")
+    inform(*(f"skipped {reason}" for reason in unread))
+
+    def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        for name, recipe in load_recipes(names, replacements(asked.replace)).items():
+            recipe = resolved(settings, Changes(llm=asked.llm), recipe)
+            with runtime(settings) as opened:
+                found = measure(recipe, gold, articles, opened, image_folders(asked.articles or ""), asked.bertscore)
+            yield name, found.to_dict() | about(recipe, found.usage, settings), _first(found.errors, "failed")
+
+    def show(rows: Rows) -> None:
+        print_figures(rows, list(dict.fromkeys(one for row in rows.values() for one in row["metrics"])))
+
+    print_rows(measured(), asked.as_json, show)

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from ...core.files import check_output
 from .. import opt
-from ..common import counted, inform, print_fields, print_json, replacements, settings_from, stdout
+from ..common import counted, inform, print_answer, replacements, settings_from
 from ..progress import runtime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mine:
-    """The arguments and options of `ccheck mine`."""
-
-    claims: str = opt.claims
-    qrels: str = opt.qrels
-    store: str | None = opt.store
-    recipe: str | None = opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]")
-    replace: tuple[str, ...] = opt.replace
-    output: str = opt.output("JSON Lines file to write.", required=True)
+@opt.command
+def mine(
+    *,
+    claims: str = opt.claims,
+    qrels: str = opt.qrels,
+    store: str | None = opt.store,
+    recipe: str | None = opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"),
+    replace: tuple[str, ...] = opt.replace,
+    output: str = opt.output("JSON Lines file to write.", required=True),
     rerank: str | None = opt.option(
         "Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]", "MODEL|URL|late|none"
-    )
-    depth: int = opt.option("Number of documents of the ranking to consider.", least=1, most=10_000, default=1000)
-    keep: int = opt.option("Number of top documents to draw hard negatives from.", least=1, most=10_000, default=500)
-    hard: int = opt.option("Number of hard negatives for each relevant document.", least=0, most=1000, default=5)
-    random: int = opt.option("Number of random documents for each relevant one.", least=0, most=1000, default=10)
-    corpus: str | None = opt.option("Corpus to draw random documents from.  [default: all judged documents]", "FILE")
+    ),
+    depth: int = opt.option("Number of documents of the ranking to consider.", least=1, most=10_000, default=1000),
+    keep: int = opt.option("Number of top documents to draw hard negatives from.", least=1, most=10_000, default=500),
+    hard: int = opt.option("Number of hard negatives for each relevant document.", least=0, most=1000, default=5),
+    random: int = opt.option("Number of random documents for each relevant one.", least=0, most=1000, default=10),
+    corpus: str | None = opt.option("Corpus to draw random documents from.  [default: all judged documents]", "FILE"),
     margin: float = opt.option(
         "Skip documents that score above this share of the relevant document's score; 0 skips none.",
         least=0,
         default=0.95,
-    )
-    seed: int = opt.seed
-    as_json: bool = opt.as_json
-
-
-@opt.command
-def mine(asked: Mine) -> None:
+    ),
+    seed: int = opt.seed,
+    as_json: bool = opt.as_json,
+) -> None:
     """Find hard negatives: documents that rank high but are not relevant.
 
     \b
@@ -51,17 +47,14 @@ def mine(asked: Mine) -> None:
     """
     from ...lab.train.mining import MiningFiles, MiningOptions, mine_from_store
 
-    target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
-    settings = settings_from(**opt.settings_of(asked))
-    chosen = MiningOptions(asked.depth, asked.keep, asked.hard, asked.random, asked.margin or None, asked.seed)
-    files = MiningFiles(asked.claims, asked.qrels, asked.corpus)
+    target = check_output(output, "the mined negatives", (claims, qrels, corpus, recipe))
+    settings = settings_from(store=store, recipe=recipe, rerank=rerank)
+    chosen = MiningOptions(depth, keep, hard, random, margin or None, seed)
+    files = MiningFiles(claims, qrels, corpus)
     with runtime(settings) as opened:
-        mined = mine_from_store(opened, files, target, chosen, replacements(asked.replace))
+        mined = mine_from_store(opened, files, target, chosen, replacements(replace))
     inform(*mined.messages[:5])
     if len(mined.messages) > 5:
         inform(f"and {len(mined.messages) - 5} more claims without negatives")
-    if asked.as_json:
-        print_json({"output": asked.output, **asdict(mined)})
-        return
-    facts = {"rows": counted(mined.rows, "row"), "claims": f"{mined.claims:,}"}
-    print_fields(stdout(), facts | {"left out": f"{mined.left_out:,}", "output": asked.output})
+    said = {"rows": counted(mined.rows, "row"), "claims": f"{mined.claims:,}", "left out": f"{mined.left_out:,}"}
+    print_answer(as_json, {"output": output, **asdict(mined)}, said | {"output": output})

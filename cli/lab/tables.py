@@ -49,27 +49,21 @@ def print_table(console: Console, made: Table) -> None:
     console.print(made)
 
 
-def labels_row(name: str, classified: Classified) -> list[str]:
-    """The figures of labels, as `LABEL_COLUMNS` calls them."""
-    return [
-        name,
-        figure(classified.weighted.f1, classified.intervals.get("weighted_f1")),
-        f"{classified.weighted.precision:.4f}",
-        f"{classified.weighted.recall:.4f}",
-        figure(classified.macro.f1, classified.intervals.get("macro_f1")),
-        figure(classified.accuracy, classified.intervals.get("accuracy")),
-        "–" if classified.calibration_error is None else f"{classified.calibration_error:.4f}",
-        f"{classified.count:,}",
-        f"{classified.partial:,}",
-        f"{classified.failed:,}",
-        f"{classified.missing:,}",
-    ]
-
-
-LABEL_COLUMNS = (
-    *("weighted F1", "precision", "recall", "macro F1", "accuracy", "calibration error"),
-    *("labelled", "partly judged", "failed", "not retrieved"),
-)
+def label_figures(classified: Classified) -> dict[str, str]:
+    """The figures of labels, by what their columns are called."""
+    error = classified.calibration_error
+    return {
+        "weighted F1": figure(classified.weighted.f1, classified.intervals.get("weighted_f1")),
+        "precision": f"{classified.weighted.precision:.4f}",
+        "recall": f"{classified.weighted.recall:.4f}",
+        "macro F1": figure(classified.macro.f1, classified.intervals.get("macro_f1")),
+        "accuracy": figure(classified.accuracy, classified.intervals.get("accuracy")),
+        "calibration error": "–" if error is None else f"{error:.4f}",
+        "labelled": f"{classified.count:,}",
+        "partly judged": f"{classified.partial:,}",
+        "failed": f"{classified.failed:,}",
+        "not retrieved": f"{classified.missing:,}",
+    }
 
 
 def confusion(title: str, classified: Classified) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,26 +12,22 @@ import click
 
 from ...core.errors import UsageError
 from .. import opt
-from ..common import inform, notice, print_answer, replacements, settings_from
+from ..common import inform, print_answer, replacements, settings_from
+from ..progress import runtime
 
 if TYPE_CHECKING:
-    from ...core.runtime import Runtime
     from ...lab.train.figures import Report
     from ...lab.train.loop import Output
     from ...lab.train.options import RetrievalOptions, TrainingOptions
     from ...lab.train.retrieval_data import RetrievalData
-    from ..progress import Update
 
-FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
+NEEDED = ("corpus", "claims", "qrels", "output")
+FILES = (*NEEDED, "dev_claims", "dev_qrels")
 STANCE_FILES = ("train", "dev", "test", "corpus", "output")
 """Keys that a TOML file can have besides the settings, with the same names as the options."""
 
 
-KINDS = {
-    "embedder": "Train an embedding model on claims and the documents that bear on them.",
-    "reranker": "Train a reranking model on claims and the documents that bear on them.",
-    "stance": "Train a stance classifier on labelled pairs.",
-}
+KINDS = ["embedder", "reranker", "stance"]
 
 
 @click.group(cls=opt.LazyGroup, sections={"Commands": KINDS}, modules=dict.fromkeys(KINDS, "lab.train"))
@@ -112,9 +107,9 @@ def embedder(asked: Embedder) -> None:
     from ...lab.train.embedder import train_embedder
     from ...lab.train.options import EmbedderOptions
 
-    chosen, files = _prepared(EmbedderOptions, asked, FILES, ("corpus", "claims", "qrels", "output"))
-    with _running(asked) as runtime:
-        report = train_embedder(chosen, _data(files, chosen, runtime), _output(asked, files), runtime)
+    chosen, files, output = _prepared(EmbedderOptions, asked, FILES, NEEDED)
+    with runtime(settings_from(device=asked.device), lines=True) as opened:
+        report = train_embedder(chosen, _data(files, chosen), output, opened)
     _print(report, asked.as_json)
 
 
@@ -135,13 +130,16 @@ def reranker(asked: Reranker) -> None:
     from ...lab.train.options import RerankerOptions
     from ...lab.train.reranker import train_reranker
 
-    chosen, files = _prepared(RerankerOptions, asked, (*FILES, "store"), ("corpus", "claims", "qrels", "output"))
+    chosen, files, output = _prepared(
+        RerankerOptions, asked, (*FILES, "store"), ("corpus", "claims", "qrels", "output")
+    )
     corpus = str(files["corpus"]) if files["store"] is None else None
     replace = replacements(asked.replace)
-    with _running(asked, store=files["store"], recipe=chosen.recipe) as runtime:
-        data = _data(files, chosen, runtime)
-        with open_candidates(runtime, data.documents, corpus=corpus, replace=replace) as candidates:
-            report = train_reranker(chosen, data, _output(asked, files), runtime, candidates)
+    settings = settings_from(device=asked.device, store=files["store"], recipe=chosen.recipe)
+    with runtime(settings, lines=True) as opened:
+        data = _data(files, chosen)
+        with open_candidates(opened, data.documents, corpus=corpus, replace=replace) as candidates:
+            report = train_reranker(chosen, data, output, opened, candidates)
     _print(report, asked.as_json)
 
 
@@ -160,15 +158,14 @@ def stance(asked: StanceTraining) -> None:
     from ...lab.train.options import StanceOptions
     from ...lab.train.stance import read_stance_data, train_stance
 
-    chosen, files = _prepared(StanceOptions, asked, STANCE_FILES, ("train", "output"))
+    chosen, files, output = _prepared(StanceOptions, asked, STANCE_FILES, ("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
-    with _running(asked) as runtime:
+    with runtime(settings_from(device=asked.device), lines=True) as opened:
         data = read_stance_data(
-            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=runtime.notify
+            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=opened.notify
         )
-        for message in data.messages:
-            runtime.notify(message)
-        made = train_stance(data, chosen, _output(asked, files), runtime)
+        inform(*data.messages)
+        made = train_stance(data, chosen, output, opened)
     _print(made, asked.as_json)
 
 
@@ -177,13 +174,13 @@ T = TypeVar("T", bound="TrainingOptions")
 
 def _prepared(
     kind: type[T], asked: Training, files: Sequence[str], needed: Collection[str]
-) -> tuple[T, dict[str, Any]]:
-    """The settings of a training, and what it reads and writes: both come from options or from the --config file.
+) -> tuple[T, dict[str, Any], Output]:
+    """The settings of a training, and what it reads and writes: all come from options or from the --config file.
 
     `files` are the names of the latter, which are not settings. Raises UsageError if one that is needed is missing,
     NotFound or InvalidData.
     """
-    from ...lab.train.loop import require_training
+    from ...lab.train.loop import Output, require_training
     from ...lab.train.options import load_options, read_config
 
     require_training()
@@ -197,7 +194,7 @@ def _prepared(
     for name in files:
         if name in needed and not values[name]:
             raise UsageError(f"--{name} is missing (or {name} in the --config file)")
-    return chosen, values
+    return chosen, values, Output(Path(values["output"]), asked.resume)
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
@@ -214,26 +211,7 @@ def _settings(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _output(asked: Training, files: Mapping[str, Any]) -> Output:
-    from ...lab.train.loop import Output
-
-    return Output(Path(files["output"]), asked.resume)
-
-
-def _running(asked: Training, **settings: Any) -> Runtime:
-    """The runtime of a training: a line for what happens, and on a terminal a bar. Use it in `with`."""
-    from ...core.runtime import Runtime, silent
-    from ..progress import progress_bar
-
-    shown = not opt.is_quiet()  # asked here: other threads know of no command
-
-    def bar(name: str, unit: str | None) -> AbstractContextManager[Update]:
-        return progress_bar(name, unit=unit, shown=shown)
-
-    return Runtime(settings_from(device=asked.device, **settings), notice if shown else silent, bar)
-
-
-def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) -> RetrievalData:
+def _data(files: Mapping[str, Any], chosen: RetrievalOptions) -> RetrievalData:
     from ...lab.train.retrieval_data import read_retrieval_data
 
     if files["dev_qrels"] and not files["dev_claims"]:
@@ -242,8 +220,7 @@ def _data(files: Mapping[str, Any], chosen: RetrievalOptions, runtime: Runtime) 
     data = read_retrieval_data(
         corpus, claims, qrels, chosen, dev_claims=files["dev_claims"], dev_qrels=files["dev_qrels"]
     )
-    for message in data.messages:
-        runtime.notify(message)
+    inform(*data.messages)
     return data
 
 

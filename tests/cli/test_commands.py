@@ -5,10 +5,8 @@ import json
 import re
 import shlex
 import shutil
-import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -17,11 +15,10 @@ from cli_runs import BM25, ccheck
 from click.shell_completion import BashComplete
 from http_stub import Reply, http_stub
 
-from ccheck.cli import COMMANDS, SYNONYMS, cli
+from ccheck.cli import COMMANDS, cli
 from ccheck.core import errors, models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.search.local.database import mark
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -74,12 +71,6 @@ def test_demo():
     assert steps.count("  # ") == 3 and "ccheck query --store local:demo" in steps
     again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
     assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
-    with closing(sqlite3.connect("home/data/demo/documents.sqlite")) as database:
-        database.execute("UPDATE meta SET value = '2', mark = ? WHERE key = 'format'", (mark("format", "2"),))
-        database.commit()
-    assert ccheck("query", first, "--store", "local:demo").code == 5
-    anew = ccheck("demo", "-k", "1")
-    assert anew.code == 0 and "local:demo can't be read, so it is made again" in anew.err
 
 
 @pytest.mark.slow
@@ -275,20 +266,15 @@ def test_help_has_the_three_that_matter_first_all_exit_codes_and_what_each_comma
     assert [code for code in codes if f" {code} " not in " ".join(shown.split())] == []
     ran = ccheck()
     assert ran.code == 2 and "Usage: ccheck" in ran.err and "ingest" in ran.err
-    words = [word for some in SYNONYMS.values() for word in some]
-    assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
-    for name, line in COMMANDS.items():
+    for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
-        assert command.name == name and inspect.cleandoc(command.help).split("\n")[0] == line
+        line = inspect.cleandoc(command.help).split("\n")[0]
+        assert command.name == name and re.search(rf"^  {name} +{re.escape(line[:50])}", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("word", "command"),
-    [("check", "'query'"), ("qurey", "'query'"), ("verify", "'query'"), ("add", "'ingest'"), ("eval", "'evaluate'")],
-)
-def test_other_words_for_a_command_name_it(word, command):
-    ran = ccheck(word, "x")
-    assert ran.code == 2 and ran.out == "" and f"did you mean {command}?" in ran.err
+def test_a_misspelt_command_is_named():
+    ran = ccheck("qurey", "x")
+    assert ran.code == 2 and ran.out == "" and "did you mean 'query'?" in ran.err
     assert "did you mean" not in ccheck("xyzzy").err and "ccheck query" in ccheck("sea level has risen").err
 
 

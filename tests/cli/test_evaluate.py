@@ -151,8 +151,8 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     assert stances["calibration_error"] == pytest.approx(abs(0.9 - stances["accuracy"]))
     assert said["tokens_per_claim"]["llm_calls"] == asked / 2 and said["tokens_per_claim"]["prompt_tokens"] > 0
     assert said["tokens_per_claim_by_stage"] == {"verdict": said["tokens_per_claim"]}
-    remembered = f"verdict 0 calls, 0 + 0 tokens, {asked / 2:g} from the cache"
-    assert f"bm25, language model calls per claim: {remembered}" in " ".join(shown.out.split())
+    remembered = f"0 calls, 0 + 0 tokens; {asked} answers from the cache, at no cost"
+    assert f"bm25, language model: {remembered}" in " ".join(shown.out.split())
     assert "bm25: stances" in shown.out and "weighted F1" in shown.out and "true \\ predicted" in shown.out
     count = iter(range(100))
     with scripted(lambda request: answer if next(count) < 5 else Said(status=500, body={})) as server:

@@ -24,6 +24,9 @@ AFTER = "Satellites have measured the height of the sea since 1993, over all of 
 TEXT = f"The first sentence. {BEFORE} {ROSE} {RATE} {AFTER} The last sentence."
 DOCUMENT = Document("d1", "Sea level", TEXT, {"year": 2011, "doi": "10.1000/182"})
 RECIPE = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(), "listwise": ListwiseStage()}})
+SCORED_BY = (
+    dict.fromkeys(RECIPE.retrievers, "retriever") | {"rrf": "fusion"} | dict.fromkeys(RECIPE.rerankers, "reranker")
+)
 
 
 def sentence(text: str) -> Sentence:
@@ -42,7 +45,7 @@ def shown(one: Evidence, *, terminal: bool = False, explain: bool = False) -> li
 
 
 def whole(verdict: Verdict, *pieces: Evidence, explain: bool = False, **console: Any) -> str:
-    result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers")
+    result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers", scored_by=SCORED_BY)
     stream = io.StringIO()
     shown_on = Console(file=stream, width=1_000_000, highlight=False, **console)
     show_result(shown_on, result, lambda: RECIPE, explain=explain)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of, reciprocal_ranks
+from ccheck.core.fusion import fuse, min_max, places_in, projected, ranking_of
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Document
 
@@ -23,7 +23,6 @@ def test_fused_scores(weights: dict[str, float], fusion: Fusion, expected: dict[
     fused = fuse({"bm25": BM25, "dense": DENSE}, weights, fusion)
     assert dict(fused) == pytest.approx(expected)
     assert [key for key, _ in fused] == list(expected)
-    assert reciprocal_ranks(BM25, 1) == [1 / 2, 1 / 3, 1 / 4]
 
 
 def test_equal_scores_keep_the_order_in_which_they_came() -> None:

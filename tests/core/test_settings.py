@@ -7,7 +7,7 @@ import pytest
 import ccheck
 from ccheck.core.adjust import Changes, filled, resolved
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.profiles import StoreProfile, as_toml, profile_of
+from ccheck.core.profiles import StoreProfile, profile_of
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import SECRETS, Settings, config_files, resolve, variables
 from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
@@ -28,7 +28,7 @@ def test_each_layer_wins_over_the_next_setting_by_setting():
 
     def seen(flags: dict[str, str | None], environ: dict[str, str]) -> tuple[str | None, str]:
         resolved = resolve(flags, environ)
-        return resolved.settings.device, resolved.origins["device"]
+        return resolved.settings.device, resolved.settings.origins["device"]
 
     assert seen({"device": "flag"}, environ) == ("flag", "flag")
     assert seen({"device": None}, environ) == ("environment", "CCHECK_DEVICE")
@@ -49,7 +49,7 @@ def test_every_setting_has_its_variable_and_the_more_particular_name_wins():
     environ = dict.fromkeys(("ES_LOCAL_URL", "ELASTIC_URL", "ES_URL", "ELASTICSEARCH_URL"), "http://other")
     environ["CCHECK_ELASTICSEARCH_URL"] = "http://mine"
     for name in ("CCHECK_ELASTICSEARCH_URL", "ELASTICSEARCH_URL", "ES_URL", "ELASTIC_URL", "ES_LOCAL_URL"):
-        assert resolve({}, environ).origins["elasticsearch_url"] == name
+        assert resolve({}, environ).settings.origins["elasticsearch_url"] == name
         del environ[name]
 
 
@@ -60,7 +60,7 @@ def test_the_names_that_elastic_s_tools_use(prefix):
     assert resolved.settings.elasticsearch_url == "https://host:9200"
     assert resolved.settings.elasticsearch_api_key.get_secret_value() == "key"
     assert resolved.settings.elasticsearch_password.get_secret_value() == "word"
-    assert resolved.origins["elasticsearch_url"] == f"{prefix}_URL"
+    assert resolved.settings.origins["elasticsearch_url"] == f"{prefix}_URL"
 
 
 def test_tables_and_types_of_a_file():
@@ -92,7 +92,7 @@ def test_a_file_with_what_is_unknown(text, message):
 
 def test_a_folder_of_that_name_is_no_file():
     config_files()[1].mkdir()
-    assert resolve({}, {}).origins["store"] == "default"
+    assert resolve({}, {}).settings.origins["store"] == "default"
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -140,8 +140,6 @@ def test_profiles_of_stores_come_from_both_files():
     assert profile_of(profiles, "https://other:443/more", "more") == StoreProfile()
     (named,) = resolve({}, {"CCHECK_STORES": '{"papers": {"vector": "v"}}'}).settings.stores.values()
     assert named == StoreProfile(vector="v")
-    write(as_toml("https://host:443/papers", profiles["https://host:443/papers"]))
-    assert resolve({}, {}).settings.stores["https://host:443/papers"] == profiles["https://host:443/papers"]
 
 
 # -- what flags and settings change of a recipe

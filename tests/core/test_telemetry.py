@@ -1,7 +1,6 @@
 """Traces and events. A collector of the test's own takes the spans, as OTLP over HTTP sends them."""
 
 import asyncio
-import io
 import json
 import os
 import re
@@ -19,8 +18,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 import ccheck
-from ccheck.core import events, telemetry
-from ccheck.core.events import AccessLog, event, write_events
+from ccheck.core import telemetry
+from ccheck.core.events import AccessLog, event, written
 from ccheck.core.redaction import keep_secret
 from ccheck.search.elastic import Connection
 from ccheck.search.elastic.client import Client
@@ -60,6 +59,10 @@ def test_stages_are_spans_and_servers_get_the_trace(own_tracer: None, monkeypatc
     sent, spans = server.bodies("/v1/traces"), {}
     for body in sent:
         request = trace.ExportTraceServiceRequest.FromString(body)
+        names = {
+            (one.key, one.value.string_value) for part in request.resource_spans for one in part.resource.attributes
+        }
+        assert ("service.name", "ccheck") in names
         spans |= {found.name: found for part in request.resource_spans for found in part.scope_spans[0].spans}
     assert set(spans) == {"check", "retrieve"} and b"nobody else" not in b"".join(sent)
     inner, outer = spans["retrieve"], spans["check"]
@@ -127,18 +130,14 @@ def test_nothing_is_traced_or_written_unless_asked_for(own_tracer: None, capsys:
     assert capsys.readouterr().err == ""
 
 
-@pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    write_events(found := io.StringIO())
-    yield found
-    events._streams.clear()
-
-
 async def shown(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse("seen", 201 if Request(scope).url.query else 200)(scope, receive, send)
 
 
-def test_each_request_is_a_line_of_json_without_secrets(written: io.StringIO) -> None:
+def test_each_request_is_a_line_of_json_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(written, "is_set", lambda: True)
     keep_secret("a-secret-in-a-path")
 
     async def ask() -> None:
@@ -148,7 +147,7 @@ def test_each_request_is_a_line_of_json_without_secrets(written: io.StringIO) ->
 
     asyncio.run(ask())
     event("check", id="1", verdict="SUPPORTS")
-    text = written.getvalue()
+    text = capsys.readouterr().err
     request, check = map(json.loads, text.splitlines())
     assert (request["event"], request["method"], request["status"], request["bytes"]) == ("request", "GET", 201, 4)
     assert request["ms"] >= 0 and re.fullmatch(r"\d{4}-.*T.*\+00:00", request["@timestamp"])

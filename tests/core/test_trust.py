@@ -68,7 +68,7 @@ def test_every_setting_is_one_or_the_other():
 def test_what_is_harmless_takes_effect(name):
     here(f"{name} = {toml(HARMLESS[name])}")
     resolved = resolve({}, {})
-    assert resolved.origins[name] == "ccheck.toml" and not resolved.pending
+    assert resolved.settings.origins[name] == "ccheck.toml" and not resolved.pending
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in HARMFUL.items() for value in values])
@@ -80,11 +80,11 @@ def test_what_is_not_waits_for_consent(name, value, tmp_path, monkeypatch):
         with pytest.raises(UsageError, match=rf"ccheck.toml sets {name} = .*\nhint: .*config trust.*trust_folder=True"):
             give()
     shown = resolve({}, {}, show_pending=True)
-    assert list(shown.pending) == [name] and shown.origins[name] == "default"
+    assert list(shown.pending) == [name] and shown.settings.origins[name] == "default"
     default = Settings.model_fields[name].get_default(call_default_factory=True)
     assert getattr(shown.settings, name) == default
     for taken in (resolve({}, {}, trust_folder=True), resolve({}, {"CCHECK_TRUST_FOLDER": "1"})):
-        assert taken.origins[name] == "ccheck.toml" and not taken.pending
+        assert taken.settings.origins[name] == "ccheck.toml" and not taken.pending
 
 
 def test_what_the_user_says_needs_no_consent():

@@ -11,7 +11,7 @@ from tiny_rerankers import make_encoder
 
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.keys import key_for
-from ccheck.core.models import CHOSEN, find_model
+from ccheck.core.models import chosen, find_model
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.core.settings import config_files, resolve
 from ccheck.core.stages import LateStage, Sparse
@@ -206,4 +206,4 @@ def test_names_that_ccheck_chooses_are_known_and_no_folders_of_a_stranger():
     named = {BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
     named |= {model for recipe in recipes for model in models_used(recipe) if "/" in model}
     named |= {made.base for recipe in recipes for made in recipe.fine_tuned.values()}
-    assert named == CHOSEN
+    assert named == chosen()

@@ -12,7 +12,6 @@ from searching import fill, write
 from store_documents import LAYOUT
 from tiny_embedder import TinyEmbedder, encoders_of
 
-from ccheck.cli import index_documents
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import Chunking, Layout
 from ccheck.core.runtime import Runtime
@@ -225,7 +224,7 @@ def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
 ):
     """The name goes to another store of ours, which has the same document, while the question is on the screen."""
     monkeypatch.setattr(bulk, "LEASE_SECONDS", lease)
-    monkeypatch.setattr(index_documents, "confirmed", lambda *_, **__: second() is None)
+    monkeypatch.setattr("ccheck.cli.index.confirmed", lambda *_, **__: second() is None)
     with opened() as store:
         ran = ccheck("index", "remove", "a", "--store", store.name)
     assert ran.code == (0 if lease else InvalidData.exit_code), ran.err
