@@ -41,8 +41,7 @@ def install(
     ccheck kibana install --url https://kb:5601 --store https://es:9200/papers
     ccheck kibana install --url https://kb:5601 --store https://es/papers --undo
 
-    The dashboard needs Kibana 9.5 or later. Panels whose fields the record does not have yet are left out: run the
-    command again when it has.
+    The dashboard needs Kibana 9.5 or later.
     """
     from ..search import open_elastic_store
     from ..service import kibana as installing
@@ -55,10 +54,8 @@ def install(
             due = [one for one in installing.objects(opened.index) if installing.state(there, one) != "new"]
             doing, do = "Remove", installing.remove
         else:
-            lacking = installing.lacking(opened.client, opened.index)
-            for panel, some in lacking.items():
-                inform(f"the panel {panel} is left out: no check has {', '.join(some)} yet")
-            found = installing.objects(opened.index, lacking)
+            installing.require_record(opened.client, opened.index)
+            found = installing.objects(opened.index)
             if dry_run:
                 requests = (f"{one.method} {one.sent_to}\n{json.dumps(one.body, indent=2)}" for one in found)
                 click.echo("\n\n".join(requests))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -27,8 +27,6 @@ from .record_elastic import record_alias
 SECONDS = 30
 MARK: Final = "made by ccheck kibana install"
 _SPACE = re.compile(r"[a-z0-9_-]+")
-_STRINGS = re.compile(r'"[^"]*"|`[^`]*`|\?_t\w+')
-_FIELD = re.compile(r"(?<![\w.])@?[a-z][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,13 @@ class Saved:
         return hashlib.sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def objects(store: str, without: Container[str] = ()) -> list[Saved]:
-    """The data view and the dashboard of a store's record, `without` some panels, in the order to put them there."""
+def objects(store: str) -> list[Saved]:
+    """The data view and the dashboard of a store's record, in the order to put them there."""
     index = record_alias(store)
     name = f"ccheck-{store}"
     view = {"id": name, "title": index, "name": f"{index} ({MARK})", "timeFieldName": "@timestamp"}
-    dashboard = _dashboard(store)
-    dashboard["panels"] = [panel for panel in dashboard["panels"] if panel["id"] not in without]
+    text = json.dumps(es_mappings.read("kibana-dashboard")).replace("ccheck-checks-STORE", index)
+    dashboard: dict[str, Any] = json.loads(text.replace("STORE", store))
     path = f"/api/data_views/data_view/{quote(name)}"
     found = [Saved("data view", path, "POST", "/api/data_views/data_view", {"data_view": view, "override": True})]
     path = f"/api/dashboards/{quote(name)}"
@@ -95,30 +93,15 @@ def objects(store: str, without: Container[str] = ()) -> list[Saved]:
     return [*found, Saved("dashboard", path, "PUT", path, dashboard | {"description": described})]
 
 
-def _dashboard(store: str) -> dict[str, Any]:
-    text = json.dumps(es_mappings.read("kibana-dashboard")).replace("ccheck-checks-STORE", record_alias(store))
-    found: dict[str, Any] = json.loads(text.replace("STORE", store))
-    return found
-
-
-def fields(panel: Mapping[str, Any]) -> set[str]:
-    """The fields that a panel's ES|QL reads: its lower-case names, for commands and functions are in capitals."""
-    layers = panel["config"].get("layers") or [panel["config"]]
-    queries = [_STRINGS.sub("", layer["data_source"]["query"].partition("|")[2]) for layer in layers]
-    return {name for query in queries for name in _FIELD.findall(query) if name != "true"}
-
-
-def lacking(client: Client, store: str) -> dict[str, list[str]]:
-    """The fields that the record does not have yet, by panel. Raises NotFound without a record."""
+def require_record(client: Client, store: str) -> None:
+    """Raises NotFound without a record, for which every panel would show an error."""
     index = record_alias(store)
     try:
-        known = client.on_index("GET", index, "_field_caps", params={"fields": "*"})["fields"]
+        client.on_index("GET", index)
     except NotFound:
         raise NotFound(
             f"there is no record of checks {index} yet. Check a claim first: ccheck query CLAIM --store …"
         ) from None
-    missing = {panel["id"]: sorted(fields(panel) - known.keys()) for panel in _dashboard(store)["panels"]}
-    return {panel: names for panel, names in missing.items() if names}
 
 
 def state(kibana: Kibana, saved: Saved) -> State:
