@@ -15,7 +15,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.ingest import additional
-from ccheck.lab.measure import ev2r
+from ccheck.lab.measure import averitec
 from ccheck.llm import LanguageModel, load_prompt
 from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS, load_examples
@@ -387,7 +387,7 @@ def test_the_prompts_are_documented_with_their_placeholders():
     every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | questions.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
     every |= {
-        "ev2r": ev2r.PLACEHOLDERS,
+        "ev2r": averitec.PLACEHOLDERS,
         "figures": ELEMENTS,
         "grounding-passages": PASSAGES,
         "figure-description": ELEMENT,
