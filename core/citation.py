@@ -77,7 +77,7 @@ def citation_of(document: Document) -> Citation:
     known = {folded(name): value for name, value in reversed(list(document.metadata.items()))}
     year = _first(known, YEAR)
     found = _YEAR.search(_text(year)) if year is not None else None
-    doi = next((normal for name in ("doi", "dois") if (normal := normal_doi(_text(known.get(name))))), None)
+    doi = next(filter(None, (normal_doi(_text(known.get(name))) for name in ("doi", "dois"))), None)
     return Citation(
         authors_of(_first(known, AUTHORS)),
         found[1] if found else (document.published or "")[:4],
@@ -89,10 +89,7 @@ def citation_of(document: Document) -> Citation:
 
 def doi_of(metadata: Mapping[str, Value]) -> str | None:
     """The DOI that the metadata have as `doi`, in any case."""
-    for name in ("doi", "DOI", "Doi"):
-        if (doi := normal_doi(metadata.get(name))) is not None:
-            return doi
-    return None
+    return next(filter(None, (normal_doi(metadata.get(name)) for name in ("doi", "DOI", "Doi"))), None)
 
 
 def is_retracted(metadata: Mapping[str, Value]) -> bool:
@@ -131,7 +128,7 @@ def family_name(author: str) -> str:
     words = author.split()
     while len(words) > 1 and re.fullmatch(r"[A-Z][A-Z.-]{0,3}", words[-1]):  # initials
         words.pop()
-    return words[-1] if words and len(words) < len(author.split()) + 1 else author
+    return words[-1] if words else author
 
 
 def _first(known: Mapping[str, Value], names: Sequence[str]) -> Value:

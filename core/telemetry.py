@@ -17,7 +17,6 @@ from typing import Any
 
 from .errors import require
 
-TRACES, METRICS = "TRACES", "METRICS"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """Where both go, over HTTP; each has a variable of its own, too. Without any, nothing is collected or imported."""
 
@@ -63,7 +62,7 @@ def _wanted(signal: str) -> bool:
 @functools.cache
 def tracer() -> Any:
     """OpenTelemetry's tracer, which sends spans in the background; or None. Raises MissingExtra."""
-    if not _wanted(TRACES):
+    if not _wanted("TRACES"):
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
@@ -78,7 +77,7 @@ def tracer() -> Any:
 @functools.cache
 def meters() -> Any:
     """A provider of OpenTelemetry's meters, which sends numbers every minute and at the end; or None."""
-    if not _wanted(METRICS):
+    if not _wanted("METRICS"):
         return None
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics import MeterProvider
