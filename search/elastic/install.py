@@ -86,7 +86,7 @@ def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles
     if fuses(store.client):
         for name, source in search_templates(store, search, own if reranker is not None else None).items():
             found.append(_piece("search template", name, {"script": {"lang": "mustache", "source": MARK + source}}))
-    return [*found, *(_role(store, name) for name in ROLES if roles)]
+    return [*found, *(role_of(store, name) for name in ROLES if roles)]
 
 
 def leftovers(store: ElasticStore) -> list[Piece]:
@@ -237,7 +237,7 @@ def _piece(kind: str, name: str, body: Mapping[str, Any] = MappingProxyType({}))
     return Piece(f"{kind} {name}", f"{_PATHS[kind]}/{name}", body)
 
 
-def _role(store: ElasticStore, name: str) -> Piece:
+def role_of(store: ElasticStore, name: str) -> Piece:
     body = es_mappings.role(name, store.index)
     body["metadata"] = _meta(body, body["metadata"]["description"])
     return _piece("role", f"{_name(store)}-{name}", body)
