@@ -18,7 +18,9 @@ from ..core.fusion import Scored, fuse
 from ..core.grounding_stages import ChunkRun, ElementRun, PassagesStage
 from ..core.stages import Fusion
 from ..core.types import Vector
-from ..llm import LanguageModel, Reply, load_prompt, quoted
+from ..llm.model import LanguageModel
+from ..llm.prompts import load_prompt, quoted
+from ..llm.types import Reply
 from .types import Element
 
 Key = TypeVar("Key", bound=tuple[str, int])

@@ -33,7 +33,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import ListwiseStage, RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.llm import LanguageModel, open_llm
+from ccheck.llm.model import LanguageModel, open_llm
 from ccheck.pipeline.rewriting import rewrite
 from ccheck.rerank.listwise import ListwiseReranker
 from ccheck.rerank.remote import RemoteReranker

@@ -14,20 +14,18 @@ from ..core.errors import CcheckError, UsageError
 from ..core.layout import AdditionalTexts
 from ..core.stages import AdditionalStage
 from ..core.types import Document, Usage
-from ..llm import (
+from ..llm.model import LanguageModel
+from ..llm.prompts import Prompt, load_prompt, quoted
+from ..llm.types import (
     Answer,
     BudgetSpent,
     Failure,
     InvalidReply,
-    LanguageModel,
-    Prompt,
     Question,
     Refused,
     Reply,
     Unreachable,
     estimate_tokens,
-    load_prompt,
-    quoted,
 )
 from .documents import clean
 from .options import PlannedQuestions

@@ -157,7 +157,7 @@ class Checker(Closing):
         before, such as rewriting or a listwise reranker, do not run. If claims are checked with questions, only the
         prompts for these are known. Raises UsageError if the judge is not a language model.
         """
-        from ..llm import estimate_tokens
+        from ..llm.types import estimate_tokens
         from ..verdict.calibration import Calibrated
         from ..verdict.llm import LlmStances, PlannedPrompt
 

@@ -21,7 +21,7 @@ from ..core.types import Result, Vector
 from ..encode import dense as embedders
 from ..encode.cache import embedding_cache, encode_once
 from ..encode.dense import MINILM
-from ..llm import open_llm
+from ..llm.model import open_llm
 
 FIGURES, PASSAGES = "figures", "passages"
 """The recipes that are used where the named one has no such table."""

@@ -237,7 +237,7 @@ class _Opening:
         if wanted is None:
             return None
         from ..ingest.additional import AdditionalWriter
-        from ..llm import open_llm
+        from ..llm.model import open_llm
 
         try:
             return AdditionalWriter(open_llm(self._runtime, wanted.llm), wanted)

@@ -22,7 +22,7 @@ from ..verdict.open import open_method
 from .relevance import model_for
 
 if TYPE_CHECKING:
-    from ..llm import LanguageModel
+    from ..llm.model import LanguageModel
     from ..verdict import StanceMethod
     from ..verdict.evidence import Match
     from ..verdict.questions import Asking
@@ -249,7 +249,7 @@ def _open_rewriter(
 ) -> LanguageModel | None:
     if all(stage.query == "claim" for stage in retrievers.values()):
         return None
-    from ..llm import open_llm
+    from ..llm.model import open_llm
 
     try:
         return open_llm(runtime, recipe.rewriting.llm)
@@ -284,7 +284,7 @@ def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
     """The language model that asks and answers questions, if the recipe checks with them."""
     if recipe.questions is None:
         return None
-    from ..llm import open_llm
+    from ..llm.model import open_llm
     from ..verdict.questions import Asking
 
     try:

@@ -20,7 +20,7 @@ from ..core.errors import CcheckError, Incomplete
 from ..core.question import NO_ANSWER, Citation, QuestionAnswer
 from ..core.stages import QuestionsStage
 from ..core.types import Claim, Filter, Hit, Query, Verdict
-from ..llm import Answer, Failure, Refused
+from ..llm.types import Answer, Failure, Refused
 from ..search import Search, answer
 from ..search.filters import PUBLISHED
 from ..verdict.questions import Asking, distinct, read_answer, verdict_without_model

@@ -14,7 +14,9 @@ from ..core.analysis import clean
 from ..core.errors import CcheckError
 from ..core.stages import QueryText, RewritingStage, of_paper
 from ..core.types import Usage
-from ..llm import Answer, Failure, LanguageModel, Question, Refused, Reply, load_prompt, quoted
+from ..llm.model import LanguageModel
+from ..llm.prompts import load_prompt, quoted
+from ..llm.types import Answer, Failure, Question, Refused, Reply
 
 PROMPTS: dict[QueryText, tuple[str, ...]] = {"rewrite": ("claim",), "expand": ("claim",), "hyde": ("claim", "count")}
 """The prompts of this room, by the kind of text that they ask for, and the placeholders that each must have."""

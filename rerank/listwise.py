@@ -17,7 +17,9 @@ from more_itertools import map_reduce
 from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.stages import ListwiseStage
 from ..core.types import Usage
-from ..llm import Failure, LabelledPair, LanguageModel, Message, Question, Reply, load_pairs, load_prompt, quoted
+from ..llm.model import LanguageModel
+from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted
+from ..llm.types import Failure, Message, Question, Reply
 from .types import BatchReranker, Request, Scores
 
 LONGEST = 6_000

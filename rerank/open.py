@@ -48,7 +48,7 @@ def _key(stage: RerankerStage, runtime: Runtime) -> tuple[str | None, ...]:
 
 def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, ListwiseStage):
-        from ..llm import open_llm
+        from ..llm.model import open_llm
         from .listwise import ListwiseReranker
 
         return ListwiseReranker(open_llm(runtime, stage.llm), stage)

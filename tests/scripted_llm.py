@@ -18,7 +18,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.stages import LanguageModelStage
 
 if TYPE_CHECKING:
-    from ccheck.llm import LanguageModel
+    from ccheck.llm.model import LanguageModel
 
 KEY = "sk-secret-9f8e7d6c5b4a"
 
@@ -131,7 +131,7 @@ def user_text(request: dict[str, Any]) -> str:
 def open_model(tmp_path: Path) -> Iterator[Callable[..., LanguageModel]]:
     """Opens models of a server and closes them after the test."""
     from ccheck.core.settings import Settings
-    from ccheck.llm import open_llm
+    from ccheck.llm.model import open_llm
 
     opened: list[LanguageModel] = []
 

@@ -20,19 +20,9 @@ from more_itertools import chunked
 
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Document, Sentence, Stance, Usage
-from ..llm import (
-    Answer,
-    Failure,
-    LabelledPair,
-    LanguageModel,
-    Message,
-    Question,
-    estimate_tokens,
-    load_pairs,
-    load_prompt,
-    quoted,
-    refuse_unknown,
-)
+from ..llm.model import LanguageModel
+from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted, refuse_unknown
+from ..llm.types import Answer, Failure, Message, Question, estimate_tokens
 from .judge import NO_TEXT, Case, Judged
 from .replies import (
     Batch,

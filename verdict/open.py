@@ -27,7 +27,7 @@ def open_method(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
 
 def _opened(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
     if stage.method == "llm":
-        from ..llm import open_llm
+        from ..llm.model import open_llm
         from .llm import LlmStances
 
         return LlmStances(open_llm(runtime, stage.model), stage)

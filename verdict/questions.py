@@ -18,18 +18,9 @@ from ..core.question import NO_ANSWER, QuestionAnswer
 from ..core.stages import QuestionsStage
 from ..core.text import shortened
 from ..core.types import Document, Hit, Label, Verdict
-from ..llm import (
-    LanguageModel,
-    Message,
-    Prompt,
-    Question,
-    Reply,
-    estimate_tokens,
-    load_prompt,
-    quoted,
-    refuse_unknown,
-)
-from ..llm.types import T
+from ..llm.model import LanguageModel
+from ..llm.prompts import Prompt, load_prompt, quoted, refuse_unknown
+from ..llm.types import Message, Question, Reply, T, estimate_tokens
 
 PROMPTS: Final = {
     "questions": ("claim", "count"),

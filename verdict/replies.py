@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from ..core.types import Document, Label, Sentence, Stance
-from ..llm import Reply
+from ..llm.types import Reply
 from .quotes import find_quote
 
 Confidence = Annotated[float, Field(ge=0, le=1)]

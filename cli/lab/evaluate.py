@@ -394,7 +394,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
         row, unjudged = score(gold, predictions, meteor).to_dict(), []
         if asked.ev2r is not None:
             from ...lab.measure.averitec import ev2r
-            from ...llm import open_llm
+            from ...llm.model import open_llm
 
             with runtime(settings) as opened:
                 recall = ev2r(gold, predictions, open_llm(opened, asked.ev2r))

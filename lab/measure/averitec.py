@@ -25,7 +25,9 @@ from ...core.files import writing
 from ...core.question import NO_ANSWER
 from ...core.types import Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
-from ...llm import Failure, LanguageModel, Question, Reply, load_prompt, quoted
+from ...llm.model import LanguageModel
+from ...llm.prompts import load_prompt, quoted
+from ...llm.types import Failure, Question, Reply
 from ...pipeline.checker import Checker
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url

@@ -25,7 +25,7 @@ from ...core.recipe import Recipe, models_used
 from ...core.runtime import Runtime
 from ...core.types import Usage
 from ...ingest.rows import take_all
-from ...llm import open_llm
+from ...llm.model import open_llm
 from ...pipeline.claims import first_of, text_of
 from ...pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 

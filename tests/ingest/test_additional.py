@@ -24,7 +24,7 @@ from ccheck.ingest import Encoders, IngestOptions, Progress, ingest, layout_of, 
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
 from ccheck.ingest.encoders import DenseEncoder, default_chunking
-from ccheck.llm import BudgetSpent, InvalidReply, Refused, Unreachable
+from ccheck.llm.types import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)
 

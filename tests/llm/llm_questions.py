@@ -8,7 +8,8 @@ import pytest
 from pydantic import Field
 from scripted_llm import Said, say, user_text
 
-from ccheck.llm import LanguageModel, Message, Question, Reply
+from ccheck.llm.model import LanguageModel
+from ccheck.llm.types import Message, Question, Reply
 
 
 @pytest.fixture(name="open_model")

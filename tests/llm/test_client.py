@@ -17,8 +17,9 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LanguageModelStage
 from ccheck.core.types import Usage
-from ccheck.llm import InvalidReply, Reply, open_llm
+from ccheck.llm.model import open_llm
 from ccheck.llm.reply import find_object, json_schema
+from ccheck.llm.types import InvalidReply, Reply
 
 
 def test_a_request_has_the_schema_and_its_answer_what_it_cost(open_model):

@@ -10,7 +10,7 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.core.errors import ServerError
 from ccheck.core.http import retry_after
-from ccheck.llm import Answer, Failure, Refused
+from ccheck.llm.types import Answer, Failure, Refused
 
 pytestmark = pytest.mark.usefixtures("hurried")
 

@@ -10,7 +10,9 @@ from ccheck.core.errors import ServerError, UsageError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Usage
-from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
+from ccheck.llm.budget import open_budget
+from ccheck.llm.model import open_llm
+from ccheck.llm.types import Answer, BudgetSpent, Failure, Question, Reply
 
 PRICES = {"llm_prompt_price": 10, "llm_completion_price": 50}
 

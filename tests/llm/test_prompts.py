@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ccheck.core.errors import InvalidData, NotFound
-from ccheck.llm import load_prompt, quoted, refuse_unknown
+from ccheck.llm.prompts import load_prompt, quoted, refuse_unknown
 
 
 def test_a_prompt_of_a_folder_takes_the_place_of_the_packaged_one(tmp_path):

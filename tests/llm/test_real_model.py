@@ -12,7 +12,8 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import ListwiseStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.llm import InvalidReply, LanguageModel, Reply
+from ccheck.llm.model import LanguageModel
+from ccheck.llm.types import InvalidReply, Reply
 from ccheck.rerank.listwise import ListwiseReranker
 from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances

@@ -15,7 +15,7 @@ from ccheck.core.answers import result_of
 from ccheck.core.stages import Bm25, Dense, QueryText, RewritingStage
 from ccheck.core.types import Document, Hit, Part, Verdict
 from ccheck.demo import CORPUS
-from ccheck.llm import InvalidReply, Refused
+from ccheck.llm.types import InvalidReply, Refused
 from ccheck.pipeline import relevance
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
 from ccheck.pipeline.run import YES_NO

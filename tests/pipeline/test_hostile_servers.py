@@ -21,7 +21,8 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
-from ccheck.llm import LanguageModel, Refused, open_llm
+from ccheck.llm.model import LanguageModel, open_llm
+from ccheck.llm.types import Refused
 from ccheck.rerank.remote import RemoteReranker
 from ccheck.verdict.judge import Case, all_judged
 from ccheck.verdict.llm import LlmStances
@@ -80,7 +81,7 @@ from pathlib import Path
 from ccheck.core.errors import CcheckError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.llm import open_llm
+from ccheck.llm.model import open_llm
 from ccheck.rerank.remote import RemoteReranker
 from ccheck.verdict.replies import OneStep
 

@@ -15,7 +15,7 @@ from ccheck.core.question import NO_ANSWER
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.types import Filter, Result
-from ccheck.llm import Refused
+from ccheck.llm.types import Refused
 
 CLAIM = "The sea level has risen 20 cm since 1900."
 PAGES: list[dict[str, Any]] = [

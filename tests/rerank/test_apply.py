@@ -16,7 +16,8 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
 from ccheck.core.types import Document, Hit, Ranking, Usage
-from ccheck.llm import InvalidReply, LanguageModel
+from ccheck.llm.model import LanguageModel
+from ccheck.llm.types import InvalidReply
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
 from ccheck.rerank.apply import Place, interpolated, rerank_many

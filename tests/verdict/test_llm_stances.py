@@ -16,7 +16,8 @@ from ccheck.core.stages import RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.ingest import additional
 from ccheck.lab.measure import averitec
-from ccheck.llm import LanguageModel, load_prompt
+from ccheck.llm.model import LanguageModel
+from ccheck.llm.prompts import load_prompt
 from ccheck.pipeline import rewriting
 from ccheck.rerank.listwise import PLACEHOLDERS, load_examples
 from ccheck.verdict import questions
