@@ -45,9 +45,10 @@ class Commands(opt.LazyGroup):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not context.resilient_parsing:
-            near = nearest(args[0].lower(), COMMANDS)
+            known = {name: name for name in COMMANDS} | dict.fromkeys(("ask", "check", "search", "verify"), "query")
+            near = nearest(args[0].lower(), known)
             # A claim alone is for `query`.
-            if meant := 'ccheck query "CLAIM"' if " " in args[0].strip() else near and repr(near):
+            if meant := 'ccheck query "CLAIM"' if " " in args[0].strip() else near and repr(known[near]):
                 context.fail(f"No such command {printable(args[0])!r}: did you mean {meant}?")
         return super().resolve_command(context, args)
 

@@ -273,8 +273,9 @@ def test_help_has_the_three_that_matter_first_all_exit_codes_and_what_each_comma
 
 
 def test_a_misspelt_command_is_named():
-    ran = ccheck("qurey", "x")
-    assert ran.code == 2 and ran.out == "" and "did you mean 'query'?" in ran.err
+    for word in ("qurey", "check", "search"):
+        ran = ccheck(word, "x")
+        assert ran.code == 2 and ran.out == "" and "did you mean 'query'?" in ran.err
     assert "did you mean" not in ccheck("xyzzy").err and "ccheck query" in ccheck("sea level has risen").err
 
 
