@@ -167,6 +167,8 @@ def test_a_sentence_comes_with_its_left_neighbour_of_the_paragraph_and_may_need_
     before = "Snails of the coast grew by 4 mm a year (Fig. 1A)."
     assert found(article, "thicker in cold water", sentences=1) == [f"{before} {THICKER}"]
     assert found(article, "thicker in cold water", sentences=1, neighbours=0) == [THICKER]
+    apart = found(article, "listed weights of the coast", sentences=2, neighbours=0)
+    assert set(apart) == {before, "Weights are listed in Table 1."}, "what stands between them is not in a passage"
     (first,) = found(article, "moss was eaten at night", sentences=1)
     assert first == "Moss was eaten at night, and slime dried by day."
     assert all(text != "Weights" for text in found(article, "weights", sentences=10))
