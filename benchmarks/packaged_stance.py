@@ -64,9 +64,11 @@ from ccheck.verdict.packaged_model import (
     READER,
     PackagedWeights,
     decides,
+    is_about,
     may_support,
     probabilities,
     sentences_of,
+    unread_row,
 )
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
@@ -88,10 +90,11 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Answered:
-    """Of some pairs of a data set: the reader's outputs, how what is read stands to the claim, the labels and the
-    claims."""
+    """Of some pairs of a data set: the reader's outputs, whether ccheck would read it, how what is read stands to the
+    claim, the labels and the claims."""
 
     read: NDArray[np.float64]
+    about: NDArray[np.bool_]
     compared: list[Compared]
     labels: NDArray[np.int64]
     claims: NDArray[np.str_]
@@ -235,7 +238,8 @@ def answered(name: str, part: Part, file: Path) -> Answered:
     )
     stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
     claims = np.array([row.claim for row in part.rows])
-    return Answered(read, stands, part.labels, claims)
+    about = np.array([is_about(row.claim, Document(row.doc_id, row.title, row.text)) for row in part.rows])
+    return Answered(read, about, stands, part.labels, claims)
 
 
 def sampled(part: Part, most: int = MOST) -> Part:
@@ -317,7 +321,8 @@ def without_it(sets: Mapping[str, Sequence[Decided]]) -> tuple[int, int]:
 
 def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:
     """What ccheck says of each pair, and how what it read stands to the claim."""
-    rows = zip(probabilities(one.read, weights), one.compared, strict=True)
+    read = np.where(one.about[:, None], probabilities(one.read, weights), unread_row())
+    rows = zip(read, one.compared, strict=True)
     return [(likeliest(row, weights.threshold, supports=may_support(read)), read) for row, read in rows]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ccheck.core.analysis import MAX_TERM, foreign_language, open_analysis, query_terms, terms, terms_text
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.models import find_model
 from ccheck.core.stages import Analysis
 
@@ -112,8 +112,7 @@ def test_a_word_has_the_same_subwords_wherever_it_stands(byte_pairs: Path, tmp_p
     assert cut("theq") == ["▁the"]
 
 
-def test_what_subwords_lack_is_said(tmp_path: Path, byte_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tokenizers")
+def test_what_subwords_lack_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no/such-model"):
         open_analysis(Analysis(subwords="no/such-model"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -122,9 +121,6 @@ def test_what_subwords_lack_is_said(tmp_path: Path, byte_pairs: Path, monkeypatc
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidData, match="can't be read as a tokenizer"):
         open_analysis(Analysis(subwords=str(tmp_path)))
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtra, match=r"install .*\[models\]"):
-        open_analysis(Analysis(subwords=str(byte_pairs)))
 
 
 OTHERS = {

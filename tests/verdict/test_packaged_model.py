@@ -77,6 +77,31 @@ def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
     assert [stance.label for stance in stances] == ["REFUTES"] * 3 + [None]
 
 
+TRIAL = "Rats drank tea for a week. Their weight was measured. Tea had no effect on weight. Further studies are needed."
+
+
+@pytest.mark.parametrize(
+    ("claim", "title", "text", "about"),
+    [
+        ("Tea reduces the weight of rats.", "", TRIAL, True),
+        ("Garlic reduces the weight of rats.", "", TRIAL, False),  # nothing of what stands before the verb
+        ("Garlic reduces the weight of rats.", "Garlic in trials", TRIAL, True),
+        ("Is garlic good for rats?", "", TRIAL, True),  # no verb is known after the first
+        ("Tea protects elderly people from heart attacks and strokes.", "", TRIAL, False),  # one of nine words
+        ("Tea protects elderly people from heart attacks and strokes.", "", "Tea is hot. It is drunk.", True),
+    ],
+)
+def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, about):
+    made = PackagedStances(Runtime())
+    made.__dict__["_reader"] = lambda pairs: np.tile(np.array([-9.0, -9.0, 9.0], np.float32), (len(pairs), 1))
+    (stance,) = made.read([(claim, Document("one", title, text))])
+    if about:
+        assert stance.confidence > 0.99 and stance.rationale is None
+    else:
+        assert (stance.label, stance.confidence, stance.decides) == ("NOT_ENOUGH_INFO", 0.83, None)
+        assert stance.rationale is not None and sum(stance.probabilities.values()) == pytest.approx(1)
+
+
 def test_probabilities_have_the_temperature_of_the_file():
     weights = read_weights().model_copy(update={"temperature": 0.5})
     made = probabilities(np.log(np.array([[1.0, 2.0, 3.0]], np.float32)), weights)
