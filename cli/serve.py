@@ -96,7 +96,7 @@ def rerank(
         "Largest request, in bytes. All requests in progress may together take as many, or 256 MiB.",
         "BYTES",
         least=1024,
-        default=256 << 20,
+        default=64 << 20,
     ),
     max_texts: int = opt.option("Largest number of texts in a request.", least=1, default=1000),
     events: bool = opt.option("Write a line of JSON to standard error for each request."),

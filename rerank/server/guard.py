@@ -18,7 +18,7 @@ class Limits(serving.Limits):
     """`body` is large, since Elasticsearch sends a passage's whole field for each hit. `batch_tokens`: ids that a model
     reads at once."""
 
-    body: int = 256 << 20
+    body: int = 64 << 20
     texts: int = 1000
     characters: int = 200_000
     batch_tokens: int = 1024
