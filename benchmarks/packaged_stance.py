@@ -64,11 +64,11 @@ from ccheck.verdict.packaged_model import (
     READER,
     PackagedWeights,
     decides,
-    is_about,
     may_support,
     probabilities,
     sentences_of,
     unread_row,
+    why_unread,
 )
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
@@ -238,7 +238,7 @@ def answered(name: str, part: Part, file: Path) -> Answered:
     )
     stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
     claims = np.array([row.claim for row in part.rows])
-    about = np.array([is_about(row.claim, Document(row.doc_id, row.title, row.text)) for row in part.rows])
+    about = np.array([not why_unread(row.claim, Document(row.doc_id, row.title, row.text)) for row in part.rows])
     return Answered(read, about, stands, part.labels, claims)
 
 

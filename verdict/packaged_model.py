@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,10 +91,14 @@ class PackagedStances(PairStances):
 
     def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
         """See `PairStances`."""
-        near = [nearest(claim, document) if is_about(claim, document) else None for claim, document in pairs]
+        unread = [why_unread(claim, document) for claim, document in pairs]
+        near = [[] if why else nearest(*pair) for pair, why in zip(pairs, unread, strict=True)]
         said = iter(self._said([(pair, some) for pair, some in zip(pairs, near, strict=True) if some]))
-        unread = replace(likeliest(unread_row()), rationale="not read: it has too few of the claim's words")
-        return [unread if some is None else next(said) if some else Stance(None, error=NO_TEXT) for some in near]
+        open_ = likeliest(unread_row())
+        return [
+            replace(open_, rationale=why) if why else next(said) if some else Stance(None, error=NO_TEXT)
+            for why, some in zip(unread, near, strict=True)
+        ]
 
     def _said(self, pairs: Sequence[tuple[tuple[str, Document], list[str]]]) -> Iterator[Stance]:
         """The stances of claims and documents, each with its nearest sentences."""
@@ -146,17 +151,21 @@ def nearest(claim: str, document: Document) -> list[str]:
     return [found[place] for place in places] + found[-1:]
 
 
-def is_about(claim: str, document: Document) -> bool:
-    """Whether a document has a third of the claim's words, and one of those that stand before its verb, if any do.
+def why_unread(claim: str, document: Document) -> str:
+    """Why a document is not read: it has less than a third of the claim's words, or none of those that stand before the
+    claim's verb. Empty for one that is.
 
-    Of what is found for a claim, about half has not, and most stances on that would be mistaken.
+    Of what is found for a claim, this is true of about half, and most stances on that would be mistaken.
     """
     sentences = sentences_of(document)
     if len(sentences) < SHORT:
-        return True
+        return ""
     there = term_set(clean(document.title)).union(*map(term_set, sentences))
-    wanted, subject = term_set(clean(claim)), term_set(subject_of(claim))
-    return 3 * len(wanted & there) >= len(wanted) and (not subject or not subject.isdisjoint(there))
+    wanted, subject = term_set(clean(claim)), subject_of(clean(claim))
+    if 3 * len(wanted & there) < len(wanted):
+        return "not read: it has few of the claim's words"
+    missing = subject and term_set(subject) and there.isdisjoint(term_set(subject))
+    return f'not read: it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
 
 
 def unread_row() -> list[float]:

@@ -81,25 +81,23 @@ TRIAL = "Rats drank tea for a week. Their weight was measured. Tea had no effect
 
 
 @pytest.mark.parametrize(
-    ("claim", "title", "text", "about"),
+    ("claim", "title", "text", "why"),
     [
-        ("Tea reduces the weight of rats.", "", TRIAL, True),
-        ("Garlic reduces the weight of rats.", "", TRIAL, False),  # nothing of what stands before the verb
-        ("Garlic reduces the weight of rats.", "Garlic in trials", TRIAL, True),
-        ("Is garlic good for rats?", "", TRIAL, True),  # no verb is known after the first
-        ("Tea protects elderly people from heart attacks and strokes.", "", TRIAL, False),  # one of nine words
-        ("Tea protects elderly people from heart attacks and strokes.", "", "Tea is hot. It is drunk.", True),
+        ("Tea reduces the weight of rats.", "", TRIAL, None),
+        ("Garlic pills reduce the weight of rats.", "", TRIAL, 'not read: it says nothing of "Garlic pills"'),
+        ("Garlic reduces the weight of rats.", "Garlic in trials", TRIAL, None),
+        ("Is garlic good for rats?", "", TRIAL, None),  # no verb is known after the first
+        ("Tea protects old people from heart attacks.", "", TRIAL, "not read: it has few of the claim's words"),
+        ("Tea protects old people from heart attacks.", "", "Tea is hot. It is drunk.", None),
     ],
 )
-def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, about):
+def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, why):
     made = PackagedStances(Runtime())
     made.__dict__["_reader"] = lambda pairs: np.tile(np.array([-9.0, -9.0, 9.0], np.float32), (len(pairs), 1))
     (stance,) = made.read([(claim, Document("one", title, text))])
-    if about:
-        assert stance.confidence > 0.99 and stance.rationale is None
-    else:
-        assert (stance.label, stance.confidence, stance.decides) == ("NOT_ENOUGH_INFO", 0.83, None)
-        assert stance.rationale is not None and sum(stance.probabilities.values()) == pytest.approx(1)
+    assert (stance.label, stance.rationale) == ("NOT_ENOUGH_INFO", why)
+    assert sum(stance.probabilities.values()) == pytest.approx(1)
+    assert stance.confidence > 0.99 if why is None else stance.confidence == 0.83
 
 
 def test_probabilities_have_the_temperature_of_the_file():
