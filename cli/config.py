@@ -102,6 +102,7 @@ def doctor(
     store: str | None = opt.store,
     model: str | None = opt.model,
     as_json: bool = opt.as_json,
+    write_profile: bool = opt.option("Add the fields found in the store to your settings file."),
 ) -> None:
     """Check the installation and say how to fix what does not work.
 
@@ -124,7 +125,7 @@ def doctor(
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}
-    for finding in findings(resolved):
+    for finding in findings(resolved, write_profile=write_profile):
         failure = failure or finding.exit_code
         if as_json:
             print_json(asdict(finding))

@@ -27,6 +27,7 @@ import platformdirs
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from .errors import InvalidData, NotFound, UsageError
+from .files import write_text
 from .profiles import Names, StoreProfile, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
 from .table import Table
@@ -294,6 +295,25 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
         raise NotFound(f"this folder has no {FILE}, so there is nothing to trust")
     trust(here, digest(content, values))
     return here, {name: value for name, value in values.items() if not _is_harmless(name, value)}
+
+
+def remember(store: str, profile: StoreProfile) -> Path:
+    """Add a store's profile to the user's settings file, which is returned.
+
+    Raises UsageError if the file has one of that store, InvalidData if it can't be read or written.
+    """
+    file, name = config_files()[0], redact(store)
+    if name in _read(file)[0].get(PROFILES, {}):
+        raise UsageError(f"{file} already has a profile of {name}. Change it there, or remove it first")
+    # JSON's strings and lists are TOML's, except for one character that JSON leaves as it is.
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in profile if value is not None]
+    table = "\n".join([f"[stores.{json.dumps(name, ensure_ascii=False)}]", *rows, ""]).replace("\x7f", "\\u007f")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_text(file, f"{file.read_text('utf-8').rstrip()}\n\n{table}" if file.exists() else table)
+    except OSError as error:
+        raise InvalidData(f"the settings file {file} can't be written: {error.strerror}") from error
+    return file
 
 
 def unasked(name: str) -> Here | None:

@@ -31,7 +31,7 @@ from ..core.models import (
 from ..core.recipe import Recipe, load_recipe
 from ..core.redaction import redact
 from ..core.runtime import Runtime
-from ..core.settings import FILE, Resolved, Settings, shown, variables, waiting
+from ..core.settings import FILE, Resolved, Settings, remember, shown, variables, waiting
 from ..core.text import counted, nearest
 from ..core.trust import VARIABLE
 
@@ -64,8 +64,11 @@ class Finding:
     exit_code: int = 0
 
 
-def findings(resolved: Resolved) -> Iterator[Finding]:
-    """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose."""
+def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Finding]:
+    """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose.
+
+    `write_profile` writes the fields of an index that ccheck did not make to the user's settings file.
+    """
     yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
     for extra in (None, *EXTRAS):
         yield _tried(extra or "packages", _packages, extra)
@@ -76,7 +79,7 @@ def findings(resolved: Resolved) -> Iterator[Finding]:
     if failed := [finding.part for finding in server if finding.exit_code]:
         yield Finding("store", "failed", f"not tried, because {', '.join(failed)} failed", ServerError.exit_code)
     else:
-        yield from _store(resolved)
+        yield from _store(resolved, write_profile)
     for name, origin in resolved.settings.origins.items():
         if origin != "default":
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})")
@@ -250,7 +253,7 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
     return Finding("agreement", "ok" if same else "failed", detail, 0 if same else InvalidData.exit_code)
 
 
-def _store(resolved: Resolved) -> Iterator[Finding]:
+def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     """Checks the store as a query does before its first claim, and with one search. Nothing is downloaded for it."""
     from ..core.types import Claim
     from .checker import Checker
@@ -265,8 +268,9 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
                 return
             about = [f"{info.name}: {counted(info.documents or 0, 'document')}", info.made_with]
             about += [f"{what}: {said}" for what, said in info.details.items()]
-            if info.profile is not None:
-                yield _profile(info.profile, info.dimensions, resolved.settings.embedding_model)
+            profile, model = info.profile, resolved.settings.embedding_model
+            if profile is not None:
+                yield _profile(profile, info.dimensions, model)
             plan: Plan | None = None
             try:
                 plan = checker.plan(compared=False)  # this says so itself, below
@@ -281,7 +285,12 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
             for warning in plan.warnings if plan is not None else ():
                 yield Finding("search", "absent", warning)
             if not info.made_here and plan is not None and plan.embedder is not None:
-                yield _agreement(checker.store, plan.embedder)
+                yield (agreed := _agreement(checker.store, plan.embedder))
+                if profile is not None and agreed.status == "ok" and model is not None:
+                    profile = profile.model_copy(update={"model": model})
+            if profile is not None and write_profile:
+                named = f", with the model {profile.model}" if profile.model else ""
+                yield Finding("profile", "ok", f"written to {remember(info.name, profile)}{named}")
     except CcheckError as error:
         yield Finding("store", "failed", str(error), error.exit_code)
 

@@ -9,7 +9,7 @@ from ccheck.core.adjust import Changes, filled, resolved
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.profiles import StoreProfile, profile_of
 from ccheck.core.recipe import load_recipe
-from ccheck.core.settings import SECRETS, Settings, config_files, resolve, variables
+from ccheck.core.settings import SECRETS, Settings, config_files, remember, resolve, variables
 from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
 
 
@@ -140,6 +140,12 @@ def test_profiles_of_stores_come_from_both_files():
     assert profile_of(profiles, "https://other:443/more", "more") == StoreProfile()
     (named,) = resolve({}, {"CCHECK_STORES": '{"papers": {"vector": "v"}}'}).settings.stores.values()
     assert named == StoreProfile(vector="v")
+    written = StoreProfile(title='a "\x7f\\é', text=("b",), group="")
+    users = remember("https://me:word@host:443/more", written)
+    assert users == config_files()[0] and "word" not in users.read_text("utf-8")
+    assert resolve({}, {}).settings.stores == profiles | {"https://***@host:443/more": written}
+    with pytest.raises(UsageError, match="already has a profile of papers"):
+        remember("papers", written)
 
 
 # -- what flags and settings change of a recipe

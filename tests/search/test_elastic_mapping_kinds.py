@@ -322,16 +322,38 @@ def test_a_profile_names_the_fields_of_one_store(spec):
     assert "no field 'none'" in details("--store", spec)["store"][1]
 
 
-def test_the_doctor_shows_the_profile_and_tests_a_model(spec):
+def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec):
     found = details("--store", spec)
     fields = "text = text, body; vector = embedding; 384 dimensions"
     assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
     assert "agreement" not in found and "--model" in found["search"][1]
     assert "vectors of 384 dimensions by a model that the index does not name" in found["store"][1]
-    found = details("--store", spec, "--model", "nobody/has-this")
+    assert str(config_files()[0]) in details("--store", spec, "--write-profile")["profile"][1]
+    profiles = resolve({}, {}).settings.stores
+    assert [one.text for one in profiles.values()] == [("text", "body")]
+    assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
+
+
+def test_the_doctor_writes_the_profile_without_the_model(spec):
+    found = details("--store", spec, "--model", "nobody/has-this", "--write-profile")
     assert found["store"][0] == "absent" and "2 documents" in found["store"][1]
-    assert "not searched: " in found["store"][1]
-    assert details("--store", spec, "--model", MODEL)["agreement"][0] == "failed"
+    assert "not searched: " in found["store"][1] and str(config_files()[0]) in found["profile"][1]
+
+
+def test_the_doctor_writes_down_the_model_that_it_tested(spec, monkeypatch):
+    found = details("--store", spec, "--model", MODEL, "--write-profile")
+    assert found["agreement"][0] == "failed" and "with the model" not in found["profile"][1]
+    config_files()[0].unlink()
+    index = spec.rpartition("/")[2]
+    monkeypatch.setenv("CCHECK_STORES", f'{{"{index}": {{"title": "heading", "text": "body"}}}}')
+    assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
+    monkeypatch.delenv("CCHECK_STORES")  # the file has it all now
+    (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
+    assert "dense" in answer["evidence"][0]["ranks"]
+    found = details("--store", spec)
+    assert found["profile"][1].startswith("title = heading; text = body; vector = embedding; model = all-MiniLM")
+    assert found["agreement"][0] == "ok" and "with a mean cosine of 1.000" in found["agreement"][1]
+    assert f"vectors of 384 dimensions by {MODEL}" in found["store"][1]
 
 
 def test_the_doctor_tests_a_model_of_nested_passages(client, store):
