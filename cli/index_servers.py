@@ -212,6 +212,9 @@ def install(
         "URL",
     ),
     recipe: str | None = opt.recipe("Recipe whose search the search template holds."),
+    search_application: bool = opt.option(
+        "Also make a search application of the search template, with its alias (privilege manage_search_application)."
+    ),
     roles: bool = opt.option("Also put roles for searching, writing, administering and recording there."),
     undo: bool = opt.option("Take out what this command put into the cluster."),
     dry_run: bool = opt.option("Print the requests for Kibana's console, and change nothing."),
@@ -227,7 +230,8 @@ def install(
     These are component templates and an index template for the store's further indices; a search template with the
     search that ccheck sends for a claim, where the licence has rrf; and with --reranker an inference endpoint, with a
     second search template that reranks with it. What is there already stays as it is, and what somebody else made under
-    one of these names is an error.
+    one of these names is an error. The alias of a search application stays where it is if the store moves to another
+    index: run the command again after ccheck index migrate.
     """
     from ..core.adjust import resolved
     from ..search import Search, open_elastic_store
@@ -240,7 +244,7 @@ def install(
             return
         used = resolved(settings)
         search = Search([], used.retrievers, used.fusion)  # what claims are searched with
-        pieces = installing.pieces(opened, search, _reranker(settings, reranker), roles)
+        pieces = installing.pieces(opened, search, _reranker(settings, reranker), roles, search_application)
         if dry_run:
             click.echo("\n\n".join(f"PUT {piece.path[1:]}\n{_shown(piece)}" for piece in pieces))
             return

@@ -48,6 +48,7 @@ _PATHS = {
     "index template": "/_index_template",
     "inference endpoint": "/_inference/rerank",
     "search template": "/_scripts",
+    "search application": "/_application/search_application",
     "role": "/_security/role",
 }
 
@@ -69,11 +70,14 @@ class Reranker:
     key: str | None = field(default=None, repr=False)
 
 
-def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False) -> list[Piece]:
+def pieces(
+    store: ElasticStore, search: Search, reranker: Reranker | None, roles: bool = False, application: bool = False
+) -> list[Piece]:
     """Everything for a store, in the order in which it is put there. `search`: what claims are searched with. `roles`:
-    those of `es_mappings/roles` too, which only a server with security takes.
+    those of `es_mappings/roles` too, which only a server with security takes. `application`: one with the same search.
 
-    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold.
+    Raises NotFound for a store that does not exist, and UsageError for a search that no template can hold, or for an
+    application if the licence has no `rrf`.
     """
     found, own = [], _name(store)
     if store.searched({}).made_here:  # the further indices of another owner are made by that owner's templates
@@ -84,8 +88,16 @@ def pieces(store: ElasticStore, search: Search, reranker: Reranker | None, roles
     if reranker is not None:
         found.append(_piece("inference endpoint", own, endpoint(reranker)))
     if fuses(store.client):
-        for name, source in search_templates(store, search, own if reranker is not None else None).items():
+        bodies = search_templates(store, search, own if reranker is not None else None)
+        for name, source in bodies.items():
             found.append(_piece("search template", name, {"script": {"lang": "mustache", "source": MARK + source}}))
+        if application:
+            concrete, source = sorted(store.searched(search.retrievers).concrete), MARK + next(iter(bodies.values()))
+            kept: Body = {"lang": "mustache", "source": source, "params": {"filters": []}}
+            # By its own name: Elasticsearch would take the application's alias off an index that is named by another.
+            found.append(_piece("search application", own, {"indices": concrete, "template": {"script": kept}}))
+    elif application:
+        raise UsageError("the server's licence has no rrf, which the search application needs: trial or Enterprise")
     return [*found, *(role_of(store, name) for name in ROLES if roles)]
 
 
@@ -93,7 +105,7 @@ def leftovers(store: ElasticStore) -> list[Piece]:
     """What `pieces` may have put there, whatever was asked for, in the order in which it is taken out."""
     own = _name(store)
     found = [_piece("search template", f"{own}-{which}") for which in ("search", "reranked")]
-    found += [_piece("inference endpoint", own), _piece("index template", own)]
+    found += [_piece(kind, own) for kind in ("search application", "inference endpoint", "index template")]
     found += [_piece("role", f"{own}-{name}") for name in ROLES]
     return [*found, *(_piece("component template", name) for name in COMPONENTS)]
 
@@ -107,6 +119,11 @@ def state(client: Client, piece: Piece) -> State:
     """How the cluster differs from a piece. Raises InvalidData if somebody else made what is there."""
     there = _there(client, piece)
     if there is None:
+        # Elasticsearch would make an alias of this name the application's own.
+        new, name = piece.body and "/_application/" in piece.path, piece.path.rpartition("/")[2]
+        if new and (taken := client.request("GET", f"/{name}/_alias", params={"ignore_unavailable": True})):
+            where = ", ".join(taken)
+            raise InvalidData(f"{name}, the search application's name, is an alias or index already: {where}")
         return "absent" if not piece.body else "new"
     ours, kept = _identity(there)
     if not ours:
@@ -165,16 +182,16 @@ def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
     dense = [one for one in search.retrievers.values() if isinstance(one, Dense)]
     unfit = [name for name, one in search.retrievers.items() if not isinstance(one, Bm25 | Dense) or _made_up(one)]
     query = Query(_CLAIM, _vector(index.dimensions or 0) if dense else None)
-    asked = replace(search, queries=[query], k=1, filters=(), details=True, whole=False)
+    details = search.fusion.method == "rrf"  # `linear` does not say ranks
+    asked = replace(search, queries=[query], k=1, filters=(), details=details, whole=False)
     store.rank(asked)  # after which it is known how the server fuses
     found = None
     if not unfit and (way := fusing(index, asked)) is not None and way not in store.client.unfused:
         found = Searcher(store.client, store.index, index, asked, _FILTERS, native=True).bodies(query).get(NATIVE)
     if found is None:
         raise UsageError(
-            "a search template can hold BM25 and dense retrieval with equal depths, fused with rrf as the server's "
-            "version can (with weights: 9.2 or later)"
-            + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
+            "a search template can hold BM25 and dense retrieval with equal depths, fused as the server's version can "
+            "(weights with rrf: 9.2 or later)" + (f", but not the retriever {', '.join(unfit)}" if unfit else "")
         )
     return {**found, "size": _SIZE}
 
@@ -259,9 +276,11 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
     try:
         answer = client.again(piece.path, lambda: client.send("GET", piece.path))
     except (ApiError, TransportError) as error:
-        # A distribution without inference has no such path, and says 400.
+        # A distribution without inference has no such path, and says 400; a licence without applications says 403.
         if isinstance(error, ApiError) and (
-            error.meta.status == HTTPStatus.NOT_FOUND or "no handler found" in str(error.body)
+            error.meta.status == HTTPStatus.NOT_FOUND
+            or "no handler found" in str(error.body)
+            or ("/_application/" in piece.path and error.meta.status == HTTPStatus.FORBIDDEN)
         ):
             return None
         raise translate(error, client.connection, None) from error
@@ -278,9 +297,9 @@ def _there(client: Client, piece: Piece) -> Mapping[str, Any] | None:
 def _identity(body: Mapping[str, Any]) -> tuple[bool, Any]:
     """Whether ccheck made a piece, and what is compared of it: the server writes settings in other words, and shows no
     key."""
-    if "script" in body:
-        source = body["script"].get("source")
-        return str(source).startswith(MARK), source
+    if script := body.get("script", body.get("template", {}).get("script")):
+        kept = [script.get("source"), script.get("params", {}), sorted(body.get("indices", ()))]
+        return str(kept[0]).startswith(MARK), kept
     if "service" in body:
         settings = body.get("service_settings", {})
         ours = body["service"] == "custom" and "$.results[*].relevance_score" in json.dumps(settings)
@@ -293,5 +312,10 @@ def example(store: ElasticStore, installed: Sequence[Piece]) -> str:
     """How to search with what was installed, for Kibana's console."""
     vector = ', "vector": [0.01, …]' if "query_vector" in str([piece.body for piece in installed]) else ""
     params = f'"params": {{"claim": "sea level has risen"{vector}, "filters": [], "size": 10}}'
-    names = [piece.path.rpartition("/")[2] for piece in installed if "/_scripts/" in piece.path]
-    return "\n\n".join(f'GET {store.index}/_search/template\n{{"id": "{name}", {params}}}' for name in names)
+    asked = []
+    for path in (piece.path for piece in installed):
+        if "/_scripts/" in path:
+            asked.append(f'GET {store.index}/_search/template\n{{"id": "{path.rpartition("/")[2]}", {params}}}')
+        elif "/_application/" in path:
+            asked.append(f"POST {path[1:]}/_search\n{{{params}}}")
+    return "\n\n".join(asked)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...core.analysis import clip, query_terms
@@ -19,7 +20,7 @@ from .fields import NUMBERS, SEMANTIC, TEXT_TYPES, Index
 from .mappings import SPARSE, TERMS
 
 Body = dict[str, Any]
-Fusing: TypeAlias = Literal["rrf", "weighted rrf"]
+Fusing: TypeAlias = Literal["rrf", "weighted rrf", "linear"]
 """How a server can fuse: weights for `rrf` came with 9.2."""
 FUSINGS: frozenset[str] = frozenset(get_args(Fusing))
 
@@ -41,6 +42,7 @@ _DAYS = re.compile(r"\d{4}(-\d\d){0,2}")
 _ROUNDED = {len("2011"): "||/y", len("2011-03"): "||/M", len("2011-03-05"): "||/d"}
 """What rounds a date: down for its beginning, up for its end."""
 _INITIAL_RANKS = re.compile(r"computed for initial ranks \[([\d, ]+)\]")
+_SCALED = re.compile(r"computed for normalized scores \[([^\]]*)\]")
 _NOTHING: Body = {"match_none": {}}
 
 
@@ -192,6 +194,8 @@ def fused(retrievers: Mapping[str, Body], search: Search) -> Body:
     weights = [retriever.weight for retriever in search.retrievers.values()]
     window = {"rank_window_size": max(retriever.depth for retriever in search.retrievers.values())}
     weighted = [{"retriever": one, "weight": weight} for one, weight in zip(named, weights, strict=True)]
+    if search.fusion.method == "minmax":
+        return {"linear": {"retrievers": [one | {"normalizer": "minmax"} for one in weighted]} | window}
     parts = named if set(weights) == {1} else weighted
     return {"rrf": {"retrievers": parts, "rank_constant": search.fusion.k} | window}
 
@@ -201,23 +205,41 @@ def initial_ranks(hit: Mapping[str, Any]) -> list[int] | None:
 
     They are in the explanation (`RRFRankDoc.explain` in Elasticsearch's source), which filters can put one level down.
     """
+    found = _explained(hit, _INITIAL_RANKS)
+    return None if found is None else list(map(int, found))
+
+
+def scaled(hit: Mapping[str, Any], names: Iterable[str]) -> bool | None:
+    """Whether `linear` scaled the scores of a hit to 0..1; None if the hit does not say (`LinearRankDoc.explain`).
+
+    Elasticsearch leaves the scores of a retriever as they are if they are all equal (`MinMaxScoreNormalizer`).
+    """
+    found, scores = _explained(hit, _SCALED), hit.get("matched_queries", {})
+    if found is None:
+        return None
+    pairs = [(float(one), scores[name]) for name, one in zip(names, found, strict=True) if name in scores]
+    return not any(math.isclose(one, score, rel_tol=1e-5) for one, score in pairs)
+
+
+def _explained(hit: Mapping[str, Any], pattern: re.Pattern[str]) -> list[str] | None:
+    """The list that the explanation of a hit, or a detail of it, has where the pattern says."""
     explained = hit.get("_explanation", {})
     for part in (explained, *explained.get("details", ())):
-        if (found := _INITIAL_RANKS.search(part.get("description", ""))) is not None:
-            return list(map(int, found[1].split(",")))
+        if (found := pattern.search(part.get("description", ""))) is not None:
+            return found[1].split(",")
     return None
 
 
 def fusing(index: Index, search: Search) -> Fusing | None:
     """How the server can rank documents as fusion here does; None if it can't.
 
-    It takes as many documents as its one window holds from each retriever; only a kNN search can return fewer.
+    It takes as many documents as its one window holds from each retriever; only a kNN search can return fewer. Its
+    `linear` does not say ranks, and scales its own scores: those of kNN must be in proportion to ours.
     """
     stages = search.retrievers.values()
     window = max((stage.depth for stage in stages), default=0)
     if (
-        search.fusion.method != "rrf"
-        or len(stages) < 2
+        len(stages) < 2
         or not 0 < search.k <= window
         # Elasticsearch trims the fused list to one window (`RRFRetrieverBuilder`): of two windows of 100 on SciFact, 73
         # of 173 documents are missing, with the ranks that their retrievers gave them.
@@ -227,7 +249,10 @@ def fusing(index: Index, search: Search) -> Fusing | None:
         or any(stage.units or (stage.depth != window and not isinstance(stage, Dense)) for stage in stages)
     ):
         return None
-    return "rrf" if all(stage.weight == 1 for stage in stages) else "weighted rrf"
+    if search.fusion.method == "rrf":
+        return "rrf" if all(stage.weight == 1 for stage in stages) else "weighted rrf"
+    found = [index.fields[_vectors(index, stage)].similarity for stage in stages if isinstance(stage, Dense)]
+    return None if search.details or {*found} & {"l2_norm", "max_inner_product"} else "linear"
 
 
 def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]:

@@ -41,6 +41,7 @@ from .queries import (
     fused,
     fusing,
     initial_ranks,
+    scaled,
     score_reader,
     search_part,
 )
@@ -77,6 +78,10 @@ class NotNative(Exception):
     def __init__(self, ways: Collection[str]) -> None:
         super().__init__(*ways)
         self.ways = ways
+
+
+class Unscaled(CcheckError):
+    """The server's `linear` left scores as they are, which ccheck's fusion would not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +201,7 @@ class Searcher:
     @property
     def _explains(self) -> bool:
         """Whether the server must say how it fused."""
-        return self.native and self.search.details
+        return self.native and (self.search.details or self.search.fusion.method == "minmax")
 
     @property
     def _wanted(self) -> str:
@@ -234,7 +239,10 @@ class Searcher:
         return [self._with_fewer(plan, one) for plan, one in zip(plans, answers, strict=True)]
 
     def _with_fewer(self, plan: Searches, answer: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or if its fuzzy words became too many, that to a search in which they become fewer."""
+        """The answer, or if its fuzzy words became too many, that to a search in which they become fewer; or if the
+        server did not scale scores, that of ccheck's fusion."""
+        if isinstance(answer, Unscaled):
+            return self._again([plan], native=False)[0]
         fuzzy = any(isinstance(one, Bm25) and one.fuzziness for one in self.search.retrievers.values())
         if not isinstance(answer, TooManyClauses) or not fuzzy or self.clauses == CLAUSES:
             return answer
@@ -303,7 +311,10 @@ class Searcher:
                 return error
             if self.index.made_here and any(hit.get("_index", there) != there for hit in _hits(response)[:1]):
                 raise Moved
-        found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        try:
+            found = self._fused(responses[NATIVE]) if NATIVE in responses else Found(self._rankings(responses))
+        except Unscaled as error:
+            return error
         for hit in (hit for response in responses.values() for hit in _hits(response)):
             if "_source" in hit:
                 key = key_of(hit)
@@ -323,8 +334,14 @@ class Searcher:
         """The server's own fusion. With details, it is what `core.fusion.fuse` would make of the same ranks: scores of
         more digits, and equal ones in the order in which the retrievers found the documents.
 
-        Raises NotNative if the details are not there.
+        Raises NotNative if the details are not there, Unscaled for scores that `minmax` would scale.
         """
+        if self.search.fusion.method == "minmax":
+            said = [scaled(hit, self.search.retrievers) for hit in _hits(response)]
+            if None in said:
+                raise NotNative(self._ways)
+            if False in said:
+                raise Unscaled("scores are not scaled")
         if not self.search.details:
             return Found({}, self._ranked(NATIVE, response))
         places: dict[str, dict[Key, tuple[int, float]]] = {name: {} for name in self.search.retrievers}

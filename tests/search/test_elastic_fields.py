@@ -34,7 +34,7 @@ from ccheck.core.errors import CcheckError
 from ccheck.core.layout import Layout
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
+from ccheck.core.types import Document, Entry, Filter, Passage, Query, Ranking, SparseVector
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search import Search, answer
 from ccheck.search.elastic import Connection, ElasticStore
@@ -113,7 +113,7 @@ def fused_by(
         rankings = answer_all(store, *asked, **options)
         assert all(isinstance(one, Ranking) for one in rankings)
     last = [body.replace(b" ", b"") for body in sent if b'"retriever"' in body][-1]
-    return rankings, b'"rrf":{' in last  # type: ignore[return-value]
+    return rankings, any(way in last for way in (b'"rrf":{', b'"linear":{'))  # type: ignore[return-value]
 
 
 TWO: dict[str, Retriever] = {"bm25": Bm25(depth=DEPTH), "dense": Dense(depth=DEPTH)}
@@ -129,12 +129,14 @@ RECIPE = load_recipe("checkthat-4b-elasticsearch")
         (RECIPE.retrievers, RECIPE.fusion, 30, 8),
         (THREE, Fusion(k=20), DEPTH, 8),
         ({**THREE, "bm25": Bm25(depth=DEPTH, weight=1.5)}, Fusion(), DEPTH, 9),  # weights came with 9.2
+        (RECIPE.retrievers, Fusion(method="minmax"), 30, 8),
     ],
-    ids=["two", "recipe", "three", "weighted"],
+    ids=["two", "recipe", "three", "weighted", "minmax"],
 )
 def test_the_servers_fusion_and_our_own_rank_alike(sample, claims, retrievers, fusion, k, since, monkeypatch):
+    details = fusion.method == "rrf"
     (own, asked), (native, natively) = (
-        fused_by(sample, monkeypatch, one, claims, retrievers, fusion, k=k) for one in (False, True)
+        fused_by(sample, monkeypatch, one, claims, retrievers, fusion, k=k, details=details) for one in (False, True)
     )
     version = sample.client.request("GET", "/")["version"]["number"]
     assert natively == (int(version.split(".")[0]) >= since) and not asked
@@ -144,7 +146,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(sample, claims, retrievers, f
         assert len(mine.hits) == k
         assert_equal_but_for_ties(mine, theirs)
         there = {hit.document.id: hit for hit in theirs.hits}
-        for hit in mine.hits:
+        for hit in mine.hits if details else ():
             # Of equal scores at the end, either side may show either.
             other = there.get(hit.document.id)
             assert other or hit.score == mine.hits[-1].score
@@ -167,10 +169,22 @@ def test_the_servers_fusion_and_our_own_rank_alike(sample, claims, retrievers, f
     ],
 )
 def test_when_the_server_fuses(retrievers, k, way):
+    """`linear` does not say ranks, and scales the server's scores, which for some vectors are no multiples of ours."""
     index = Index("a", {"v": Field("dense_vector")}, None, (), {}, "v", None)
     assert fusing(index, Search([], retrievers, k=k)) == way
     assert fusing(index, Search([], retrievers, k=k, whole=True)) is None
-    assert fusing(index, Search([], retrievers, Fusion(method="minmax"), k)) is None
+    scaled = Search([], retrievers, Fusion(method="minmax"), k, details=False)
+    assert fusing(index, scaled) == (way and "linear") and fusing(index, replace(scaled, details=True)) is None
+    others = replace(index, fields={"v": Field("dense_vector", similarity="l2_norm")})
+    dense = any(isinstance(one, Dense) for one in retrievers.values())
+    assert fusing(others, scaled) == (None if dense else way and "linear")
+
+
+def test_scores_that_the_server_leaves_as_they_are_are_fused_here(sample, claims):
+    """Its `minmax` makes no 1 of equal scores, such as those of the only document that passes a filter."""
+    only = [Filter("_id", "=", answer_one(sample, claims[0], THREE, k=1).hits[0].document.id)]
+    found = answer_one(sample, claims[0], THREE, Fusion(method="minmax"), k=5, filters=only, details=False)
+    assert [(hit.document.id, hit.score) for hit in found.hits] == [(only[0].value, 3.0)]
 
 
 def test_both_kinds_of_store_rank_alike(sample, claims, tmp_path):

@@ -23,6 +23,7 @@ from ccheck.search import Search
 from ccheck.search import answer as answer_search
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.install import (
+    Piece,
     leftovers,
     pieces,
     put,
@@ -78,11 +79,15 @@ def everything(url: str) -> dict[str, Any]:
 
 
 CLAIM = 'The "sea" rose\\fell\nby 20 cm {{claim}}'
-FUSED = [SEARCH, Search([], {"bm25": Bm25(weight=2), "dense": Dense()})]
+FUSED = [
+    SEARCH,
+    Search([], {"bm25": Bm25(weight=2), "dense": Dense()}),
+    Search([], SEARCH.retrievers, Fusion(method="minmax"), details=False),
+]
 
 
 @pytest.mark.parametrize("filters", [(), ("year>=2000", "year!=2015")])
-@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted"))
+@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
 def test_a_rendered_template_is_what_ccheck_sends(store, search, filters):
     from ccheck.search import parse_filter
 
@@ -102,7 +107,7 @@ def test_a_rendered_template_is_what_ccheck_sends(store, search, filters):
     assert found == json.loads(json.dumps(sent[NATIVE]))
 
 
-@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted"))
+@pytest.mark.parametrize("search", FUSED, ids=("rrf", "weighted", "minmax"))
 def test_the_stored_template_finds_what_ccheck_finds(store, search):
     (piece,) = (one for one in pieces(store, search, None) if "/_scripts/" in one.path)
     put(store.client, piece)
@@ -129,6 +134,59 @@ def test_the_further_indices_of_another_owner_get_no_templates(own_url, elastics
         assert [piece.path for piece in pieces(store, SEARCH, None)] == [f"/_scripts/ccheck-{store.index}-search"]
 
 
+def application(store: ElasticStore) -> Piece:
+    return pieces(store, SEARCH, None, application=True)[-1]
+
+
+def test_a_search_application_sends_what_the_search_template_does(store, own_url):
+    httpx.put(f"{own_url}/{store.index}-000009", timeout=60).raise_for_status()
+    before = everything(own_url)
+    (template,) = (one for one in pieces(store, SEARCH, None) if "/_scripts/" in one.path)
+    piece = application(store)
+    assert state(store.client, piece) == "new"
+    put(store.client, piece)
+    assert state(store.client, application(store)) == "same"
+    params = {"claim": CLAIM, "vector": [0.5] * 16}
+    asked = httpx.post(f"{own_url}{piece.path}/_render_query", json={"params": params}, timeout=60).raise_for_status()
+    assert asked.json() == rendered(store, template.body["script"]["source"], **params, filters=[])
+    found = httpx.post(f"{own_url}{piece.path}/_search", json={"params": params}, timeout=60).raise_for_status().json()
+    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "b", "c"}
+    # Elasticsearch gives it an alias, which stays with its index when the store's moves.
+    name = piece.path.rpartition("/")[2]
+    (concrete,) = httpx.get(f"{own_url}/{name}/_alias", timeout=60).json()
+    move = [{"add": {"index": f"{store.index}-000009", "alias": name}}, {"remove": {"index": concrete, "alias": name}}]
+    httpx.post(f"{own_url}/_aliases", json={"actions": move}, timeout=60).raise_for_status()
+    assert state(store.client, application(store)) == "changed"
+    put(store.client, application(store))
+    assert list(httpx.get(f"{own_url}/{name}/_alias", timeout=60).json()) == [concrete]
+    assert remove(store.client, next(one for one in leftovers(store) if one.what == piece.what)) is None
+    assert everything(own_url) == before
+
+
+def test_a_search_application_takes_nobodys_name(store, own_url):
+    piece = application(store)
+    name = piece.path.rpartition("/")[2]
+    theirs = {"indices": [f"{store.index}-000001"], "template": {"script": {"source": '{"query": {"match_all": {}}}'}}}
+    httpx.put(f"{own_url}{piece.path}", json=theirs, timeout=60).raise_for_status()
+    for one in (piece, leftovers(store)[2]):
+        with pytest.raises(InvalidData, match="was not made by ccheck"):
+            state(store.client, one)
+    httpx.delete(f"{own_url}{piece.path}", timeout=60).raise_for_status()
+    alias = {"actions": [{"add": {"index": f"{store.index}-000001", "alias": name}}]}
+    httpx.post(f"{own_url}/_aliases", json=alias, timeout=60).raise_for_status()
+    with pytest.raises(InvalidData, match="is an alias or index already"):
+        state(store.client, piece)
+
+
+def test_a_licence_without_rrf_has_no_search_application(elasticsearch_basic_url, elasticsearch_index):
+    with ElasticStore(Connection(elasticsearch_basic_url), elasticsearch_index) as store:
+        fill(store, LAYOUT, [entry("a")])
+        refused = ccheck("index", "install", "--store", store.name, "--search-application", "--dry-run")
+        assert refused.code == 2 and "trial or Enterprise" in refused.err
+        gone = ccheck("index", "install", "--store", store.name, "--undo")
+        assert gone.code == 0 and "nothing to remove" in gone.err
+
+
 def test_what_somebody_else_made_is_left_alone(store, own_url):
     path = f"{own_url}/_scripts/ccheck-{store.index}-search"
     theirs = {"script": {"lang": "mustache", "source": '{"query": {"match_all": {}}}'}}
@@ -152,14 +210,7 @@ def test_a_component_that_another_store_uses_stays(store, own_url):
             httpx.delete(f"{own_url}{piece.path}", timeout=60)
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        Search([], {"a": Bm25()}),
-        Search([], {"a": Bm25(depth=20), "b": Dense()}),
-        Search([], SEARCH.retrievers, Fusion(method="minmax")),
-    ],
-)
+@pytest.mark.parametrize("search", [Search([], {"a": Bm25()}), Search([], {"a": Bm25(depth=20), "b": Dense()})])
 def test_a_search_that_no_template_can_hold_is_an_error(store, search):
     with pytest.raises(UsageError, match="a search template can hold"):
         search_templates(store, search, None)
@@ -247,12 +298,13 @@ def test_the_command_says_what_it_does_and_takes_it_out_again(request, licence, 
         assert shown.code == 0 and "PUT _inference/rerank/" in shown.out and everything(url) == before
         asked = ccheck(*command)
         assert asked.code == 2 and "nothing was changed" in asked.err and everything(url) == before
-        done = ccheck(*command, "--yes")
+        done = ccheck(*command, "--yes", *(["--search-application"] if trial else []))
         assert done.code == 0 and (f"GET {store.index}/_search/template" in done.out) == trial
+        assert (f"POST _application/search_application/ccheck-{store.index}/_search" in done.out) == trial
         there = everything(url)
         kept = there["state"]["metadata"]
         assert f"ccheck-{store.index}" in kept["index_template"]["index_template"]
         again = ccheck(*command)
         assert again.code == 0 and "everything is there" in again.err and not again.out and everything(url) == there
         gone = ccheck(*command, "--undo", "--yes")
-        assert gone.code == 0 and gone.out.count("remove") == (6 if trial else 5) and everything(url) == before
+        assert gone.code == 0 and gone.out.count("remove") == (7 if trial else 5) and everything(url) == before

@@ -47,7 +47,8 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     List<RestHandler> restHandlers() {
         return Stream.concat(
-            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(services.clusterService(), settings), new TemplateActions(services))).toList();
+            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(services.clusterService(), settings), new TemplateActions(services),
+                new SearchApplicationActions(services, license))).toList();
     }
 
     @Override
@@ -62,12 +63,16 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     @Override
     public List<RetrieverSpec<?>> getRetrievers() {
-        return List.of(new RetrieverSpec<>("rrf", (parser, context) -> RrfRetriever.parse(parser, context, license)));
+        return List.of(
+            new RetrieverSpec<>("rrf", (parser, context) -> RrfRetriever.parse(parser, context, license)),
+            new RetrieverSpec<>("linear", (parser, context) -> LinearRetriever.parse(parser, context, license)));
     }
 
     @Override
     public List<NamedWriteableRegistry.Entry> getNamedWriteables() {
-        return List.of(new NamedWriteableRegistry.Entry(RankDoc.class, RrfDoc.NAME, RrfDoc::new));
+        return List.of(
+            new NamedWriteableRegistry.Entry(RankDoc.class, RrfDoc.NAME, RrfDoc::new),
+            new NamedWriteableRegistry.Entry(RankDoc.class, LinearRetriever.Doc.NAME, LinearRetriever.Doc::new));
     }
 
     @Override
