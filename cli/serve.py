@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..core.serving import Limits
     from ..core.settings import Settings
+    from ..pipeline.checker import Checker
     from ..service import Service
 
 KEY = "CCHECK_SERVE_API_KEY"
@@ -178,6 +179,9 @@ class ServedWeb:
         "Folder with the PDFs that were ingested. The page opens them where evidence stands, if they are unchanged.",
         "FOLDER",
     )
+    serve_reranker: bool = opt.option(
+        "Serve the recipe's reranking model, too: at /reranker, as ccheck serve rerank does. It is loaded once."
+    )
     allow_host: tuple[str, ...] = opt.option(
         "Host name that browsers may use for this server, such as ccheck.example.org. Repeatable.", "NAME"
     )
@@ -247,7 +251,7 @@ def web(asked: ServedWeb) -> None:
             owner=user_name(),
             pdfs=pdfs,
         )
-        app = create_app(service, served)
+        app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
         said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"
         _run(app, [at, *here], limits, said, events=asked.events)
         if app.state.web.jobs.unfinished:
@@ -255,6 +259,23 @@ def web(asked: ServedWeb) -> None:
             finish()
             logging.shutdown()
             os._exit(0)
+
+
+def _reranker_of(checked: Checker) -> FastAPI:
+    """The application that serves the model with which a checker reranks. Raises UsageError if it has none here."""
+    from ..rerank.server.app import create_app
+    from ..rerank.server.canary import check_scorer
+    from ..rerank.server.guard import Limits
+    from ..rerank.several import LocalReranker
+
+    models = [one for _, one in checked.plan().rerankers.values() if isinstance(one, LocalReranker)]
+    if not models:
+        raise UsageError(
+            f"--serve-reranker: the recipe {checked.recipe.name} reranks with no model on this machine. Name one with "
+            "--rerank"
+        )
+    check_scorer(models[0].scorer, "order")
+    return create_app(models[0].name, models[0].scorer, Limits(), None)
 
 
 @opt.command

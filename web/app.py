@@ -24,11 +24,14 @@ from .page import hide
 from .pages import pages, sign_in_page
 from .problems import for_people, problem_of
 from .rest import ProblemBody, direct, rest, state
-from .shared import Served, Web
+from .shared import Keyed, Served, Web
 
 
-def create_app(service: Service, served: Served | None = None) -> FastAPI:
-    """The application that serves a service, which stays open when the application ends."""
+def create_app(service: Service, served: Served | None = None, reranker: FastAPI | None = None) -> FastAPI:
+    """The application that serves a service, which stays open when the application ends.
+
+    `reranker` is the application of `rerank/server`, to serve at `/reranker` to whoever may check.
+    """
     served = served or Served()
     web = Web(service, served)
     settings, store = service.checker.settings, getattr(service.checker.store, "path", None)
@@ -41,6 +44,8 @@ def create_app(service: Service, served: Served | None = None) -> FastAPI:
         async with stack:
             if mcp is not None:
                 await stack.enter_async_context(mcp.run())
+            if reranker is not None:
+                await stack.enter_async_context(reranker.router.lifespan_context(reranker))
             yield
             await web.jobs.close(served.limits.timeout)
             loading.cancel()
@@ -67,6 +72,9 @@ def create_app(service: Service, served: Served | None = None) -> FastAPI:
 
         mcp = mount(app, web)
     larger = dict.fromkeys(("/files", "/papers", "/v1/checks/many"), served.limits.upload)
+    if reranker is not None:
+        app.mount("/reranker", Keyed(web, reranker, "check"))
+        larger["/reranker/"] = reranker.state.limits.body
     app.add_middleware(Guard, most=served.limits.body, larger=larger, measured=web.measured)
     if not served.keys:
         app.add_middleware(HostCheck, names=served.hosts, key=KEYS)

@@ -125,13 +125,13 @@ class Web:
 
 
 class Keyed:
-    """Another application that is served here, only to known callers."""
+    """Another application that is served here, only to callers with these rights."""
 
-    def __init__(self, web: Web, app: ASGIApp) -> None:
-        self.web, self.app = web, app
+    def __init__(self, web: Web, app: ASGIApp, *rights: Right) -> None:
+        self.web, self.app, self.rights = web, app, rights
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.web.caller(HTTPConnection(scope))
+        self.web.caller(HTTPConnection(scope), *self.rights)
         await self.app(scope, receive, send)
 
 

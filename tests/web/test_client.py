@@ -16,8 +16,9 @@ from cli_runs import ccheck, jsonl
 from http_stub import Reply, http_stub
 from rerank_servers import wait_until
 from scripted_llm import KEY, Said, scripted
-from web_servers import CLAIM, KEYS, serving
+from web_servers import CLAIM, KEYS, PAPERS, serving
 
+from ccheck import open as open_checker
 from ccheck.core.errors import InvalidData, ServerError
 from ccheck.web.client import Server
 from ccheck.web.local import connected, listening
@@ -210,3 +211,20 @@ def test_it_says_that_there_is_no_store_and_serves_what_can_make_one(tmp_path: P
     with serving(log, "--store", tmp_path / "paper", "--recipe", "bm25") as url:
         wait_until(lambda: "nothing can be checked yet: there is no store" in log.read_text())
         assert "papers" in httpx.get(f"{url}/papers", headers={"Accept": "text/html"}).text
+
+
+def test_the_reranker_that_is_served_is_the_one_that_checks_use(tmp_path: Path, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    from tiny_rerankers import make_encoder
+
+    from ccheck.cli.serve import _reranker_of
+
+    monkeypatch.setattr("ccheck.rerank.server.canary.check_scorer", lambda *_: None)  # its weights are random
+    model = make_encoder(tmp_path / "model")
+    with open_checker(str(tmp_path / "store"), recipe="bm25", rerank=str(model), device="cpu") as checker:
+        checker.ingest(PAPERS, dense=False)
+        app = _reranker_of(checker)
+        ((_, reranker),) = checker.plan().rerankers.values()
+        assert app.state.service.scorer is reranker.scorer
+    said = ccheck("serve", "web", "--serve-reranker", "--store", tmp_path / "store", "--recipe", "bm25", "--port", 0)
+    assert said.code == 2 and "Name one with --rerank" in said.err

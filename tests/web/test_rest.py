@@ -4,11 +4,12 @@ import json
 import threading
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
 from paths import ROOT
-from rerank_servers import wait_until
+from rerank_servers import TEI_BODY, WordScorer, wait_until
 from web_servers import CLAIM, KEYS, PAPERS, web_server
 
 from ccheck.core import errors
@@ -286,6 +287,32 @@ def test_a_client_gets_the_error_that_the_server_had(kind):
     back = error_of(problem_of(kind("why")).to_dict())
     assert type(back) is kind and str(back) == "why"
     assert isinstance(error_of({"type": "urn:ccheck:redact", "detail": "x"}), errors.ServerError)
+
+
+def test_a_reranker_is_served_beside_it_for_who_may_check(tmp_path):
+    from ccheck.rerank.server.app import create_app
+    from ccheck.rerank.server.guard import Limits as RerankLimits
+
+    def app() -> Any:
+        return create_app("words", WordScorer(), RerankLimits(body=3 << 20), None)
+
+    def asked(web: Any, body: Any, **headers: str) -> httpx.Response:
+        return web.client.post("/reranker/rerank", json=body, headers=headers)
+
+    with web_server(tmp_path) as start:
+        web = start(reranker=(reranker := app()))
+        reranker.state.service.stop = stop = Mock(wraps=reranker.state.service.stop)
+        assert [one["index"] for one in asked(web, TEI_BODY).json()] == [2, 1, 0]
+        assert asked(web, TEI_BODY, Host="evil.example").status_code == 421
+        for size, status in ((2 << 20, 200), (4 << 20, 413)):
+            assert asked(web, TEI_BODY | {"texts": ["x" * size]}).status_code == status
+        assert web.client.get("/reranker/info").json()["model_id"] == "words" and web.check()["status"] == "done"
+    stop.assert_called_once()
+    with web_server(tmp_path) as start:
+        web = start(reranker=app(), keys=KEYS, papers=None)
+        for key, status in (("reader-0123456789", 403), ("checker-012345678", 200), ("no", 401)):
+            assert asked(web, TEI_BODY, Authorization=f"Bearer {key}").status_code == status
+        assert asked(web, TEI_BODY, Host="name.example", Authorization="Bearer checker-012345678").status_code == 200
 
 
 def test_openapi_is_the_one_that_is_documented_and_leads_nowhere_that_is_not_there(web):

@@ -105,6 +105,7 @@ def _start(
     limits: Limits | None = None,
     record: bool = True,
     pdfs: Path | None = None,
+    reranker: Any = None,
     settings: Any = None,
     **quotas: Any,
 ) -> Web:
@@ -115,7 +116,7 @@ def _start(
         checker.ingest(papers, dense=False)
     service = stack.enter_context(Service(checker, record=record))
     served = Served(keys=keys_from(keys), quotas=Quotas(**quotas), limits=limits or Limits(timeout=20), pdfs=pdfs)
-    app = create_app(service, served)
+    app = create_app(service, served, reranker)
     web = Web(stack.enter_context(running(app)), app, judge)
     stack.callback(web.client.close)
     stack.callback(web.browser.close)
