@@ -12,13 +12,15 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InvalidData
-from ..core.recipe import Recipe
-from ..core.settings import Settings
 from ..core.types import Claim, Result
-from ..search import Filter
+
+if TYPE_CHECKING:
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
+    from ..search import Filter
 
 Key = tuple[str | None, str]
 """A claim's id and text."""
