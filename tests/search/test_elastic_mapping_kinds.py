@@ -328,16 +328,12 @@ def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec):
     assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
     assert "agreement" not in found and "--model" in found["search"][1]
     assert "vectors of 384 dimensions by a model that the index does not name" in found["store"][1]
-    assert str(config_files()[0]) in details("--store", spec, "--write-profile")["profile"][1]
-    profiles = resolve({}, {}).settings.stores
-    assert [one.text for one in profiles.values()] == [("text", "body")]
-    assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
-
-
-def test_the_doctor_writes_the_profile_without_the_model(spec):
     found = details("--store", spec, "--model", "nobody/has-this", "--write-profile")
     assert found["store"][0] == "absent" and "2 documents" in found["store"][1]
     assert "not searched: " in found["store"][1] and str(config_files()[0]) in found["profile"][1]
+    profiles = resolve({}, {}).settings.stores
+    assert [one.text for one in profiles.values()] == [("text", "body")]
+    assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
 
 
 def test_the_doctor_writes_down_the_model_that_it_tested(spec, monkeypatch):
