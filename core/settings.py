@@ -310,7 +310,13 @@ def remember(store: str, profile: StoreProfile) -> Path:
     table = "\n".join([f"[stores.{json.dumps(name, ensure_ascii=False)}]", *rows, ""]).replace("\x7f", "\\u007f")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_text(file, f"{file.read_text('utf-8').rstrip()}\n\n{table}" if file.exists() else table)
+        whole = f"{file.read_text('utf-8').rstrip()}\n\n{table}" if file.exists() else table
+        tomllib.loads(whole)
+        write_text(file, whole)
+    except tomllib.TOMLDecodeError as error:  # stores = {...} can't be added to
+        raise UsageError(
+            f"{file} has its profiles in one line. Give each a table of its own, as in\n\n{table}"
+        ) from error
     except OSError as error:
         raise InvalidData(f"the settings file {file} can't be written: {error.strerror}") from error
     return file

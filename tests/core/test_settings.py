@@ -146,6 +146,10 @@ def test_profiles_of_stores_come_from_both_files():
     assert resolve({}, {}).settings.stores == profiles | {"https://***@host:443/more": written}
     with pytest.raises(UsageError, match="already has a profile of papers"):
         remember("papers", written)
+    inline = write('stores = {papers = {text = "body"}}', user=True)
+    with pytest.raises(UsageError, match=r"(?s)in one line.*\[stores.\"other\"\]"):
+        remember("other", written)
+    assert inline.read_text() == 'stores = {papers = {text = "body"}}'
 
 
 # -- what flags and settings change of a recipe
