@@ -76,8 +76,9 @@ class Run:
 
     @property
     def estimates(self) -> bool:
-        """Whether it is estimated if anything that was found bears on a claim: where somebody sees it, or judges."""
-        return self.details or self.recipe.verdict.method != "none"
+        """Whether it is estimated if anything that was found bears on a claim: where somebody sees it, or judges. What
+        measures a ranking (`trace`) does not look at it."""
+        return (self.details and not self.trace) or self.recipe.verdict.method != "none"
 
     @property
     def least_relevance(self) -> float:

@@ -81,7 +81,7 @@ def test_traced_and_remembered_searches_find_the_same_and_a_scope_counts(checker
     (traced,) = checker.check_many([Claim(CLAIM)], trace=True)
     found, usual = ([(piece.hit.unit, piece.hit.score) for piece in one] for one in (traced.evidence, plain))
     assert found == usual
-    assert traced.stages == {"words": ("sea", "tea")}
+    assert traced.stages == {"words": ("sea", "tea")} and traced.relevance is None
     run = Run(checker.plan(), checker.recipe, checker.store, 10, memory=Kept())
     found = []
     for filters in ((), (Filter("_id", "=", "tea"),), ()):
