@@ -183,6 +183,7 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
             "temperature": weights.temperature,
             "right": weights.right,
             "threshold": OPEN_BELOW,
+            "unread": open_of_unread([left_out[name] for name in ("SciFact", "CliniFact")]),
             "without_it": without_it(both),
         }
         write_model(output, weights, file, figures | {"made": facts})
@@ -317,6 +318,12 @@ def without_it(sets: Mapping[str, Sequence[Decided]]) -> tuple[int, int]:
             count += sum(int(one.all[place]) for place in places)
             right += sum(int(one.all[place] - one.wrong[place]) for place in places)
     return right, count
+
+
+def open_of_unread(sets: Sequence[Answered]) -> float:
+    """The share of open pairs among those that ccheck would not read, which `UNREAD` stands for."""
+    labels = np.concatenate([one.labels[~one.about] for one in sets])
+    return round(float((labels == STANCES.index("NOT_ENOUGH_INFO")).mean()), 2)
 
 
 def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:

@@ -17,8 +17,8 @@ is configured. Numpy runs it: a BERT of twelve layers, trained from
 [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
 (`reader.safetensors`). It reads the claim together with the document's last sentence and the two others that share most
 words with the claim. What has at least four sentences, but fewer than a third of the claim's words or none of those
-before the claim's verb, is not read: it leaves the claim open (`.83`). The reader's temperature is `{temperature}`. A
-side with a probability below `{threshold}` is not named.
+before the claim's verb, is not read: it leaves the claim open with `.83` (`{unread}` of such pairs are open).
+The reader's temperature is `{temperature}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 

@@ -334,7 +334,7 @@ def enrich(
     itself stays as it is. ccheck then searches both together. Run it again to continue after an interruption, and to
     add what was written since: new documents, changed texts and removals. --undo deletes the companion.
 
-    With --in-place there is no companion. The documents get a field ccheck.vector, which any search can use.
+    With --in-place, no companion is made: the documents get a field ccheck.vector, which any search can use.
     With --one-vector, a document that is longer than the model reads gets the vector of its beginning.
     """
     from ..pipeline.enrich import open_enricher

