@@ -35,10 +35,18 @@ TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
 _ROWS = 32
 """Rows that stay in a processor's cache while a function of several steps is applied to them."""
+_COLUMNS = 32
+_SMALL_PRODUCT = 1_000_000
+_SMALL_KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""Where OpenBLAS has AVX-512, it multiplies matrices of which rows × inner × columns is at most a million by kernels
+that don't copy them first. So weights are kept in blocks of 32 columns there, and states come a few rows at a time: a
+claim's 14 tokens then take 8.4 ms for 12 layers of 384 dimensions instead of 22, 4,096 tokens 1.6 s instead of 1.8.
+Other kernels are slower so, up to twice."""
 
-Linear: TypeAlias = tuple[Floats, Floats]
-"""Weight, shape [in, out], and bias. Its rows lie one behind the other in memory: with the few tokens of a claim, half
-of the time goes into reading the weights, and OpenBLAS reads them faster so."""
+WeightAndBias: TypeAlias = tuple[Floats, Floats]
+"""Of shapes [in, out] and [out], or one [dimensions] each for a layer normalisation."""
+Linear: TypeAlias = Callable[[Floats], Floats]
+"""From states, shape [tokens, in], to [tokens, out]."""
 
 
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Floats]
@@ -244,25 +252,25 @@ def _read_layer(stored: Mapping[str, NDArray[Any]], number: int, folder: BertFol
         raise ValueError("the dimensions can't be shared among the heads")
     parts = [_named(stored, f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value")]
     scale = np.float32(1 / math.sqrt(width // heads))
-    inside = np.concatenate([weight for weight, _ in parts], 1), np.concatenate([bias for _, bias in parts])
+    weight, bias = np.concatenate([part for part, _ in parts], 1), np.concatenate([part for _, part in parts])
     # The queries' scale is put into the weights.
-    inside[0][:, :width] *= scale
-    inside[1][:width] *= scale
-    outside = _named(stored, f"{name}.attention.output.dense", width, width)
+    weight[:, :width] *= scale
+    bias[:width] *= scale
+    inside = _linear(weight, bias)
+    outside = _linear(*_named(stored, f"{name}.attention.output.dense", width, width))
     attention_norm = _named(stored, f"{name}.attention.output.LayerNorm", width)
     inner = len(stored[f"{name}.intermediate.dense.weight"])
-    wide = _named(stored, f"{name}.intermediate.dense", inner, width)
-    narrow = _named(stored, f"{name}.output.dense", width, inner)
+    wide = _linear(*_named(stored, f"{name}.intermediate.dense", inner, width))
+    narrow = _linear(*_named(stored, f"{name}.output.dense", width, inner))
     norm = _named(stored, f"{name}.output.LayerNorm", width)
 
     def layer(states: Floats, spans: list[slice]) -> Floats:
-        mixed = _attention(_linear(states, inside), spans, heads)
-        attended = _linear(mixed, outside)
+        attended = outside(_attention(inside(states), spans, heads))
         attended += states
         _normalise(attended, attention_norm, epsilon)
-        hidden = _linear(attended, wide)
+        hidden = wide(attended)
         _gelu(hidden)
-        result = _linear(hidden, narrow)
+        result = narrow(hidden)
         result += attended
         _normalise(result, norm, epsilon)
         return result
@@ -285,13 +293,35 @@ def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
     return mixed
 
 
-def _linear(states: Floats, layer: Linear) -> Floats:
-    made: Floats = states @ layer[0]
-    made += layer[1]
-    return made
+def _linear(weight: Floats, bias: Floats) -> Linear:
+    """States times a weight, shape [in, out], plus a bias."""
+    inner, width = weight.shape
+    rows = _SMALL_PRODUCT // (inner * _COLUMNS)
+    if not rows or width % _COLUMNS or not _has_small_kernels():
+
+        def whole(states: Floats) -> Floats:
+            made: Floats = states @ weight
+            made += bias
+            return made
+
+        return whole
+    rows = min(rows, _ROWS)
+    blocks = np.ascontiguousarray(weight.reshape(inner, -1, _COLUMNS).transpose(1, 0, 2))
+
+    def blockwise(states: Floats) -> Floats:
+        made = np.empty((len(states), width), np.float32)
+        full = len(states) // rows * rows
+        into = made[:full].reshape(-1, rows, len(blocks), _COLUMNS).transpose(2, 0, 1, 3)
+        np.matmul(states[:full].reshape(-1, rows, inner), blocks[:, None], out=into)
+        into = made[full:].reshape(-1, len(blocks), _COLUMNS).transpose(1, 0, 2)
+        np.matmul(states[full:], blocks, out=into)
+        made += bias
+        return made
+
+    return blockwise
 
 
-def _normalise(states: Floats, norm: Linear, epsilon: float) -> None:
+def _normalise(states: Floats, norm: WeightAndBias, epsilon: float) -> None:
     """Layer normalisation, in place."""
     for rows in _blocks(states, 8 * _ROWS):
         rows -= rows.mean(-1, keepdims=True)
@@ -339,7 +369,7 @@ def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
     return (states[start : start + rows] for start in range(0, len(states), rows))
 
 
-def _named(stored: Mapping[str, NDArray[Any]], name: str, *shape: int) -> Linear:
+def _named(stored: Mapping[str, NDArray[Any]], name: str, *shape: int) -> WeightAndBias:
     """A layer's weights, packed or not. Raises LookupError or ValueError if they aren't there or have another shape."""
     weight, bias = stored[f"{name}.weight"], stored[f"{name}.bias"]
     if weight.shape != shape or bias.shape != shape[:1]:
@@ -358,6 +388,11 @@ def _library() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
+
+
+@functools.cache
+def _has_small_kernels() -> bool:
+    return any(library.get("architecture") in _SMALL_KERNELS for library in _library().info())
 
 
 class _OneThreadEach:
