@@ -72,7 +72,7 @@ from ccheck.verdict.packaged_model import (
 )
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
-"""Its vocabulary, BERT's, is that of the reader; its vectors tell which words are exchanged in pairs that are made."""
+"""Its vectors tell which words are exchanged in pairs that are made."""
 OPEN_BELOW = 0.4
 MOST = 800
 """About how many pairs of a data set are measured."""
@@ -137,7 +137,6 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
                 in_field[name] = answered(f"{name}, held", sampled(everything[name].of(masks[name][0])), files[group])
     file = mean_of([*files.values()], work / "all.safetensors")
     weights = PackagedWeights(
-        vocabulary=EMBEDDING,
         tokens=TOKENS,
         temperature=fit_temperature([*left_out.values(), *in_field.values()]),
         threshold=OPEN_BELOW,

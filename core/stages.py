@@ -331,14 +331,14 @@ class LateStage(Stage):
     """Reorders documents with late interaction: it matches each token of the claim with the closest one of the text.
 
     `model` is a BERT-type embedding model, whose token embeddings are used as they are.
-    `documents`: embed the documents' tokens with a table that has one vector for each token of all-MiniLM-L6-v2
-    (`static`), or let the model read them in their text, which takes a hundred times as long (`contextual`).
+    `documents`: embed the documents' tokens with a table that has one vector for each token (`static`, only with the
+    packaged model), or let the model read them in their text, which takes a hundred times as long (`contextual`).
     A document that is longer than `max_tokens` is cut.
     """
 
     kind: Literal["late"] = "late"
     model: Annotated[str, Named("embedding")] = Field(
-        default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder"
+        default="ccheck/bge-small-en-v1.5-int8", description="a name or a folder"
     )
     documents: Literal["static", "contextual"] = "static"
     depth: Reads = 30

@@ -37,7 +37,7 @@ Spec = TypeVar("Spec", Embedding, SparseField)
 DEFAULT_MODEL = "ccheck/bge-small-en-v1.5-int8"
 """It comes with ccheck: encode/packaged."""
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-"""What late interaction's table, the grounding of claims in articles, and the packaged judge were measured with."""
+"""What the grounding of claims in articles was measured with."""
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 GPU_BATCH = 256
@@ -118,7 +118,7 @@ class Embedder:
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
         if self._bert is not None:
-            return unit_length(self._bert.encode(texts))
+            return unit_length(self._bert.encode_claims(texts))
         return self._encode(self._model.encode_query, texts)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:

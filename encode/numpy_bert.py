@@ -9,6 +9,7 @@ in], in int8 with `W.scale`, shape [out], and everything else in float16. `head.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
+KEPT_BYTES = 16 << 20
+"""States of the claims that were encoded last: late interaction asks for them next."""
 _ROWS = 32
 """Rows that stay in a processor's cache while a function of several steps is applied to them."""
 _COLUMNS = 32
@@ -91,6 +94,8 @@ class NumpyBert:
         self._norm = _named(stored, "embeddings.LayerNorm", width)
         self.vocabulary = len(stored[WORDS])
         """How many tokens the model has vectors for."""
+        self._claims: LRUCache[str, Floats] = LRUCache(KEPT_BYTES, lambda states: states.nbytes)
+        self._claims_lock = threading.Lock()
         widths = {values.shape[1:] for values in (stored[WORDS], self._places, self._types)}
         if widths != {(width,)} or len(self._places) < folder.max_tokens:
             raise ValueError("config.json does not describe its weights")
@@ -98,6 +103,26 @@ class NumpyBert:
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
         return self._rows(self.each(self.read(texts), self._pool))
+
+    def encode_claims(self, texts: Sequence[str]) -> Floats:
+        """The same as `encode`, for claims: their states are kept for `claim_states`."""
+        return self._rows([self._pool(states[:, self._folder.dimensions :]) for states in self._read_claims(texts)])
+
+    def claim_states(self, text: str) -> Floats:
+        """What the middle and the last layer make of each token of a claim, side by side and without the special
+        tokens at its ends: shape [tokens, 2 * dimensions]."""
+        with self._claims_lock:
+            known = self._claims.get(text)
+        (states,) = self._read_claims([text]) if known is None else (known,)
+        return states[1:-1]
+
+    def _read_claims(self, texts: Sequence[str]) -> list[Floats]:
+        found = self.each(self.read(texts), lambda states: states, between=self._folder.layers // 2 - 1)
+        with self._claims_lock:
+            for text, states in zip(texts, found, strict=True):
+                with contextlib.suppress(ValueError):  # larger than all that is kept
+                    self._claims[text] = states
+        return found
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
         """Two texts are read as one: the vector of the first token and the mean of all, shape [pairs, 2 * dimensions].
@@ -141,13 +166,17 @@ class NumpyBert:
         ids: Sequence[Sequence[int]],
         take: Callable[[Floats], Floats],
         kinds: Sequence[Sequence[int]] | None = None,
+        between: int | None = None,
     ) -> list[Floats]:
-        """What `take` makes of each text's states, shape [tokens, dimensions]. Batches run in threads."""
+        """What `take` makes of each text's states, shape [tokens, dimensions]. Batches run in threads.
+
+        `between` is the number of a layer, from 0, whose states stand before the last one's: [tokens, 2 * dimensions].
+        """
         found: list[Floats] = [self._places[0]] * len(ids)
 
         def fill(rows: list[int]) -> None:
             some = None if kinds is None else [kinds[row] for row in rows]
-            states, spans = self._states([ids[row] for row in rows], some)
+            states, spans = self._states([ids[row] for row in rows], some, between)
             for row, span in zip(rows, spans, strict=True):
                 found[row] = take(states[span]).copy()  # a view would keep the whole batch
 
@@ -158,9 +187,13 @@ class NumpyBert:
         return np.array(vectors, np.float32).reshape(len(vectors), widths * self._folder.dimensions)
 
     def _states(
-        self, ids: Sequence[Sequence[int]], kinds: Sequence[Sequence[int]] | None = None
+        self,
+        ids: Sequence[Sequence[int]],
+        kinds: Sequence[Sequence[int]] | None = None,
+        between: int | None = None,
     ) -> tuple[Floats, list[slice]]:
         """The last layer's states of all tokens, and where each text's are. `kinds` tells a first from a second text.
+        For `between`, see `each`.
 
         The texts lie one behind the other, so that nothing is padded; only attention takes them one by one.
         """
@@ -172,9 +205,11 @@ class NumpyBert:
         states += self._places[places]
         states += self._types[0] if kinds is None else self._types[np.concatenate(kinds)]
         _normalise(states, self._norm, self._folder.epsilon)
-        for layer in self._layers:
+        before = states
+        for number, layer in enumerate(self._layers):
             states = layer(states, spans)
-        return states, spans
+            before = states if number == between else before
+        return (states if between is None else np.concatenate([before, states], 1)), spans
 
     def _pool(self, states: Floats) -> Floats:
         pooled: Floats = states[0]

@@ -4,10 +4,11 @@ MaxSim is ColBERT's (Khattab and Zaharia, SIGIR 2020, equation 3).
 
 The model is a BERT-type embedding model, whose token embeddings are taken before they are pooled, without torch.
 
-Documents' tokens can come from a table with one vector for each token of all-MiniLM-L6-v2, whatever stands beside it:
-what the model makes of it as a text of its own, in the directions in which these vectors differ most. Late interaction
-between a claim's tokens in context and these ranks as well as with the documents' tokens in context
-(benchmarks/README.md), and a document costs no more than its tokenisation.
+Documents' tokens can come from a table with one vector for each token, whatever stands beside it: what all-MiniLM-L6-v2
+makes of it as a text of its own, in the directions in which these vectors differ most. A document then costs no more
+than its tokenisation. What that model would make of a claim's tokens in their context is estimated from what the
+embedding model made of them when it encoded the claim, so that one model reads a claim, once. `scripts/token_table.py`
+makes the table and the estimate; benchmarks/README.md has what they are worth.
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ def maxsim(claim: Vectors, passage: Vectors, weights: Sequence[float], window: i
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The ids of a text's tokens, without those that the model leaves out, and their embeddings of unit length, float32
-    or float16, shape [tokens, dimensions].
+    """The ids of a text's tokens, without those that the model leaves out, and their embeddings, float32 or float16,
+    shape [tokens, dimensions]: of unit length, or an estimate of such.
 
     `cut`: the text was longer than what is read.
     """
@@ -134,9 +135,9 @@ class StaticEncoder:
         self.query = functools.lru_cache(KEPT_CLAIMS)(self._query)
 
     def _query(self, text: str) -> Tokens:
-        (states,) = self._bert.encode_tokens([text])
-        ids = self._ids(text)
-        return Tokens(ids[: len(states)], self._table.turned(unit_length(states)), len(ids) > len(states))
+        states, ids = self._bert.claim_states(text), self._ids(text)
+        read = ids[: len(states)]
+        return Tokens(read, self._table.in_context(read, states), len(ids) > len(states))
 
     def documents(self, texts: Sequence[str]) -> list[Tokens]:
         read = [self._ids(text) for text in texts]
@@ -227,12 +228,16 @@ def load_late_encoder(
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`codes` (int8, shape [vocabulary, width]) times `scales` (float32, [vocabulary]) are unit vectors, as far as they
-    lie in the directions `basis` (float32, [width, dimensions]), which are orthonormal."""
+    """`codes` (int8, shape [vocabulary, width]) times `scales` (float32, [vocabulary]) are the tokens' vectors, each
+    part of a unit vector.
+
+    `claims` (float32, [2 * dimensions + width + 1, width]) estimates a token's vector in its context: by least squares,
+    from `NumpyBert.claim_states`, its vector here, and 1.
+    """
 
     codes: NDArray[np.int8]
     scales: Floats
-    basis: Floats
+    claims: Floats
 
     def vectors(self, ids: Sequence[int]) -> Floats:
         """The vectors of tokens, shape [ids, width]."""
@@ -240,9 +245,11 @@ class TokenTable:
         made: Floats = self.codes[rows] * self.scales[rows, None]
         return made
 
-    def turned(self, vectors: Floats) -> Floats:
-        """Vectors of the model, shape [n, dimensions], in the table's directions."""
-        return vectors @ self.basis.T
+    def in_context(self, ids: Sequence[int], states: Floats) -> Floats:
+        """The vectors of tokens of which the model made these states, shape [ids, width]."""
+        made: Floats = np.concatenate([states, self.vectors(ids)], 1) @ self.claims[:-1]
+        made += self.claims[-1]
+        return made
 
 
 def packaged_table(weights: Path) -> TokenTable | None:
@@ -253,5 +260,6 @@ def packaged_table(weights: Path) -> TokenTable | None:
     for file in PACKAGED.glob("*.safetensors"):
         with safe_open(file, framework="numpy") as stored:
             if stored.metadata()["weights"] == identity:
-                return TokenTable(*(stored.get_tensor(name) for name in ("codes", "scales", "basis")))
+                codes, scales, claims = (stored.get_tensor(name) for name in ("codes", "scales", "claims"))
+                return TokenTable(codes, scales, claims.astype(np.float32))
     return None

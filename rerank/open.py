@@ -64,20 +64,13 @@ def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     return _open(stage.model, stage, runtime)
 
 
-def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[float]] | None:
-    """Returns the function that compares a claim's tokens with those of sentences; None without its model.
-
-    See `StaticEncoder`.
-    """
-    from ..encode.dense import MINILM
+def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[float]]:
+    """Returns the function that compares a claim's tokens with those of sentences. See `StaticEncoder`."""
+    from ..encode.dense import DEFAULT_MODEL
     from .late import LateReranker, load_late_encoder
 
-    def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
-        try:
-            encoder = load_late_encoder(MINILM, runtime.offline())
-        except (NotFound, MissingExtra):
-            return None
-        return LateReranker(encoder, MINILM, window=0).values
+    def load() -> Callable[[str, Sequence[str]], Sequence[float]]:
+        return LateReranker(load_late_encoder(DEFAULT_MODEL, runtime), DEFAULT_MODEL, window=0).values
 
     return runtime.once("matcher", make=load)
 

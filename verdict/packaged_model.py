@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core.analysis import as_sentence, clean, sentence_spans, subject_of, term_set
 from ..core.errors import InvalidData
-from ..core.models import require_models
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
 from .differences import Compared, compared
@@ -45,7 +44,7 @@ UNREAD = 0.83
 
 
 class PackagedWeights(BaseModel):
-    """The content of `packaged/model.json`. The reader has the vocabulary of the model `vocabulary`. It reads `tokens`
+    """The content of `packaged/model.json`. The reader has the packaged embedding model's vocabulary. It reads `tokens`
     of a claim and a document, and its outputs over `temperature` (Guo et al. 2017) are the logits of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
@@ -57,7 +56,6 @@ class PackagedWeights(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model_type: Literal["ccheck-packaged-stance"] = "ccheck-packaged-stance"
-    vocabulary: str
     tokens: int = Field(ge=16, le=512)
     temperature: float = Field(gt=0, le=100)
     threshold: float = Field(ge=0, le=1)
@@ -74,16 +72,11 @@ class PackagedStances(PairStances):
     english_only = True
 
     def __init__(self, runtime: Runtime, folder: Path = FOLDER) -> None:
-        """The reader is loaded with the first claim. Raises NotFound if the model that has its vocabulary is missing,
-        MissingExtra if that can't run here, InvalidData for a broken file.
-        """
-        from ..encode.dense import run_by_numpy
+        """The reader is loaded with the first claim. Raises InvalidData for a broken file."""
+        from ..encode.dense import DEFAULT_MODEL
 
         self._folder, self._weights = folder, read_weights(folder)
-        self._found = runtime.find(self._weights.vocabulary)
-        if run_by_numpy(self._found, "cpu") is None:
-            name = self._found.name
-            require_models(f"the packaged stance model, whose vocabulary's model {name} is of another kind here,")
+        self._vocabulary = runtime.find(DEFAULT_MODEL)
         self.name = (
             "packaged stance model: a lead to read, not a finding (on unseen claims it decided "
             f"{self._weights.decided:.1%} of the pairs, and {self._weights.right:.0%} of these right)"
@@ -116,10 +109,10 @@ class PackagedStances(PairStances):
 
     @functools.cached_property
     def _reader(self) -> CrossEncoder:
-        from ..encode.dense import run_by_numpy
+        from ..encode.bert_folder import read_bert_folder
         from ..encode.numpy_bert import load_cross_encoder
 
-        folder = run_by_numpy(self._found, "cpu")
+        folder = read_bert_folder(self._vocabulary.path)
         assert folder is not None
         return load_cross_encoder(folder, self._folder / READER, self._weights.tokens)
 
