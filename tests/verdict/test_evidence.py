@@ -109,9 +109,7 @@ HEART = Document("h", "", "Heart attacks were rarer. The cost was moderate. Pati
 @pytest.fixture(scope="module")
 def match() -> Match:
     """The comparison of tokens that ccheck has."""
-    made = open_matcher(Runtime(Settings()))
-    assert made is not None
-    return made
+    return open_matcher(Runtime(Settings()))
 
 
 def test_a_model_finds_a_sentence_in_other_words(match):

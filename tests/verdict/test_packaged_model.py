@@ -10,7 +10,7 @@ import pytest
 from cli_runs import BM25, ccheck
 from scripted_llm import KEY, say, scripted
 
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
@@ -221,16 +221,6 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     assert is_packaged(made) and "packaged stance model" in made.name
     named = opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
     assert is_packaged(named)
-
-
-def test_it_is_left_out_where_its_vocabulary_cannot_be_read(monkeypatch):
-    monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
-    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    settings = resolve({}).settings
-    with pytest.raises(NotFound, match=r"no verdict model is configured.*can't run here.*of another kind"):
-        opening.open_method(VerdictStage(method="auto"), Runtime(settings))
-    with pytest.raises(MissingExtra, match="of another kind"):
-        opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
 
 
 # -- a judge that was made for English leaves other languages unjudged, and says so
