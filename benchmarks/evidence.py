@@ -97,8 +97,6 @@ def main(folder: Path, model: str) -> None:
         for pair, cut in zip(pairs, spans, strict=True)
     ]
     matcher = open_matcher(Runtime())
-    if matcher is None:
-        raise SystemExit("the weights of all-MiniLM-L6-v2 are not installed")
     once = functools.cache(lambda claim, sentences: matcher(claim, sentences))
 
     def match(claim: str, sentences: Sequence[str]) -> Sequence[float]:

@@ -238,13 +238,18 @@ def _agrees(one: _Quantity, other: _Quantity) -> bool:
 # -- directions and denials
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _stem(word: str) -> str:
+    return next(iter(terms(word)), "")
+
+
 @functools.lru_cache(maxsize=4096)
 def _read(text: str) -> _Read:
     words = tuple(found.group().lower() for found in _TOKEN.finditer(text))
     signs = [bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word)) for word in words]
     denies = [bool(_DENIAL.fullmatch(word)) for word in words]
     stems = tuple(
-        "" if sign or denied or _GENERAL.fullmatch(word) or not (found := terms(word)) else found[0]
+        "" if sign or denied or _GENERAL.fullmatch(word) else _stem(word)
         for word, sign, denied in zip(words, signs, denies, strict=True)
     )
     ways: list[tuple[str, int, str]] = []

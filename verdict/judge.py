@@ -209,6 +209,8 @@ def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> t
 
 # -- the verdict
 
+NOT_READ = "not read: "
+"""With this begins the rationale of a stance on a paper that does not say what the claim is about."""
 _NO_CLAIM: dict[Wording, str] = {
     "open_question": "this question is not answered by yes or no",
     "greeting": "this is a greeting",
@@ -237,7 +239,8 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
-    reason = _reason(label, supports, refutes)
+    worth = any(not (piece.stance.rationale or "").startswith(NOT_READ) for piece in read if piece.stance)
+    reason = _reason(label, supports, refutes, worth)
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
@@ -298,13 +301,13 @@ def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
     return Verdict("NOT_ENOUGH_INFO", confidence, reason, "relevance", reason="nothing_bears")
 
 
-def _reason(label: Label, supports: float, refutes: float) -> Reason | None:
+def _reason(label: Label, supports: float, refutes: float, worth_reading: bool) -> Reason | None:
     """Why a verdict takes no side, from the probabilities of both sides, guesses included."""
     if label in _VERBS:
         return None
     weaker, stronger = sorted((supports, refutes))
     if stronger == 0:
-        return "left_open"
+        return "left_open" if worth_reading else "nothing_bears"
     return "leaning" if label != "CONFLICTING" and 2 * weaker < stronger else "disagreement"
 
 

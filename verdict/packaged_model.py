@@ -20,7 +20,7 @@ from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
 from .differences import Compared, compared
 from .evidence import nearest_in_words
-from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
+from .judge import NO_TEXT, NOT_READ, PairStances, StanceMethod, likeliest
 from .labels import STANCES
 from .roles import roles_of
 
@@ -156,9 +156,9 @@ def why_unread(claim: str, document: Document) -> str:
     there = term_set(clean(document.title)).union(*map(term_set, sentences))
     wanted, subject = term_set(clean(claim)), subject_of(clean(claim))
     if 3 * len(wanted & there) < len(wanted):
-        return "not read: it has few of the claim's words"
+        return f"{NOT_READ}it has few of the claim's words"
     missing = subject and term_set(subject) and there.isdisjoint(term_set(subject))
-    return f'not read: it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
+    return f'{NOT_READ}it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
 
 
 def unread_row() -> list[float]:
