@@ -339,10 +339,10 @@ def _linear(*parts: _Packed) -> Linear:
     def blockwise(states: Floats) -> Floats:
         made = np.empty((len(states), width), np.float32)
         full = len(states) // rows * rows
-        into = made[:full].reshape(-1, rows, len(blocks), columns).transpose(2, 0, 1, 3)
-        np.matmul(states[:full].reshape(-1, rows, inner), blocks[:, None], out=into)
-        into = made[full:].reshape(-1, len(blocks), columns).transpose(1, 0, 2)
-        np.matmul(states[full:], blocks, out=into)
+        first = made[:full].reshape(-1, rows, len(blocks), columns).transpose(2, 0, 1, 3)
+        rest = made[full:].reshape(-1, len(blocks), columns).transpose(1, 0, 2)
+        np.matmul(states[:full].reshape(-1, rows, inner), blocks[:, None], out=first)
+        np.matmul(states[full:], blocks, out=rest)
         made += bias
         return made
 

@@ -201,10 +201,7 @@ def _verdict(settings: Settings) -> str:
     none = "no language model is configured, and {}"
     name = settings.stance_model or default_stance_model()
     if name == PACKAGED:
-        try:
-            return PackagedStances(Runtime(download=False)).name
-        except (NotFound, MissingExtra) as error:
-            raise _Absent(none.format(error)) from error
+        return PackagedStances(Runtime(download=False)).name
     if not models_installed():
         raise _Absent(none.format(f"{name} needs the models extra"))
     found = _found(name, settings.stance_model is not None, none)

@@ -37,9 +37,9 @@ class Plan:
 
     `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
     `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
-    those of sentences, where its model is here. `rewriter` is who rewrites claims, None if nobody does. `asking` is
-    who asks and answers questions about claims, None for recipes without. If nobody judges, though the recipe asks
-    for it, `no_method` says why. `degraded`: searches find less than they should, so that nothing follows from what
+    those of sentences, where there is a model. `rewriter` is who rewrites claims, None if nobody does. `asking` is
+    who asks and answers questions about claims, None for recipes without. `method` is None where nobody judges, or a
+    judge of the user's own. `degraded`: searches find less than they should, so that nothing follows from what
     they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate `least_relevance`, nothing
     that these retrievers found bears on a claim, unless the recipe says another.
     """
@@ -53,7 +53,6 @@ class Plan:
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
     match: Match | None
     method: StanceMethod | None
-    no_method: str
     warnings: tuple[str, ...]
     state: str | None = None
     asking: Asking | None = None
@@ -90,7 +89,7 @@ def make_plan(
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
     asking = _open_asking(recipe, runtime)
-    method, no_method = _open_judge(recipe, runtime) if judges and asking is None else (None, "")
+    method = _open_judge(recipe, runtime) if judges and asking is None else None
     return Plan(
         retrievers,
         encoders,
@@ -101,7 +100,6 @@ def make_plan(
         rerankers,
         open_matcher(runtime) if embedder is not None or rerankers else None,
         method,
-        no_method,
         (*warnings, *runtime.notices()),
         info.state,
         asking,
@@ -295,14 +293,10 @@ def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
         raise with_ways_to_get(error, recipe) from error
 
 
-def _open_judge(recipe: Recipe, runtime: Runtime) -> tuple[StanceMethod | None, str]:
-    """The judge, or None and the reason."""
-    stage = recipe.verdict
-    if stage.method == "none":
-        return None, ""
+def _open_judge(recipe: Recipe, runtime: Runtime) -> StanceMethod | None:
+    if recipe.verdict.method == "none":
+        return None
     try:
-        return open_method(stage, runtime), ""
+        return open_method(recipe.verdict, runtime)
     except (NotFound, MissingExtra) as error:
-        if stage.method != "auto":
-            raise with_ways_to_get(error, recipe) from error
-        return None, str(error)
+        raise with_ways_to_get(error, recipe) from error

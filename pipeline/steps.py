@@ -408,8 +408,9 @@ def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
 def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
     """The claims with the stances of the plan's method, and the verdicts that follow, each as soon as it is there."""
     method = run.plan.method
+    assert method is not None
     asked = cases(run, states)
-    answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
+    answers = zip(all_judged(method, asked), asked, strict=False)
     for state in states:
         if state.error is None:
             state.timings_ms["verdict"] = 0.0
@@ -420,8 +421,6 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
                 state.verdict = other
             elif irrelevant(run, state):
                 state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
-            elif method is None:
-                state.verdict = Verdict(None, error=run.plan.no_method)
             else:
                 started = time.perf_counter()
                 with span("verdict"):

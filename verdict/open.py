@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from ..core.errors import MissingExtra, NotFound
+from ..core.errors import NotFound
 from ..core.runtime import Runtime
 from ..core.stages import VerdictStage
 from .judge import StanceMethod
-
-NOT_SET_UP = (
-    "no verdict model is configured. Use --llm MODEL for a language model (and OPENAI_BASE_URL for its server), or "
-    "--stance FOLDER for a stance model"
-)
 
 
 def open_method(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
     """The method of a stage.
 
-    Raises NotFound or MissingExtra for what is not installed, and UsageError for missing settings. With `auto`, they
-    mean that nothing is configured, and the message says what to do.
+    Raises NotFound or MissingExtra for what is not installed, and UsageError for missing settings.
     """
     if stage.method == "llm":  # the language model itself is opened once
         return _calibrated(_opened(stage, runtime), stage)
@@ -31,12 +25,11 @@ def _opened(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
         from .llm import LlmStances
 
         return LlmStances(open_llm(runtime, stage.model), stage)
-    try:
-        return _stance(stage, runtime)
-    except (MissingExtra, NotFound) as error:
-        if stage.method != "auto":  # else no judge was chosen, see `core.adjust.filled`
-            raise
-        raise NotFound(f"{NOT_SET_UP}. The packaged stance model can't run here: {error}") from error
+    from .classifier import StanceClassifier
+    from .packaged_model import PACKAGED, PackagedStances
+
+    name = stage.model or default_stance_model()
+    return PackagedStances(runtime) if name == PACKAGED else StanceClassifier(name, runtime)
 
 
 def default_stance_model() -> str:
@@ -52,14 +45,6 @@ def default_stance_model() -> str:
     except NotFound:
         return PACKAGED
     return DEFAULT_STANCE_MODEL
-
-
-def _stance(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
-    from .classifier import StanceClassifier
-    from .packaged_model import PACKAGED, PackagedStances
-
-    name = stage.model or default_stance_model()
-    return PackagedStances(runtime) if name == PACKAGED else StanceClassifier(name, runtime)
 
 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:

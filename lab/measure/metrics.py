@@ -190,7 +190,7 @@ def _measure(name: str) -> Any:
     if match is None or base is None:
         known = {*_OWN, *(measure.NAME for measure in registry.values())}
         hint = did_you_mean(name, {*known, *(one + name[name.find("@") :] for one in known if "@" in name)} - {name})
-        raise UsageError(f"there is no metric {name!r}{f', {hint}' if hint else ''}. Known metrics include {_KNOWN}")
+        raise UsageError(f"there is no metric {name!r}{f': {hint}' if hint else '.'} Known metrics include {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = cutoff = whole_number(match["cutoff"])

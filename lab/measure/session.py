@@ -96,8 +96,7 @@ class Session:
         with self.checker(recipe) as checker:
             plan = checker.plan()
         if judged and plan.method is None:
-            why = plan.no_method or "its verdict method is none"
-            raise UsageError(f"the recipe {recipe.name} has no judge: {why}")
+            raise UsageError(f"the recipe {recipe.name} has no judge: its verdict method is none")
 
     def checker(self, recipe: Recipe) -> Checker:
         """A checker that shares this session's store and models."""
