@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
+TOKENS_A_THREAD = 256
+"""So many tokens are worth a thread of their own."""
 KEPT_BYTES = 16 << 20
 """States of the claims that were encoded last: late interaction asks for them next."""
 _ROWS = 32
@@ -178,7 +180,9 @@ class NumpyBert:
             for row, span in zip(rows, spans, strict=True):
                 found[row] = take(states[span]).copy()  # a view would keep the whole batch
 
-        in_threads(fill, list(batches([len(one) for one in ids])))
+        lengths = [len(one) for one in ids]
+        share = sum(lengths) // threads() + max(lengths, default=0) // 2
+        in_threads(fill, list(batches(lengths, min(TOKENS_AT_ONCE, max(TOKENS_A_THREAD, share)))))
         return found
 
     def _rows(self, vectors: Sequence[Floats], widths: int = 1) -> Floats:

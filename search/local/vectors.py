@@ -367,7 +367,8 @@ class VectorIndex:
         best: list[tuple[NDArray[np.float32], NDArray[np.int64]]] = []
         for segments in self._runs(read, max(1, ROWS_AT_ONCE // len(queries))):
             scores = self._segment_scores(queries, segments)
-            scores[:, ~wanted[segments]] = -np.inf
+            if not (allowed := wanted[segments]).all():
+                scores[:, ~allowed] = -np.inf
             if scores.shape[1] > depth:
                 top = _best(scores, depth)
             else:
@@ -392,6 +393,8 @@ class VectorIndex:
 
     def _runs(self, segments: NDArray[np.int64], rows_at_once: int) -> list[NDArray[np.int64]]:
         """These segments, ascending, in runs of about `rows_at_once` rows."""
+        if 0 < len(self.rows) <= rows_at_once and len(segments):
+            return [segments]
         ends = np.cumsum(self._lengths(segments))
         cuts = np.searchsorted(ends, np.arange(rows_at_once, ends[-1] if len(ends) else 0, rows_at_once), "right")
         # Equal cuts make empty runs. np.unique would drop them, but imports numpy.ma, which takes 10 ms.
@@ -403,13 +406,14 @@ class VectorIndex:
 
     def _segment_scores(self, queries: NDArray[np.float32], segments: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each of these segments, which are ascending: shape [queries, segments]."""
-        begins, lengths = self.starts[segments], self._lengths(segments)
-        firsts = np.cumsum(lengths) - lengths
         if int(segments[-1] - segments[0]) == len(segments) - 1:
-            begins, ends = begins[:1], begins[-1:] + lengths[-1:]
+            begins = self.starts[segments[0] : segments[-1] + 1]
+            firsts, ends = begins - begins[0], begins[-1:] + self._lengths(segments[-1:])
             rows = self.rows[int(begins[0]) : int(ends[0])]
-            self._check(begins, ends)
+            self._check(begins[:1], ends)
         else:
+            begins, lengths = self.starts[segments], self._lengths(segments)
+            firsts = np.cumsum(lengths) - lengths
             numbers = np.repeat(begins - firsts, lengths) + np.arange(int(lengths.sum()))
             if self.codes is None:
                 self._check(begins, begins + lengths)
