@@ -68,9 +68,16 @@ def test_texts_of_all_scripts_and_lengths_and_those_that_are_cut(embedder: Embed
     assert np.abs(found - embedder.encode_queries(texts)).max() < 1e-6
 
 
-def test_a_text_has_the_same_vector_beside_others(embedder: Embedder) -> None:
-    texts = [random_text(words) for words in (3, 250, 40, 7, 120)] * 12
-    together = embedder.encode_documents(texts)
+@pytest.mark.parametrize("small_kernels", [True, False])
+def test_a_text_has_the_same_vector_beside_others_and_on_any_processor(embedder, monkeypatch, small_kernels):
+    monkeypatch.setattr(numpy_bert, "_has_small_kernels", lambda: small_kernels)
+    monkeypatch.setattr(numpy_bert, "threads", lambda: 3)
+    parts: list[list[int]] = []
+    in_threads = numpy_bert.in_threads
+    monkeypatch.setattr(numpy_bert, "in_threads", lambda run, some: (parts.extend(some), in_threads(run, some)))
+    texts = [random_text(words) for words in (3, 250, 40, 7, 120)] * 4
+    together = unit_length(NumpyBert(embedder._bert_folder).encode(texts))
+    assert len(parts) == 3  # 1,700 tokens
     assert np.abs(together - np.concatenate([embedder.encode_documents([text]) for text in texts])).max() < 1e-6
 
 
