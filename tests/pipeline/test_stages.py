@@ -174,19 +174,15 @@ def test_a_method_that_dies_half_way_is_an_error_of_the_rest_and_never_a_label(o
         assert result.verdict is not None and result.verdict.error
 
 
-def test_nobody_to_judge_is_said_in_the_verdict(papers, monkeypatch):
+@pytest.mark.parametrize("method", ["auto", "stance"])
+def test_a_judge_that_can_not_be_had_is_an_error(papers, monkeypatch, method):
     def absent(*_: object) -> None:
-        raise NotFound("no verdict model is set up: do this")
+        raise NotFound("no such model: do this")
 
     monkeypatch.setattr("ccheck.pipeline.plan.open_method", absent)
-    recipe = load_recipe("bm25")
-    with _checker(papers, recipe.model_copy(update={"verdict": VerdictStage(method="auto")})) as checker:
-        verdict = checker.check(SEA).verdict
-        assert verdict is not None and (verdict.label, verdict.method) == (None, "none")
-        assert verdict.error == "no verdict model is set up: do this"
-    named = _checker(papers, recipe.model_copy(update={"verdict": VerdictStage(method="stance")}))
-    with named, pytest.raises(CcheckError, match="do this"):
-        named.check(SEA)
+    recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method=method)})
+    with _checker(papers, recipe) as checker, pytest.raises(CcheckError, match="do this"):
+        checker.check(SEA)
 
 
 def test_an_answer_is_there_before_the_next_claims_are_judged(opened):

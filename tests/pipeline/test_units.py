@@ -17,7 +17,7 @@ from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.ingest import layout_of
 from ccheck.pipeline.ingest import open_encoders
 from ccheck.pipeline.run import Run
-from ccheck.pipeline.steps import cases, choose_evidence, judged, search
+from ccheck.pipeline.steps import cases, choose_evidence, search
 from ccheck.rerank import Scores
 from ccheck.search import Filter
 from ccheck.verdict import Case, Judged
@@ -140,7 +140,6 @@ def test_a_unit_that_stands_elsewhere_has_no_sentences(checker: Checker) -> None
     elsewhere, whole = state.result(run).evidence
     assert elsewhere.sentences == () and whole.sentences
     assert cases(run, [state])[0].evidence[0].document.text == caption.text
-    assert next(judged(run, [state])).verdict is not None
 
 
 def test_what_the_store_lacks_is_said_with_the_command(tmp_path: Path, checker: Checker) -> None:
