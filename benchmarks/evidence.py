@@ -57,8 +57,6 @@ OTHERS = 9
 
 # The same documents are read again for each setting.
 evidence.sentence_spans = functools.lru_cache(None)(sentence_spans)  # type: ignore[assignment]
-evidence.terms = functools.lru_cache(None)(evidence.terms)  # type: ignore[assignment]
-evidence.roles_in = functools.lru_cache(None)(evidence.roles_in)  # type: ignore[assignment]
 
 
 @click.command()
