@@ -167,16 +167,17 @@ def count_words(text: str) -> int:
 def matches(text: str, query: str) -> list[tuple[int, int]]:
     """Where words of `text` match the query as BM25 does: (start, end) of each, in order."""
     wanted = set(terms(query))
-    return [match.span() for match in _WORD.finditer(text) if wanted and _term_set(match.group()) & wanted]
+    return [match.span() for match in _WORD.finditer(text) if wanted.intersection(terms_of_word(match.group()))]
 
 
-def _term_set(word: str) -> frozenset[str]:
-    return _known_term_set(word) if len(word) <= MAX_TERM else frozenset(terms(word))
+def terms_of_word(word: str) -> Sequence[str]:
+    """The indexed terms of one word, which are the same in every text."""
+    return _known_terms(word) if len(word) <= MAX_TERM else terms(word)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _known_term_set(word: str) -> frozenset[str]:
-    return frozenset(terms(word))
+def _known_terms(word: str) -> Sequence[str]:
+    return tuple(terms(word))
 
 
 @functools.lru_cache(maxsize=256)

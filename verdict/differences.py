@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from ..core.analysis import clean, term_set, terms
+from ..core.analysis import clean, term_set, terms, terms_of_word
 from ..core.types import Difference
 
 NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
@@ -238,18 +238,13 @@ def _agrees(one: _Quantity, other: _Quantity) -> bool:
 # -- directions and denials
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _stem(word: str) -> str:
-    return next(iter(terms(word)), "")
-
-
 @functools.lru_cache(maxsize=4096)
 def _read(text: str) -> _Read:
     words = tuple(found.group().lower() for found in _TOKEN.finditer(text))
     signs = [bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word)) for word in words]
     denies = [bool(_DENIAL.fullmatch(word)) for word in words]
     stems = tuple(
-        "" if sign or denied or _GENERAL.fullmatch(word) else _stem(word)
+        "" if sign or denied or _GENERAL.fullmatch(word) else next(iter(terms_of_word(word)), "")
         for word, sign, denied in zip(words, signs, denies, strict=True)
     )
     ways: list[tuple[str, int, str]] = []

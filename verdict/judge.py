@@ -209,8 +209,6 @@ def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> t
 
 # -- the verdict
 
-NOT_READ = "not read: "
-"""With this begins the rationale of a stance on a paper that does not say what the claim is about."""
 _NO_CLAIM: dict[Wording, str] = {
     "open_question": "this question is not answered by yes or no",
     "greeting": "this is a greeting",
@@ -239,7 +237,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
-    worth = any(not (piece.stance.rationale or "").startswith(NOT_READ) for piece in read if piece.stance)
+    worth = any(not piece.stance.unread for piece in read if piece.stance)
     reason = _reason(label, supports, refutes, worth)
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 

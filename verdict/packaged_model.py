@@ -20,7 +20,7 @@ from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
 from .differences import Compared, compared
 from .evidence import nearest_in_words
-from .judge import NO_TEXT, NOT_READ, PairStances, StanceMethod, likeliest
+from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
 from .roles import roles_of
 
@@ -87,7 +87,7 @@ class PackagedStances(PairStances):
         unread = [why_unread(claim, document) for claim, document in pairs]
         near = [[] if why else nearest(*pair) for pair, why in zip(pairs, unread, strict=True)]
         said = iter(self._said([(pair, some) for pair, some in zip(pairs, near, strict=True) if some]))
-        open_ = likeliest(unread_row())
+        open_ = replace(likeliest(unread_row()), unread=True)
         return [
             replace(open_, rationale=why) if why else next(said) if some else Stance(None, error=NO_TEXT)
             for why, some in zip(unread, near, strict=True)
@@ -156,9 +156,9 @@ def why_unread(claim: str, document: Document) -> str:
     there = term_set(clean(document.title)).union(*map(term_set, sentences))
     wanted, subject = term_set(clean(claim)), subject_of(clean(claim))
     if 3 * len(wanted & there) < len(wanted):
-        return f"{NOT_READ}it has few of the claim's words"
+        return "not read: it has few of the claim's words"
     missing = subject and term_set(subject) and there.isdisjoint(term_set(subject))
-    return f'{NOT_READ}it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
+    return f'not read: it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
 
 
 def unread_row() -> list[float]:

@@ -72,9 +72,9 @@ def test_of_too_many_fields_not_all_are_looked_at(monkeypatch):
 def test_what_is_remembered_is_short():
     before = made_of._last_day.cache_info().currsize
     assert last_day("2" * 60_000) is None and made_of._last_day.cache_info().currsize == before
-    words = analysis._known_term_set.cache_info().currsize
+    words = analysis._known_terms.cache_info().currsize
     assert analysis.matches("x" * 5_000, "x" * 5_000) == [(0, 5_000)]
-    assert analysis._known_term_set.cache_info().currsize == words
+    assert analysis._known_terms.cache_info().currsize == words
 
 
 def test_rows_that_never_end_are_not_read_again_and_again(tmp_path, monkeypatch):

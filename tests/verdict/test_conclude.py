@@ -17,7 +17,6 @@ from ccheck.verdict.judge import (
     ASSUMED_CONFIDENCE,
     HALF_LIFE,
     NO_DOCUMENTS,
-    NOT_READ,
     UNREAD,
     Case,
     Judged,
@@ -58,7 +57,7 @@ def test_what_is_open_says_why(stances: list[tuple[Label, float]], reason: str |
 
 
 def test_where_no_paper_was_worth_reading_nothing_bears_on_the_claim() -> None:
-    unread = Stance(N, 0.83, f"{NOT_READ}it has few of the claim's words")
+    unread = Stance(N, 0.83, unread=True)
     for others, reason in ((), "nothing_bears"), ((Stance(N, 0.9),), "left_open"), ((Stance(S, 0.6),), "leaning"):
         assert conclude(evidence(unread, unread, *others), "test").reason == reason
 

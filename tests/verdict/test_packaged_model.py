@@ -95,7 +95,7 @@ def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, why)
     made = PackagedStances(Runtime())
     made.__dict__["_reader"] = lambda pairs: np.tile(np.array([-9.0, -9.0, 9.0], np.float32), (len(pairs), 1))
     (stance,) = made.read([(claim, Document("one", title, text))])
-    assert (stance.label, stance.rationale) == ("NOT_ENOUGH_INFO", why)
+    assert (stance.label, stance.rationale, stance.unread) == ("NOT_ENOUGH_INFO", why, why is not None)
     assert sum(stance.probabilities.values()) == pytest.approx(1)
     assert stance.confidence > 0.99 if why is None else stance.confidence == 0.83
 
