@@ -98,7 +98,7 @@ class Row(NamedTuple):
         reached = middle
         if self.seconds:
             reached, least = (statistics.median(taken[side][self.of]) for side in (self.side, self.plain))
-            ratio += f"; {reached:.2f} s against {least:.2f} s"
+            ratio += f"; {reached:.2g} s against {least:.2g} s"
         if self.goal is None:
             return [self.said, ratio, "–"]
         missed = reached < self.goal if self.throughput else reached > self.goal

@@ -20,6 +20,7 @@ import math
 import threading
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -66,7 +67,7 @@ class LateReranker:
             claim, read = self._encoder.query(query), self._encoder.documents(passages)
         found = [frozenset(one.ids) for one in read]
         weights = rarity(claim.ids, found, self._encoder.special) if self._idf else [1.0] * len(claim.ids)
-        values = [maxsim(claim.vectors, one.vectors, weights, self._window) for one in read]
+        values = maxsim(claim.vectors, [one.vectors for one in read], weights, self._window)
         if not all(map(math.isfinite, values)):
             raise not_finite(self.name, values)
         return Scores(tuple(min(max(value, 0.0), 1.0) for value in values), tuple(one.cut for one in read), False)
@@ -90,21 +91,30 @@ def rarity(claim: Sequence[int], passages: Sequence[Set[int]], special: Set[int]
     ]
 
 
-def maxsim(claim: Vectors, passage: Vectors, weights: Sequence[float], window: int = 0) -> float:
-    """The weighted mean over a claim's tokens of the largest product with a token of the passage.
+def maxsim(claim: Vectors, passages: Sequence[Vectors], weights: Sequence[float], window: int = 0) -> list[float]:
+    """For each passage, the weighted mean over a claim's tokens of the largest product with a token of the passage.
 
     Shapes: [claim tokens, dimensions], [passage tokens, dimensions]; of unit length. With a `window` it is the largest
     over stretches of so many tokens, each half a window after the one before. 0 where one of them has no tokens.
     """
-    if not len(claim) or not len(passage):
-        return 0.0
-    products = claim.astype(np.float32, copy=False) @ passage.astype(np.float32, copy=False).T
-    size = min(window or len(passage), len(passage))
-    # [claim tokens, stretches]; the last stretches may be shorter.
-    starts = range(0, len(passage), max(1, size // 2)) if size < len(passage) else (0,)
-    best = np.stack([products[:, start : start + size].max(1) for start in starts], 1)
+    bounds: list[int] = []  # where each stretch starts and ends
+    firsts: list[int] = []  # the number of each passage's first stretch
+    read = [one for one in passages if len(one) and len(claim)]
+    ends = np.cumsum([len(one) for one in read]).tolist()
+    for end, one in zip(ends, read, strict=True):
+        size = min(window or len(one), len(one))
+        firsts.append(len(bounds) // 2)
+        starts = range(end - len(one), end, max(1, size // 2)) if size < len(one) else (end - size,)
+        bounds += chain.from_iterable((start, min(start + size, end)) for start in starts)
+    if not read:
+        return [0.0] * len(passages)
+    tokens = np.ascontiguousarray(claim.T, np.float32)
+    # The last row is no token: a stretch may end there.
+    products = np.concatenate([*(one.astype(np.float32, copy=False) @ tokens for one in read), tokens[:1] * 0])
     share = np.asarray(weights, np.float32)
-    return float((share @ best).max() / share.sum())
+    stretches = np.maximum.reduceat(products, bounds)[::2] @ share / share.sum()
+    values = iter(np.maximum.reduceat(stretches, firsts).tolist())
+    return [next(values) if len(one) and len(claim) else 0.0 for one in passages]
 
 
 # -- tokens
@@ -143,7 +153,9 @@ class StaticEncoder:
         read = [self._ids(text) for text in texts]
         kept = [ids[: self._most] for ids in read]
         cut = [self._most is not None and len(ids) > self._most for ids in read]
-        return [Tokens(ids, self._table.vectors(ids), one) for ids, one in zip(kept, cut, strict=True)]
+        # One look into the table for all.
+        vectors = np.split(self._table.vectors(list(chain.from_iterable(kept))), np.cumsum(list(map(len, kept)))[:-1])
+        return list(map(Tokens, kept, vectors, cut))
 
 
 class ContextEncoder:
