@@ -41,7 +41,7 @@ def main(url: str | None, documents: int, claims: int, rounds: int, window: int)
     with (
         server(url) as address,
         indexed(address, INDEX, entries(documents, 384), random_layout(384)) as store,
-        httpx.Client(base_url=address, timeout=60) as client,
+        httpx.Client(base_url=address, timeout=600) as client,
     ):
         client.post(f"/{INDEX}/_forcemerge", params={"max_num_segments": 1}).raise_for_status()
         asked = [recorded(store, query, window) for query in queries(claims, 384)]
