@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..core.analysis import count_words, pieces, sentence_spans, windows
+from ..core.analysis import count_words, sentence_spans
+from ..core.windows import pieces, windows
 from . import Article, Element
 
 Span = tuple[int, int]

@@ -313,14 +313,15 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the claims that a sentence makes, with the verdict on it alone (see `Verdict`), and the ids of the
-    documents that take its side, best first."""
+    """One of the claims that a sentence makes, with the verdict on it alone and its reason (see `Verdict`), and the ids
+    of the documents that take its side, best first."""
 
     claim: str
     label: Label | None
     confidence: float | None = None
     rationale: str | None = None
     doc_ids: tuple[str, ...] = ()
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

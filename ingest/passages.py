@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from more_itertools import chunked
 
-from ..core.analysis import RUN, Count, count_words, pieces, sentence_spans, windows
+from ..core.analysis import count_words, sentence_spans
 from ..core.errors import require
 from ..core.layout import Chunking, UnitField
 from ..core.types import Document, Unit, document_text
+from ..core.windows import RUN, Count, pieces, windows
 
 COUNTED_TOGETHER = 256
 

@@ -262,7 +262,8 @@ class Checker(Closing):
         assert verdict is not None
         side = {verdict.label, "CONFLICTING"} - {"NOT_ENOUGH_INFO"}
         ids = [one.document.id for one in result.by_document if one.stance is not None and one.stance.label in side]
-        return Part(text, verdict.label, verdict.confidence, verdict.rationale or verdict.error, tuple(ids))
+        why = verdict.rationale or verdict.error
+        return Part(text, verdict.label, verdict.confidence, why, tuple(ids), verdict.reason)
 
     def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:
         """The results of a recipe that checks with questions."""

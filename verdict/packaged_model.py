@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.analysis import as_sentence, clean, sentence_spans, subject_of, term_set
+from ..core.analysis import as_sentence, clean, sentence_spans, subject_of, term_set, two_claims
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
@@ -146,19 +146,25 @@ def nearest(claim: str, document: Document) -> list[str]:
 
 def why_unread(claim: str, document: Document) -> str:
     """Why a document is not read: it has less than a third of the claim's words, or none of those that stand before the
-    claim's verb. Empty for one that is.
+    claim's verb. Empty for one that is; of a sentence that makes two claims, one of them is enough.
 
     Of what is found for a claim, this is true of about half, and most stances on that would be mistaken.
     """
-    sentences = sentences_of(document)
+    claim, sentences = clean(claim), sentences_of(document)
     if len(sentences) < SHORT:
         return ""
     there = term_set(clean(document.title)).union(*map(term_set, sentences))
-    wanted, subject = term_set(clean(claim)), subject_of(clean(claim))
+    reasons = [_missing(part, there) for part in two_claims(claim) or (claim,)]
+    return "" if "" in reasons else f"not read: {reasons[0]}"
+
+
+def _missing(claim: str, there: frozenset[str]) -> str:
+    """What of a claim a text with these words does not have; empty if it has enough."""
+    wanted, subject = term_set(claim), subject_of(claim)
     if 3 * len(wanted & there) < len(wanted):
-        return "not read: it has few of the claim's words"
+        return "it has few of the claim's words"
     missing = subject and term_set(subject) and there.isdisjoint(term_set(subject))
-    return f'not read: it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
+    return f'it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
 
 
 def unread_row() -> list[float]:

@@ -215,9 +215,12 @@ def test_a_sentence_is_refuted_with_one_of_its_claims(parts, label, confidence):
     verdict = of_parts([Part("it", *one) for one in parts], Verdict("SUPPORTS", 0.5, method="m"))
     assert (verdict.label, verdict.confidence, verdict.method) == (label, confidence, "m")
     assert (verdict.reason is None) == (label in ("SUPPORTS", "REFUTES", None)) and bool(verdict.error) == (not label)
-    if label == "NOT_ENOUGH_INFO":  # what is shown below was found for the whole sentence
-        whole = nothing_bears(0.1, 3)
-        assert of_parts([Part("it", *one) for one in parts], whole).reason == "nothing_bears"
+
+
+def test_a_sentence_is_open_for_what_says_most_about_one_of_its_claims():
+    far, leans, open_ = (Part("it", "NOT_ENOUGH_INFO", 0.3, reason=one) for one in ("nothing_bears", "leaning", None))
+    for parts, reason in ((far, far), "nothing_bears"), ((far, leans), "leaning"), ((far, open_), "left_open"):
+        assert of_parts(parts, nothing_bears(0.1, 3)).reason == reason
 
 
 # -- the probability that something in the collection bears on a claim
