@@ -98,7 +98,8 @@ class Row(NamedTuple):
         reached = middle
         if self.seconds:
             reached, least = (statistics.median(taken[side][self.of]) for side in (self.side, self.plain))
-            ratio += f"; {reached:.2g} s against {least:.2g} s"
+            digits = 3 if reached < 0.1 else 2
+            ratio += f"; {reached:.{digits}f} s against {least:.{digits}f} s"
         if self.goal is None:
             return [self.said, ratio, "–"]
         missed = reached < self.goal if self.throughput else reached > self.goal

@@ -209,7 +209,7 @@ def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> t
 
 # -- the verdict
 
-_REASONS: tuple[Reason, ...] = ("disagreement", "leaning", "left_open", "nothing_bears", "no_claim")
+_REASONS: tuple[Reason, ...] = ("disagreement", "leaning", "left_open", "nothing_bears", "no_claim", "not_judged")
 """Why a verdict takes no side, what says most about the claim first."""
 _NO_CLAIM: dict[Wording, str] = {
     "open_question": "this question is not answered by yes or no",
@@ -264,8 +264,8 @@ def of_parts(parts: Sequence[Part], whole: Verdict) -> Verdict:
     if label is None:
         return replace(whole, label=None, confidence=None, rationale=None, error=said, parts=tuple(parts))
     # Why it is open is what is known of its parts: a paper that bears on one of them bears on the sentence.
-    reasons = {part.reason or "left_open" for part in parts if part.label == "NOT_ENOUGH_INFO"}
-    open_ = next((one for one in _REASONS if one in reasons), "left_open")
+    reasons: set[Reason] = {part.reason or "left_open" for part in parts if part.label == "NOT_ENOUGH_INFO"}
+    open_: Reason = min(reasons, key=_REASONS.index, default="left_open")
     reason: Reason | None = None if label in _VERBS else "disagreement" if label == "CONFLICTING" else open_
     return replace(whole, label=label, confidence=confidence, rationale=said, reason=reason, parts=tuple(parts))
 
