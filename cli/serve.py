@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -187,6 +187,12 @@ class ServedWeb:
     )
     events: bool = opt.option("Write a line of JSON to standard error for each request and each check.")
     https: bool = opt.option("A proxy before this server speaks HTTPS: send cookies over HTTPS alone.")
+    workers: int | None = opt.option(
+        "Check claims in so many further processes, each with models of its own. The default is none, which is best up "
+        "to a few cores.",
+        least=1,
+        most=64,
+    )
     requests: int = opt.option("Requests of one caller in a minute.", least=1, default=1200, heading="Limits")
     checks: int = opt.option("Checks of one caller in a minute, those of files included.", least=1, default=600)
     at_once: int = opt.option("Checks and files of one caller that run at once.", least=1, default=8)
@@ -240,7 +246,7 @@ def web(asked: ServedWeb) -> None:
     with (
         listen(asked.host, asked.port) as at,
         local.listening(shared_options(asked) | {"alone": not lasting}) as here,
-        _service(settings, asked.llm, asked.rerank, record=not asked.no_record) as service,
+        _service(settings, asked.llm, asked.rerank, record=not asked.no_record, workers=asked.workers) as service,
     ):
         served = Served(
             limits=limits,
@@ -256,6 +262,8 @@ def web(asked: ServedWeb) -> None:
         _run(app, [at, *here], limits, said, events=asked.events)
         if app.state.web.jobs.unfinished:
             # Their threads would hold up the end for as long as they wait for some server. What is kept is on the disk.
+            if service.workers is not None:
+                service.workers.close()
             finish()
             logging.shutdown()
             os._exit(0)
@@ -312,13 +320,21 @@ def mcp(
 
 
 @contextmanager
-def _service(settings: Settings, llm: str | None, rerank: str | None, *, record: bool) -> Iterator[Service]:
+def _service(
+    settings: Settings, llm: str | None, rerank: str | None, *, record: bool, workers: int | None = None
+) -> Iterator[Service]:
     """The service of a store, with a record if neither the command nor the settings say otherwise."""
     from ..core.adjust import Changes, resolved
     from ..service.service import Service
+    from ..service.workers import Workers
 
     pipeline = resolved(settings, Changes(llm=llm, rerank=rerank))
-    with checker(settings, recipe=pipeline) as checked, Service(checked, record=None if record else False) as service:
+    with (
+        nullcontext() if workers is None else Workers(workers, settings, pipeline) as others,
+        checker(settings, recipe=pipeline) as checked,
+        Service(checked, record=None if record else False) as service,
+    ):
+        service.workers = others
         yield service
 
 

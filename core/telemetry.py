@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -137,3 +137,11 @@ def trace_headers() -> dict[str, str]:
     found: dict[str, str] = {}
     inject(found)
     return found
+
+
+def join_trace(headers: Mapping[str, str]) -> None:
+    """This thread's spans are part of the trace of whoever made the headers with `trace_headers`."""
+    if tracer() is not None:
+        from opentelemetry import context, propagate
+
+        context.attach(propagate.extract(headers))

@@ -12,6 +12,7 @@ from ..core.models import fingerprint, require_models
 from ..core.recipe import Recipe, recipe_names, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
+from ..core.text import name_of
 from ..encode.dense import Embedder, load_embedder
 from ..encode.sparse import SparseEmbedder, load_sparse_embedder
 from ..rerank import Reranker
@@ -300,3 +301,16 @@ def _open_judge(recipe: Recipe, runtime: Runtime) -> StanceMethod | None:
         return open_method(recipe.verdict, runtime)
     except (NotFound, MissingExtra) as error:
         raise with_ways_to_get(error, recipe) from error
+
+
+def models_of(plan: Plan, judge: object | None = None) -> list[str]:
+    """What reads claims and documents, in words; vectors by their model and the fingerprint of its weights."""
+    specs = dict.fromkeys(f"{one.spec.model} ({one.spec.fingerprint[:8]})" for one in plan.encoders.values())
+    models = [*specs, *(reranker.name for _, reranker in plan.rerankers.values())]
+    if judge is not None:
+        models.append(name_of(judge))
+    elif plan.method is not None:
+        models.append(plan.method.name)
+    if plan.asking is not None:
+        models.append(plan.asking.name)
+    return models

@@ -25,11 +25,11 @@ from ..core.events import event
 from ..core.recipe import Recipe, load_recipe, recipe_names
 from ..core.settings import Settings
 from ..core.telemetry import count, span
-from ..core.text import did_you_mean, name_of
+from ..core.text import did_you_mean
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of, filters_of
-from ..pipeline.plan import Plan
+from ..pipeline.plan import Plan, models_of
 from ..rerank.several import OwnReranker
 from ..search import Store
 from .record import NO_STANCES, FileRecord, Record, Trying, missing, refuse_unfit, text_of
@@ -37,6 +37,9 @@ from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, 
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from ..pipeline.run import Tell
+    from .workers import Workers
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
@@ -103,6 +106,9 @@ class Service(Closing):
     methods with a name in `_async` are the same for `await`.
     """
 
+    workers: Workers | None = None
+    """What checks claims in place of the checker."""
+
     def __init__(self, checker: Checker, *, record: bool | None = None, deep: bool = False, owns: bool = False) -> None:
         """`record`: whether checks are kept, by default what the settings say. `owns`: closing it closes the checker.
         `deep` is whether the checker was opened with it: it decides on answers."""
@@ -168,7 +174,7 @@ class Service(Closing):
                 if (one := recorded.get(way.id_of(claim))) is not None:
                     known.setdefault((claim.id, claim.text), _saved(one, claim))
         run = uuid.uuid4().hex[:16]
-        for answered in check_batch(_checks(way, on_event), claims, key=way.about["key"], earlier=known):
+        for answered in check_batch(_checks(way, on_event, self.workers), claims, key=way.about["key"], earlier=known):
             id_ = way.id_of(answered.result.claim)
             if answered.kept and id_ in recorded:
                 check = _of_claim(recorded[id_], answered.result.claim)
@@ -178,6 +184,11 @@ class Service(Closing):
             if on_event is not None:
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered
+
+    def results(self, claims: Iterable[Claim], tell: Tell | None, **how: Unpack[How]) -> Iterator[Result]:
+        """What checks are made of. Nothing is kept."""
+        way = self._way(how)
+        return way.checker.check_many(claims, k=way.k, filters=way.filters, tell=tell)
 
     def _way(self, how: How, ready: _Ready | None = None) -> _Way:
         """`ready`: what the checker planned, where that is known to be for the store as it is now."""
@@ -385,7 +396,8 @@ class Service(Closing):
         record = self.record.name if self.record is not None else None
         try:
             models = models_of(self._planned(self.checker).plan, self.checker.judge)
-            return Description(store.name, store.count(), dict(store.fields()), models, recipe, record)
+            missing = None if self.workers is None else self.workers.missing()
+            return Description(store.name, store.count(), dict(store.fields()), models, recipe, record, missing)
         except CcheckError as error:
             return Description(store.name, 0, {}, (), recipe, record, missing=str(error))
 
@@ -446,28 +458,16 @@ def record_of(store: Store, settings: Settings) -> Record | None:
     return None
 
 
-def models_of(plan: Plan, judge: object | None = None) -> list[str]:
-    """What reads claims and documents, in words; vectors by their model and the fingerprint of its weights."""
-    specs = dict.fromkeys(f"{one.spec.model} ({one.spec.fingerprint[:8]})" for one in plan.encoders.values())
-    models = [*specs, *(reranker.name for _, reranker in plan.rerankers.values())]
-    if judge is not None:
-        models.append(name_of(judge))
-    elif plan.method is not None:
-        models.append(plan.method.name)
-    if plan.asking is not None:
-        models.append(plan.asking.name)
-    return models
-
-
-def _checks(way: _Way, on_event: OnEvent | None) -> Callable[[Iterable[Claim]], Iterator[Result]]:
+def _checks(way: _Way, on: OnEvent | None, workers: Workers | None) -> Callable[[Iterable[Claim]], Iterator[Result]]:
     """What checks claims, and tells of each step with the check's id."""
 
     def tell(claim: Claim, kind: str, data: Mapping[str, Any]) -> None:
-        assert on_event is not None
-        on_event(Event(kind, {"check": way.id_of(claim), **data}))  # type: ignore[arg-type]
+        assert on is not None
+        on(Event(kind, {"check": way.id_of(claim), **data}))  # type: ignore[arg-type]
 
-    told = None if on_event is None else tell
-    return functools.partial(way.checker.check_many, k=way.k, filters=way.filters, tell=told)
+    told = None if on is None else tell
+    many = way.checker.check_many if workers is None else functools.partial(workers.check_many, way.checker)
+    return functools.partial(many, k=way.k, filters=way.filters, tell=told)
 
 
 def _saved(check: Check, claim: Claim) -> Answered:

@@ -73,6 +73,9 @@ class Web:
         self.seconds = Histogram("ccheck_web_seconds", said, ("path",), buckets=SECONDS, registry=registry)
         running = Gauge("ccheck_web_running_checks", "Checks that run.", registry=registry)
         running.set_function(lambda: len(self.jobs.checks))
+        if (workers := service.workers) is not None:
+            said = "Processes that can check claims now."
+            Gauge("ccheck_web_workers", said, registry=registry).set_function(lambda: workers.ready)
 
     def measured(self, scope: Scope, status: int, seconds: float) -> None:
         """Counts a request by the route that answered, so that no path of a stranger becomes a series of its own."""

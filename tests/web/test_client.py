@@ -3,23 +3,30 @@
 import functools
 import json
 import re
+import signal
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psutil
 import pytest
 from cli_runs import ccheck, jsonl
 from http_stub import Reply, http_stub
-from rerank_servers import wait_until
-from scripted_llm import KEY, Said, scripted
+from rerank_servers import Sidecar, wait_until
+from scripted_llm import KEY, Said, say, scripted
 from web_servers import CLAIM, KEYS, PAPERS, serving
 
 from ccheck import open as open_checker
-from ccheck.core.errors import InvalidData, ServerError
+from ccheck.core.errors import InvalidData, MissingExtra, ServerError
+from ccheck.core.settings import resolve
+from ccheck.service.workers import _error, _said, received, sent
 from ccheck.web.client import Server
 from ccheck.web.local import connected, listening
 
@@ -204,6 +211,122 @@ def test_servers_over_one_store_share_its_record_and_nothing_that_runs(with_mode
         assert second.get(running.headers["location"]).status_code == 404
         for claim, status in (("The sea is a pond.", 202), ("It is deep.", 429)):
             assert [post(one, claim).status_code for one in (first, second)] == [status] * 2
+
+
+def workers_of(server: Sidecar) -> list[psutil.Process]:
+    """Once all can check."""
+    wait_until(lambda: "ccheck_web_workers 2.0" in httpx.get(f"{server.url}/metrics").text)
+    return psutil.Process(server.process.pid).children()
+
+
+@pytest.fixture
+def with_workers(with_model, tmp_path: Path):
+    """A server with two workers and a language model, whose answers wait for `go`."""
+    go = threading.Event()
+
+    def answer(request: Any) -> Said:
+        assert go.wait(60)
+        return say({"rationale": "so", "quote": "", "label": "SUPPORTS", "confidence": 0.8})
+
+    with scripted(answer) as llm:
+        server = Sidecar(tmp_path / "log", *with_model(llm.url), "--workers", 2, "--events", "--timeout", 8, what="web")
+        try:
+            yield server, llm, go
+        finally:
+            go.set()
+            server.stop(signal.SIGKILL)
+
+
+def busy_at(server: Sidecar, llm: Any, act: Callable[[], Any]) -> tuple[Any, psutil.Process]:
+    """What an act returns, and the worker that then asks the model; none has an answer of it yet."""
+    before = len(llm.requests)
+    done = act()
+    wait_until(lambda: len(llm.requests) > before)
+    (busy,) = (one for one in workers_of(server) if one.net_connections("tcp"))
+    return done, busy
+
+
+def asked_of(server: Sidecar, llm: Any, claim: str) -> tuple[str, psutil.Process]:
+    """Where a check is that runs, and the worker that has it."""
+    sent = {"claim": claim, "wait": 0}
+    place, busy = busy_at(server, llm, lambda: httpx.post(f"{server.url}/v1/checks", json=sent).headers["location"])
+    return f"{server.url}{place}", busy
+
+
+def test_workers_answer_as_one_process_does(with_papers, tmp_path: Path):
+    claims = [f"Sea level rose by {number} cm at {place}." for place in ("coasts", "lakes") for number in range(12)]
+    content = "\n".join([*claims, "...", claims[0]])
+    found = []
+    for words in ((), ("--workers", 2)):
+        log = tmp_path / f"log {words}"
+        with serving(log, *with_papers, "--no-record", *words) as url, httpx.Client(base_url=url, timeout=60) as client:
+            wait_until(lambda client=client: client.get("/ready").status_code == 200)
+            single = client.post("/v1/checks", json={"claim": CLAIM, "wait": 60, "filters": ["year>=2010"]}).json()
+            wrong = client.post("/v1/checks", json={"claim": CLAIM, "filters": ["yeer!=2010"]})
+            events = client.get(f"/v1/checks/{single['id']}/events").text
+            many = client.post("/v1/checks/many", params={"k": 2}, content=content).text.splitlines()
+            found.append([single, *map(json.loads, many), wrong.json(), wrong.status_code])
+            found[-1].append([line for line in events.splitlines() if line.startswith("event:")])
+    assert [one["claim"] for one in found[1][1:-3]] == [*claims, "", claims[0]] and found[1][-2] == 400
+    own = re.compile(r'"(timings_ms|created|run)": (\{[^}]*\}|"[^"]*")|(\.\d{4})\d+')
+    assert own.sub(r"\3", json.dumps(found[1])) == own.sub(r"\3", json.dumps(found[0]))
+
+
+def test_what_a_worker_was_at_is_done_again_twice(with_workers):
+    server, llm, go = with_workers
+    place, busy = asked_of(server, llm, "The sea is a pond.")
+    assert KEY not in str([one.cmdline() for one in workers_of(server)])
+    for _ in range(2):
+        _, busy = busy_at(server, llm, busy.kill)
+    busy.kill()
+    wait_until(lambda: httpx.get(place).json()["status"] == "failed")
+    check = httpx.get(place).json()
+    assert check["problem"] == "ServerError" and "3 worker processes ended" in check["error"]
+    place, busy = asked_of(server, llm, CLAIM)
+    busy_at(server, llm, busy.kill)
+    go.set()
+    wait_until(lambda: httpx.get(place).json()["status"] == "done")
+    assert set(llm.keys) == {f"Bearer {KEY}"} and server.said.count("worker process ended (exit code -9)") == 4
+    checks = httpx.get(f"{server.url}/v1/checks").json()
+    assert [one["claim"] for one in checks] == [CLAIM, "The sea is a pond."] and checks[0]["kept"]
+    assert server.said.count('"event": "check"') == 2 and httpx.get(f"{server.url}/ready").status_code == 200
+
+
+def test_with_workers_it_stops_as_without(with_workers, tmp_path: Path):
+    server, llm, go = with_workers
+    place, _ = asked_of(server, llm, "The sea is a pond.")
+    httpx.delete(place)
+    go.set()
+    wait_until(lambda: httpx.get(place).json()["status"] == "failed")
+    assert "stopped" in httpx.get(place).json()["error"]
+    go.clear()
+    workers, (place, _) = workers_of(server), asked_of(server, llm, CLAIM)
+    with ThreadPoolExecutor() as callers:
+        waiting = callers.submit(httpx.post, f"{server.url}/v1/checks", json={"claim": CLAIM, "wait": 60}, timeout=60)
+        wait_until(lambda: 'checks",status="202"' in httpx.get(f"{server.url}/metrics").text)
+        server.process.terminate()
+        workers[0].terminate()  # a service manager may tell all
+        go.set()
+        assert waiting.result().json()["status"] == "done"
+    assert server.stop() == 0 and psutil.wait_procs(workers, 30)[1] == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
+def test_no_worker_outlives_the_server(with_workers, number, code):
+    server, llm, _ = with_workers
+    workers, _ = workers_of(server), asked_of(server, llm, CLAIM)
+    assert len(workers) == 2 and server.stop(number) == code and psutil.wait_procs(workers, 30)[1] == []
+
+
+def test_workers_have_the_settings_of_the_server_and_no_budget(monkeypatch):
+    settings = resolve({"llm_api_key": KEY, "store": "a"}, {"CCHECK_ELASTICSEARCH_HOSTS": "http://a,http://b"}).settings
+    same = received(json.loads(json.dumps(sent(settings))))
+    assert same.model_dump() == settings.model_dump() and same.llm_api_key == settings.llm_api_key
+    assert same.yours("elasticsearch_hosts") == settings.yours("elasticsearch_hosts")
+    assert type(_error(*_said(MissingExtra("it", "models")))) is MissingExtra
+    monkeypatch.setenv("CCHECK_LLM_MAX_CALLS", "3")
+    said = ccheck("serve", "web", "--workers", 2, "--port", 0)
+    assert said.code == 2 and "llm_max_calls" in said.err
 
 
 def test_it_says_that_there_is_no_store_and_serves_what_can_make_one(tmp_path: Path):
