@@ -1,12 +1,15 @@
 """Checks over HTTP beside the same checks in Python: how long do callers wait, does anything fail, does memory grow?
 
-    python benchmarks/web_load.py [--callers 50] [--seconds 60] [--rounds 3] [--recorded]
+    python benchmarks/web_load.py [--callers 50] [--seconds 60] [--rounds 3] [--recorded] [--workers N]
 
 A server (`ccheck serve web`) and a process with the same service take turns, as many rounds each: so many callers check
 claims like those of the demo, each one after the other. All of them are new, or with `--recorded` none is: then a call
 takes milliseconds. Both have the default recipe and
 one thread for a matrix product. Prints p50 and p99 of the seconds for each round, and the medians of the ratios. The
 exit code is 1 if a call failed.
+
+With `--workers N` a second server, with so many workers, takes the place of Python: both must answer alike, and the
+checks of each in a minute are printed.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import contextlib
 import http.client
 import json
+import math
 import os
 import re
 import statistics
@@ -72,9 +76,9 @@ def in_python(store: str, callers: int, *, new: bool) -> None:
 
 
 @contextlib.contextmanager
-def serving(store: str, log: Path) -> Iterator[tuple[str, psutil.Process]]:
+def serving(store: str, log: Path, *words: str) -> Iterator[tuple[str, psutil.Process]]:
     """The address of a server that runs as a program, and its process."""
-    command = [sys.executable, "-m", "ccheck", "serve", "web", "--store", store, "--port", "0", *LIMITS]
+    command = [sys.executable, "-m", "ccheck", "serve", "web", "--store", store, "--port", "0", *LIMITS, *words]
     with log.open("wb") as said, subprocess.Popen(command, stderr=said) as process:
         try:
             while (found := re.search(r"http://\S+\d", log.read_text())) is None:
@@ -85,12 +89,60 @@ def serving(store: str, log: Path) -> Iterator[tuple[str, psutil.Process]]:
             process.terminate()
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two answers are alike, but for their times and the last digits of their numbers."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one.keys() - {"timings_ms"})
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6) if isinstance(one, float) else bool(one == other)
+
+
+def asked(client: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> Any:
+    sent = None if body is None else json.dumps(body)
+    client.request(method, path, sent, {"Content-Type": "application/json"})
+    return json.loads(client.getresponse().read())
+
+
+def checked(client: http.client.HTTPConnection, claim: str, *, fresh: bool) -> Any:
+    """The check of a claim."""
+    answer = asked(client, "POST", "/v1/checks", {"claim": claim, "fresh": fresh, "wait": 60})
+    while answer["status"] == "running":
+        time.sleep(0.2)
+        answer = asked(client, "GET", f"/v1/checks/{answer['id']}")
+    return answer
+
+
+def compare(urls: list[str], callers: int, seconds: float, rounds: int, *, new: bool) -> None:
+    """Servers take turns. Prints the checks of each in a minute."""
+    clients = [[http.client.HTTPConnection(urlsplit(url).netloc, timeout=120) for _ in range(callers)] for url in urls]
+    for claim in TEXTS:
+        assert same(*(checked(own[0], claim, fresh=True)["result"] for own in clients)), claim
+    rates: list[list[float]] = [[], []]
+    for number in range(rounds):
+        for own, found in zip(clients, rates, strict=True):
+            for client in own:
+                client.close()
+
+            def check(claim: str, caller: int, own: list[http.client.HTTPConnection] = own) -> None:
+                assert checked(own[caller], claim, fresh=new)["status"] == "done"
+
+            began = time.perf_counter()
+            found.append(len(waited(check, callers, seconds, new=new)) * 60 / (time.perf_counter() - began))
+        print(
+            f"round {number + 1}: {rates[0][-1]:.0f} checks in a minute by one process, {rates[1][-1]:.0f} by workers"
+        )
+    ratios = [more / one for one, more in zip(*rates, strict=True)]
+    print(f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), with the same answers")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--callers", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--recorded", action="store_true")
+    parser.add_argument("--workers", type=int)
     parser.add_argument("--store")
     given = parser.parse_args()
     if given.store is not None:
@@ -102,6 +154,11 @@ def main() -> None:
         with ccheck.open(store := f"{folder}/store") as checker:
             checker.ingest(str(CORPUS))
         url, process = stack.enter_context(serving(store, Path(folder) / "log"))
+        if given.workers is not None:
+            words = ("--workers", str(given.workers))
+            second, _ = stack.enter_context(serving(store, Path(folder) / "more", *words))
+            compare([url, second], given.callers, seconds / 2, given.rounds, new=not given.recorded)
+            return
         command = [sys.executable, __file__, "--store", store, "--callers", str(given.callers)]
         command += ["--recorded"] * given.recorded
         python = stack.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
@@ -110,27 +167,18 @@ def main() -> None:
         clients = [http.client.HTTPConnection(urlsplit(url).netloc, timeout=120) for _ in range(given.callers)]
         failed = 0
 
-        def asked(caller: int, method: str, path: str, body: Any = None) -> Any:
-            sent = None if body is None else json.dumps(body)
-            clients[caller].request(method, path, sent, {"Content-Type": "application/json"})
-            return json.loads(clients[caller].getresponse().read())
-
         def check(claim: str, caller: int) -> None:
             nonlocal failed
-            answer = asked(caller, "POST", "/v1/checks", {"claim": claim, "fresh": not given.recorded, "wait": 60})
-            while answer["status"] == "running":
-                time.sleep(0.2)
-                answer = asked(caller, "GET", f"/v1/checks/{answer['id']}")
-            failed += answer["status"] != "done"
+            failed += checked(clients[caller], claim, fresh=not given.recorded)["status"] != "done"
 
         for claim in TEXTS:
             check(claim, 0)
         ratios: dict[str, list[float]] = {"p50": [], "p99": []}
         held = []
         for number in range(given.rounds):
-            for caller, client in enumerate(clients):  # which the server has closed meanwhile; no call waits for it
+            for client in clients:  # which the server has closed meanwhile; no call waits for it
                 client.close()
-                asked(caller, "GET", "/health")
+                asked(client, "GET", "/health")
             over_http = waited(check, given.callers, seconds, new=not given.recorded)
             held.append(process.memory_info().rss / 2**20)
             print(seconds, file=python.stdin, flush=True)
