@@ -128,10 +128,12 @@ def warnings_said() -> Iterator[None]:
 
     log, handler = logging.getLogger(LOG), Notices(logging.WARNING)
     log.addHandler(handler)
+    above, log.propagate = log.propagate, False  # MCP's server has every warning printed again
     try:
         yield
     finally:
         log.removeHandler(handler)
+        log.propagate = above
 
 
 def cost_said(settings: Settings, prompt_tokens: int, completion_tokens: int) -> str:
