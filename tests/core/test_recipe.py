@@ -187,11 +187,6 @@ FULL = Layout(
 )
 
 
-@pytest.mark.parametrize("layout", [FULL, Layout()])
-def test_a_layout_is_read_as_it_was_written(layout: Layout) -> None:
-    assert Layout.from_dict(json.loads(json.dumps(layout.to_dict()))) == layout
-
-
 @pytest.mark.parametrize(
     "path",
     ["", "dense.passages", "dense.passages.chunking", "dense.passages.embedding", "sparse", "additional",

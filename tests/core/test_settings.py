@@ -53,16 +53,6 @@ def test_every_setting_has_its_variable_and_the_more_particular_name_wins():
         del environ[name]
 
 
-@pytest.mark.parametrize("prefix", ["CCHECK_ELASTICSEARCH", "ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL"])
-def test_the_names_that_elastic_s_tools_use(prefix):
-    environ = {f"{prefix}_URL": "https://host:9200", f"{prefix}_API_KEY": "key", f"{prefix}_PASSWORD": "word"}
-    resolved = resolve({}, environ)
-    assert resolved.settings.elasticsearch_url == "https://host:9200"
-    assert resolved.settings.elasticsearch_api_key.get_secret_value() == "key"
-    assert resolved.settings.elasticsearch_password.get_secret_value() == "word"
-    assert resolved.settings.origins["elasticsearch_url"] == f"{prefix}_URL"
-
-
 def test_tables_and_types_of_a_file():
     write('[elasticsearch]\nverify_certs = false\ntimeout = 2.5\nhosts = ["http://a", "http://b"]\n[cache]\nbytes = 0')
     settings = resolve({}, {}, trust_folder=True).settings
@@ -203,13 +193,3 @@ def test_what_settings_choose_is_filled_in_where_the_recipe_names_none():
     assert filled(made, settings) == made
     other = resolved(settings, Changes(llm="of-flag"))
     assert (other.verdict.model, other.figures.runs["one"].llm) == ("of-flag", "of-flag")  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("source", ["flag", "environment", "file"])
-def test_where_a_setting_comes_from_changes_nothing(source: str):
-    if source == "file":
-        write('llm_model = "m"')
-    flags, environ = ({"llm_model": "m"} if source == "flag" else {}), {"CCHECK_LLM_MODEL": "m"}
-    found = resolve(flags, environ if source == "environment" else {}, trust_folder=True).settings
-    assert resolved(found) == resolved(resolve({"llm_model": "m"}).settings)
-    assert resolved(found).verdict.model == "m"

@@ -112,17 +112,6 @@ def test_tokens_are_counted_alike(embedder: Embedder) -> None:
     assert Embedder(find_model(MINILM), Runtime()).count_tokens(texts) == counted
 
 
-def test_a_query_imports_no_torch() -> None:
-    code = (
-        "import sys; from ccheck.encode.dense import MINILM, load_embedder; "
-        "from ccheck.core.runtime import Runtime; e = load_embedder(MINILM, Runtime()); "
-        "print(e.encode_queries(['x']).shape, e.count_tokens(['x']), e.encode_documents(['y']).shape, "
-        "sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "(1, 384) [1] (1, 384) []"
-
-
 @pytest.mark.parametrize("gpu", [False, True])
 def test_only_many_texts_on_a_gpu_are_sentence_transformers(gpu, embedder, monkeypatch):
     monkeypatch.setattr("ccheck.encode.dense.gpu_driver_here", lambda: gpu)

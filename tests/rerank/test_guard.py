@@ -72,11 +72,6 @@ def test_nor_is_the_next_one_of_a_connection(serve):
         assert b" 408 " in trickled(opened)
 
 
-def test_a_connection_that_says_nothing_is_closed(serve):
-    with connected(serve(head=0.2).url) as opened:
-        assert b" 408 " in rest(opened)
-
-
 def test_a_head_without_end_is_refused(serve):
     with connected(serve().url) as opened:
         try:
@@ -92,7 +87,7 @@ def test_more_connections_than_the_limit_are_closed_and_the_server_goes_on(serve
     with ExitStack() as stack:
         idle = [stack.enter_context(connected(served.url)) for _ in range(200)]
         ends = [rest(opened) for opened in idle]
-    assert sum(b" 503 " in end for end in ends) >= 150
+    assert sum(b" 503 " in end for end in ends) >= 150 and any(b" 408 " in end for end in ends)
     assert all(b" 503 " in end or b" 408 " in end or not end for end in ends)
     wait_until(lambda: served.client.get("/health").status_code == 200)
 

@@ -142,13 +142,6 @@ def test_a_deleted_document_is_gone_everywhere(store: Store) -> None:
     assert store.delete(["sea"]) == 0
 
 
-def test_another_process_sees_what_was_published(make_store: Callable[[], Store], store: Store) -> None:
-    other = make_store()
-    assert ids(search(other, Query("influenza"), BM25)) == ["flu"]
-    write(store, [entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
-    assert set(ids(search(other, Query("influenza"), BM25))) == {"flu", "new"}
-
-
 def test_another_model_is_refused_with_both_names(store: Store) -> None:
     for other, said in (
         (Layout.with_vectors(Embedding("other-model", DIMENSIONS, "0" * 64, 128), CHUNKING), "test-.*other-.*--store"),
@@ -158,11 +151,6 @@ def test_another_model_is_refused_with_both_names(store: Store) -> None:
         with pytest.raises(InvalidData, match=said):
             store.prepare(other)
     store.prepare(LAYOUT)
-
-
-def test_bm25_stems_and_folds(store: Store) -> None:
-    assert ids(search(store, Query("VACCINATED influenzas"), BM25)) == ["flu"]
-    assert ids(search(store, Query("tëa"), BM25)) == ["tea"]
 
 
 def test_bm25_over_chosen_fields(store: Store) -> None:

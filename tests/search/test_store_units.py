@@ -72,19 +72,6 @@ def test_the_vectors_of_units(store: Store) -> None:
     assert ranked(store, "sea", Dense(units="sentences")) == {}
 
 
-def test_bm25_and_dense_are_joined_unit_by_unit(store: Store) -> None:
-    retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
-    ranking = answer_one(store, Query("tide gauges", unit(1, 0.1)), retrievers, Fusion(k=4), k=10)
-    assert {key_of(hit): hit.score for hit in ranking.hits} == pytest.approx(
-        {"sea#1": 1 / 5, "sea#0": 1 / 5, "ice#1": 1 / 6}
-    )
-    assert {key_of(hit): dict(hit.ranks) for hit in ranking.hits} == {
-        "sea#1": {"bm25": 1},
-        "sea#0": {"dense": 1},
-        "ice#1": {"dense": 2},
-    }
-
-
 def test_units_are_projected_onto_their_documents(store: Store) -> None:
     units = ranked(store, "sea", Bm25(units="sentences"))
     order = list(units)

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from elastic_indices import node_client, node_store  # noqa: F401 (fixtures)
 
 from ccheck import Checker, es_mappings
 from ccheck.core.adjust import Changes, resolved
@@ -195,25 +196,13 @@ def test_only_its_owner_reads_it_and_rows_that_somebody_changed_are_named(tmp_pa
     assert [file.name for file in tmp_path.glob("a.sqlite*")] == ["a.sqlite"]
 
 
-@pytest.fixture
-def server(elasticsearch_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture
-def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(url=elasticsearch_url), elasticsearch_index) as store:
-        yield store
-
-
-def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(server, store, elasticsearch_index) -> None:
+def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(client, store, elasticsearch_index) -> None:
     alias = f"ccheck-checks-{elasticsearch_index}"
-    before = server.get("/_cluster/state/metadata").json()["metadata"]
+    before = client.get("/_cluster/state/metadata").json()["metadata"]
     record = ElasticRecord(store, SETTINGS)
     record.put(check(1))
     record.correct(Correction(check(1).id, "wrong verdict", label="SUPPORTS", created="2026-01-01T00:00:00"))
-    (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+    (source,) = (hit["_source"] for hit in _refreshed(client, alias))
     data = json.loads(source.pop("data"))
     assert data["claim"] == source["claim"] == "Claim 1."
     expected = {"@timestamp": "2026-01-02T00:00:00.000001+00:00", "verdict": "REFUTES", "confidence": 0.8}
@@ -225,7 +214,7 @@ def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(server, sto
     assert source["evidence"][0] == {"rank": 1, "doc_id": "a", "title": "A", **stance}
     mapped = set(es_mappings.read("ccheck-checks")["template"]["mappings"]["properties"])
     assert set(source) <= mapped and mapped - set(source) == {"data"}
-    after = server.get("/_cluster/state/metadata").json()["metadata"]
+    after = client.get("/_cluster/state/metadata").json()["metadata"]
     made = after["indices"].keys() - before["indices"].keys()
     # Other tests make theirs on the same server meanwhile.
     assert {name for name in made if elasticsearch_index in name or "test" not in name} == {f"{alias}-000001"}
@@ -233,41 +222,41 @@ def test_on_a_server_every_field_is_flat_and_nothing_else_is_touched(server, sto
         assert after.get(part) == before.get(part)
 
 
-def test_a_record_of_an_older_version_gains_fields(server, store, elasticsearch_index) -> None:
+def test_a_record_of_an_older_version_gains_fields(client, store, elasticsearch_index) -> None:
     alias, template = f"ccheck-checks-{elasticsearch_index}", es_mappings.read("ccheck-checks")["template"]
     for name in ("currency", "prompt_price"):
         del template["mappings"]["properties"][name]
-    server.put(f"/{alias}-000001", json=template | {"aliases": {alias: {}}}).raise_for_status()
+    client.put(f"/{alias}-000001", json=template | {"aliases": {alias: {}}}).raise_for_status()
     assert ElasticRecord(store, SETTINGS).list(Wanted()) == []  # whoever only reads changes nothing
-    assert "currency" not in server.get(f"/{alias}").json()[f"{alias}-000001"]["mappings"]["properties"]
+    assert "currency" not in client.get(f"/{alias}").json()[f"{alias}-000001"]["mappings"]["properties"]
     ElasticRecord(store, SETTINGS).put(check(1))
-    (source,) = (hit["_source"] for hit in _refreshed(server, alias))
+    (source,) = (hit["_source"] for hit in _refreshed(client, alias))
     assert (source["currency"], source["prompt_price"]) == ("EUR", 2.0)
 
 
-def _refreshed(server: httpx.Client, index: str) -> list[dict[str, Any]]:
-    server.post(f"/{index}/_refresh").raise_for_status()
-    return server.post(f"/{index}/_search").json()["hits"]["hits"]
+def _refreshed(client: httpx.Client, index: str) -> list[dict[str, Any]]:
+    client.post(f"/{index}/_refresh").raise_for_status()
+    return client.post(f"/{index}/_search").json()["hits"]["hits"]
 
 
 @pytest.mark.parametrize("theirs", ["the index has the name", "the alias leads to theirs", "the alias is gone"])
-def test_an_index_of_somebody_else_is_never_written_to(server, store, elasticsearch_index, theirs) -> None:
+def test_an_index_of_somebody_else_is_never_written_to(client, store, elasticsearch_index, theirs) -> None:
     alias = f"ccheck-checks-{elasticsearch_index}"
     record = ElasticRecord(store, SETTINGS)
     if theirs == "the alias is gone":
         record.put(check(1))
-        server.delete(f"/{alias}-000001/_alias/{alias}").raise_for_status()
+        client.delete(f"/{alias}-000001/_alias/{alias}").raise_for_status()
         index, said = f"{alias}-000001", "Add the alias again"
     elif theirs == "the index has the name":
-        server.put(f"/{alias}").raise_for_status()
+        client.put(f"/{alias}").raise_for_status()
         index, said = alias, "is not a record"
     else:
         index, said = f"{elasticsearch_index}-theirs", "is not a record"
-        server.put(f"/{index}", json={"aliases": {alias: {}}}).raise_for_status()
-    before = [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))]
+        client.put(f"/{index}", json={"aliases": {alias: {}}}).raise_for_status()
+    before = [client.get(f"/{index}/_mapping").json(), len(_refreshed(client, index))]
     with pytest.raises(InvalidData, match=said):
         record.put(check(2))
-    assert [server.get(f"/{index}/_mapping").json(), len(_refreshed(server, index))] == before
+    assert [client.get(f"/{index}/_mapping").json(), len(_refreshed(client, index))] == before
 
 
 @contextlib.contextmanager

@@ -187,37 +187,6 @@ def test_a_correction_that_does_not_fit_is_refused(service: Service, correction,
     assert service.find(check.id).corrections == ()
 
 
-def test_search_documents_and_what_there_is(service: Service) -> None:
-    found = service.search("sea level", k=2, filters=["year>=2010"])
-    assert [one.document.id for one in found] == ["sea", "ice"]
-    assert found[0].stance is None and found[0].sentences
-    assert service.document("tea").title == "Tea and health"
-    with pytest.raises(NotFound, match="no document 'coffee'"):
-        service.document("coffee")
-    about = service.describe()
-    assert (about.documents, about.ready, about.fields["year"]) == (3, True, "numbers")
-    assert service.checks() == [], "a search is no check"
-
-
-def test_a_store_that_is_missing_is_said_and_makes_no_record(tmp_path: Path) -> None:
-    with open_service(str(tmp_path / "none"), recipe="bm25") as service:
-        assert not service.describe().ready
-        assert service.checks() == []
-        with pytest.raises(NotFound, match="there is no store"):
-            service.check(CLAIM)
-    assert list(tmp_path.glob("*none*")) == []
-
-
-def test_async_methods_do_the_same(service: Service) -> None:
-    async def ask() -> None:
-        one, other = await asyncio.gather(service.check_async(CLAIM, k=1), service.check_async("Tea is healthy.", k=1))
-        assert await service.find_async(one.id) == one != other
-        with pytest.raises(NotFound):
-            await service.document_async("coffee")
-
-    asyncio.run(ask())
-
-
 def test_the_event_loop_reads_what_is_at_hand_and_waits_for_nothing(service: Service, monkeypatch) -> None:
     first, store = service.check(CLAIM, k=1), service.checker.store
     read_by: list[str] = []
