@@ -35,8 +35,7 @@ def toml(file: Path, **settings: object) -> Path:
     return file
 
 
-def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, monkeypatch):
-    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
     data = {"corpus": files / "corpus.jsonl", "claims": files / "claims.jsonl", "base": files / "base"}
     config = toml(tmp_path / "mine.toml", **data, epochs=9, depth=10, eval_depth=4)
     ran = ccheck(

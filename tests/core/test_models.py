@@ -288,8 +288,7 @@ def test_what_changed_just_now_is_read_again(model, monkeypatch):
     assert file_hash(file) == file_hash(file) and len(reads) == 2
 
 
-def test_several_threads_remember_in_one_cache(model, tmp_path, monkeypatch):
-    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+def test_several_threads_remember_in_one_cache(model, monkeypatch):
     opened = []
     monkeypatch.setattr(fingerprints, "Cache", lambda *given: opened.append(given) or sleep(0.1) or Cache(*given))
     with ThreadPoolExecutor(8) as pool:

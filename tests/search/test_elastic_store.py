@@ -58,10 +58,9 @@ def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], 
     return answer_one(store, query, retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
 
 
-def test_fields_are_strict_and_metadata_bounded(store, elasticsearch_url):
+def test_fields_are_strict_and_metadata_bounded(store, client):
     store.prepare(LAYOUT)
-    with httpx.Client(base_url=elasticsearch_url) as client:
-        assert client.put(f"/{store.index}/_doc/x", json={"unknown": 1}).status_code == 400
+    assert client.put(f"/{store.index}/_doc/x", json={"unknown": 1}).status_code == 400
     many = entry("many", "Sea", **{f"key{number}": number for number in range(1_500)})
     write(store, [many, entry("next", "Sea", other="x")])
     assert store.get(["many"]) == {"many": many.document}
@@ -70,13 +69,12 @@ def test_fields_are_strict_and_metadata_bounded(store, elasticsearch_url):
     assert list(refused) == ["bad"] and "whitespace" in refused["bad"]
 
 
-def test_an_index_that_goes_away_is_not_made_by_writing(store, elasticsearch_url):
+def test_an_index_that_goes_away_is_not_made_by_writing(store, client):
     store.prepare(LAYOUT)
-    with httpx.Client(base_url=elasticsearch_url) as client:
-        client.delete(f"/{store.index}-000001").raise_for_status()
-        with pytest.raises(InvalidData, match=r"not there any more\. 0 in .* Run the same command again"):
-            store.upsert([entry("a")])
-        assert client.get(f"/{store.index}").status_code == 404
+    client.delete(f"/{store.index}-000001").raise_for_status()
+    with pytest.raises(InvalidData, match=r"not there any more\. 0 in .* Run the same command again"):
+        store.upsert([entry("a")])
+    assert client.get(f"/{store.index}").status_code == 404
 
 
 # -- vectors: nested in passages, flat where every document is one
