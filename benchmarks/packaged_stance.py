@@ -35,16 +35,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 from stance_card import write_card
-from stance_data import (
-    GROUPS,
-    MEASURED_ONLY,
-    REFUTES,
-    SUPPORTS,
-    Part,
-    a_fifth,
-    questions_of_trials,
-    read_parts,
-)
+from stance_data import GROUPS, MEASURED_ONLY, REFUTES, SUPPORTS, Part, a_fifth, questions_of_trials, read_parts
 from stance_pairs import base_pairs, judged_pairs, texts_of_words, unlabelled_pairs
 from stance_reader import PAIRS, TOKENS, packed, unpacked, write_pairs
 from stance_swaps import Swaps

@@ -17,14 +17,7 @@ from typing import Any
 
 from ..core.analysis import clean, sentence_spans
 from ..core.errors import InvalidData, NotFound
-from ..core.models import (
-    best_device,
-    check_device,
-    cpu_has_bfloat16,
-    load_transformer,
-    positions,
-    require_models,
-)
+from ..core.models import best_device, check_device, cpu_has_bfloat16, load_transformer, positions, require_models
 from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text

@@ -29,19 +29,7 @@ from typing import Protocol
 
 from ..core.analysis import MADE_FOR, Wording, foreign_language
 from ..core.errors import CcheckError
-from ..core.types import (
-    Claim,
-    Document,
-    Evidence,
-    Label,
-    Part,
-    Reason,
-    Sentence,
-    Stance,
-    Usage,
-    Verdict,
-    document_text,
-)
+from ..core.types import Claim, Document, Evidence, Label, Part, Reason, Sentence, Stance, Usage, Verdict, document_text
 from ..core.words import LEANING, VERDICTS
 from .differences import differences
 from .labels import STANCES

@@ -38,17 +38,7 @@ from ...core.http import Counted, LeftAlone, is_lasting, pause, retry_after, why
 from ...core.redaction import redact
 from ...core.telemetry import trace_headers
 from .connection import Connection
-from .errors import (
-    CERTIFICATES,
-    WHOLE,
-    Busy,
-    busy_part,
-    may_pass,
-    part_error,
-    reason_of,
-    refuse_parts,
-    translate,
-)
+from .errors import CERTIFICATES, WHOLE, Busy, busy_part, may_pass, part_error, reason_of, refuse_parts, translate
 
 T = TypeVar("T")
 

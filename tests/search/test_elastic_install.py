@@ -22,15 +22,7 @@ from ccheck.core.types import Filter, Query, Ranking
 from ccheck.search import Search
 from ccheck.search import answer as answer_search
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.elastic.install import (
-    Piece,
-    leftovers,
-    pieces,
-    put,
-    remove,
-    search_templates,
-    state,
-)
+from ccheck.search.elastic.install import Piece, leftovers, pieces, put, remove, search_templates, state
 from ccheck.search.elastic.queries import filter_bodies
 from ccheck.search.elastic.search import NATIVE, Searcher
 

@@ -21,14 +21,7 @@ from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore, bulk, diagnose
 from ccheck.search.elastic import client as clients
 from ccheck.search.elastic import store as stores
-from ccheck.search.elastic.errors import (
-    _errors,
-    busy_part,
-    from_response,
-    may_pass,
-    reason_of,
-    too_many_clauses,
-)
+from ccheck.search.elastic.errors import _errors, busy_part, from_response, may_pass, reason_of, too_many_clauses
 
 WORDS = {"bm25": Bm25()}
 REJECTED = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}
