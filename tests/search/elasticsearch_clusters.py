@@ -1,14 +1,13 @@
 """Three real Elasticsearch nodes from the jars, as one cluster on 127.0.0.1."""
 
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from elasticsearch_nodes import START_SECONDS, Node, new_node
+from elasticsearch_nodes import Node, new_node, until_healthy
 
 QUICK = {
     # A node that hangs is missed after some seconds; by default after half a minute.
@@ -60,15 +59,7 @@ class Cluster:
     def await_health(self, status: str = "green", nodes: int | None = None) -> None:
         """Waits until so many nodes (all that run) have met, and all shards have their copies."""
         wanted = {"wait_for_status": status, "wait_for_nodes": nodes or sum(node.runs for node in self.nodes)}
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                self.ask("/_cluster/health", timeout="30s", **wanted)
-                return
-            except httpx.HTTPError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+        until_healthy(lambda: self.ask("/_cluster/health", timeout="30s", **wanted))
 
 
 @contextmanager

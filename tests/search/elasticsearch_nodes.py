@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -218,16 +218,21 @@ def absent_for_jars() -> list[str]:
 
 def await_answer(url: str) -> None:
     """Waits until the server at the URL answers and its primary shards are there."""
+    asked = {"wait_for_status": "yellow", "timeout": "30s"}
+    until_healthy(lambda: httpx.get(f"{url}/_cluster/health", params=asked, timeout=60).raise_for_status())
+
+
+def until_healthy(ask: Callable[[], object]) -> None:
+    """Asks until there is an answer."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            asked = {"wait_for_status": "yellow", "timeout": "30s"}
-            httpx.get(f"{url}/_cluster/health", params=asked, timeout=60).raise_for_status()
+            ask()
             return
         except httpx.HTTPError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
+            time.sleep(0.1)
 
 
 def docker_answers() -> bool:
