@@ -3,8 +3,8 @@
     python benchmarks/claims.py FOLDER
 
 FOLDER contains SciFact's queries.jsonl (default: scifact in $CCHECK_SHARED_DATA). The claims are ranked, or checked,
-over the sample corpus. Each round has claims of its own, and no side keeps what another has read. Goals: 20 ms of CPU
-for a further ranking, 10 ms for each claim of a batch. Rankings must be the same in a batch.
+over the sample corpus. Each round has claims of its own, and each side a model of its own. Goals: 20 ms of CPU for a
+further ranking, 10 ms for each claim of a batch. Rankings must be the same in a batch.
 """
 
 from __future__ import annotations

@@ -188,8 +188,7 @@ class ServedWeb:
     events: bool = opt.option("Write a line of JSON to standard error for each request and each check.")
     https: bool = opt.option("A proxy before this server speaks HTTPS: send cookies over HTTPS alone.")
     workers: int | None = opt.option(
-        "Check claims in so many further processes, each with models of its own. The default is none, which is best up "
-        "to a few cores.",
+        "Check claims in so many further processes, each with models of its own. By default this one checks them.",
         least=1,
         most=64,
     )

@@ -149,6 +149,11 @@ def term_set(text: str) -> frozenset[str]:
     return frozenset(terms(text))
 
 
+def document_terms(title: str, text: str) -> frozenset[str]:
+    """The indexed terms of a document, from those of its sentences, which are kept."""
+    return term_set(title).union(*(term_set(text[start:end]) for start, end in sentence_spans(text)))
+
+
 def clip(text: str, limit: int = MAX_CLAIM_TERMS) -> str:
     """The text up to its `limit`-th word."""
     text = clean(text)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.analysis import MADE_FOR, sentence_spans, term_set
+from ..core.analysis import MADE_FOR, document_terms, sentence_spans, term_set
 from ..core.stages import LEAST_RELEVANCE, Bm25, Dense, Retriever
 from ..core.types import Hit
 
@@ -132,7 +132,10 @@ def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | Non
     hits = hits[:HITS]
     wanted = term_set(claim)
     count = max(1, len(wanted))
-    shares = [len(wanted.intersection(_words(hit))) / count for hit in hits]
+    shares = [
+        len(wanted.intersection(document_terms(hit.document.title if hit.unit is None else "", hit.read.text))) / count
+        for hit in hits
+    ]
     nearest = max(range(len(hits)), key=lambda place: (shares[place], -place))
     read = {*range(min(SENTENCE_HITS, len(hits))), nearest}
     cosines = _scores(hits, dense)
@@ -155,13 +158,6 @@ def _gap(scores: Sequence[float]) -> float:
     """How far the best score is above the mean of the next four."""
     rest = scores[1:5]
     return scores[0] - sum(rest) / len(rest) if rest else 0.0
-
-
-def _words(hit: Hit) -> frozenset[str]:
-    """The terms of its text. Those of a sentence are kept: the evidence asks for them, and the next claim."""
-    text = hit.read.text
-    title = hit.document.title if hit.unit is None else ""
-    return term_set(title).union(*(term_set(text[start:end]) for start, end in sentence_spans(text)))
 
 
 def _best_sentence(hit: Hit, wanted: frozenset[str]) -> int:

@@ -109,7 +109,7 @@ def maxsim(claim: Vectors, passages: Sequence[Vectors], weights: Sequence[float]
     if not read:
         return [0.0] * len(passages)
     tokens = np.ascontiguousarray(claim.T, np.float32)
-    # The last row is no token: a stretch may end there.
+    # A row more than there are tokens, because stretches are given by where they end.
     products = np.concatenate([*(one.astype(np.float32, copy=False) @ tokens for one in read), tokens[:1] * 0])
     share = np.asarray(weights, np.float32)
     stretches = np.maximum.reduceat(products, bounds)[::2] @ share / share.sum()

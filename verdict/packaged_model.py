@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.analysis import as_sentence, clean, sentence_spans, subject_of, term_set, two_claims
+from ..core.analysis import as_sentence, clean, document_terms, sentence_spans, subject_of, term_set, two_claims
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
@@ -153,7 +153,7 @@ def why_unread(claim: str, document: Document) -> str:
     claim, sentences = clean(claim), sentences_of(document)
     if len(sentences) < SHORT:
         return ""
-    there = term_set(clean(document.title)).union(*map(term_set, sentences))
+    there = document_terms(document.title, clean(document.text).strip())
     reasons = [_missing(part, there) for part in two_claims(claim) or (claim,)]
     return "" if "" in reasons else f"not read: {reasons[0]}"
 
