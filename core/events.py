@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -39,6 +38,8 @@ class AccessLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        import asyncio  # here: the command line, which writes events too, needs none of it
+
         started, size = time.perf_counter(), 0
         status: int | None = None
 

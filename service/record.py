@@ -16,18 +16,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 import orjson
 
 from ..core.closing import Closing
 from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
-from ..core.http import LeftAlone
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
 from ..core.types import Label
 from .types import Check, Correction, Wanted, check_from
+
+if TYPE_CHECKING:
+    from ..core.http import LeftAlone
 
 FORMAT = 2
 MOST_BYTES = 32 << 20
@@ -91,7 +93,8 @@ class Trying:
     """
 
     def __init__(self) -> None:
-        self._warned, self._left_alone = False, LeftAlone()
+        self._warned = False
+        self._left_alone: LeftAlone | None = None
 
     def __call__(self, work: Callable[[], R]) -> R | None:
         """What `work` on the record returns; None if it failed."""
@@ -101,6 +104,9 @@ class Trying:
             return work()
         except CcheckError as error:
             if isinstance(error, ServerError):
+                from ..core.http import LeftAlone  # here: a local record needs nothing of HTTP
+
+                self._left_alone = LeftAlone()
                 self._left_alone.failed(PAUSE_S)
             if not self._warned:
                 self._warned = True

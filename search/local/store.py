@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from filelock import FileLock, Timeout
 from more_itertools import chunked
 from numpy.typing import NDArray
 
@@ -48,6 +47,9 @@ from .files import (
     vectors_of,
 )
 from .snapshot import Changed, Ranked, Snapshot, scopes
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """During an ingest the BM25 indices catch up with the database after so many documents, or so many seconds."""
@@ -412,14 +414,19 @@ class LocalStore(Store):
     def _acquire(self) -> None:
         """Become the one writer."""
         if self._lock is None:
-            lock = FileLock(self.path / LOCK, mode=0o600, thread_local=False)
+            lock = self._new_lock()
             try:
                 lock.acquire(timeout=0)
-            except Timeout as error:
+            except TimeoutError as error:
                 raise ServerError(
                     f"another process is writing to the store {self.name}. Wait until it is done, or stop it"
                 ) from error
             self._lock = lock
+
+    def _new_lock(self) -> FileLock:
+        from filelock import FileLock  # here: who only reads takes none
+
+        return FileLock(self.path / LOCK, mode=0o600, thread_local=False)
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
@@ -471,13 +478,13 @@ class LocalStore(Store):
             work(self._writer)
             return True
         try:
-            with FileLock(self.path / LOCK, mode=0o600, thread_local=False).acquire(timeout=0):
+            with self._new_lock().acquire(timeout=0):
                 writer = Database(self.path / DATABASE)
                 try:
                     work(writer)
                 finally:
                     writer.close()
-        except (Timeout, OSError, sqlite3.OperationalError):
+        except (OSError, sqlite3.OperationalError):
             return False
         return True
 
