@@ -325,6 +325,8 @@ def foreign_language(text: str) -> str | None:
     # Neither control characters nor the ends of lines are a sign of any language.
     text = " ".join(_SYMBOL.sub(" ", _CONTROL.sub("", clean(text[:MOST_CHARS]))).split())
     words = _LETTERS_ONLY.findall(text)
+    if 2 * sum(map(str.isupper, words)) > len(words):  # someone shouts, which fastText takes for Serbian
+        text, words = text.lower(), [word.lower() for word in words]
     common = sum(word in _COMMON for word in words)
     if not words or (text.isascii() and len(words) == 1) or (common and common * _RARELY >= len(words)):
         return None
@@ -379,6 +381,12 @@ _VERB = (
     r"|protect|kill|cure|treat|lead|help|harm|affect|melt|decline|promote|inhibit|induce|activate|enhance|suppress|trigger"
     r"|drive|require|contain|show|result|remain|become|warm|cool|spread|save|double|lack)(?:d|ed|e?s)?)\b"
 )
+_ABOUT_A_CLAIM = re.compile(
+    r"\b(?:myths?|hoax|fake|false|falsely|untrue|wrong|wrongly|incorrect|misconceptions?|debunk\w*|disprov\w*|refut\w*"
+    r"|reject(?:s|ed)?|den(?:y|ies|ied)|doubt\w*|contradict\w*|whether|either|idea|notion|rumou?rs?"
+    r"|(?:think|believ|claim|say|argu|assum|alleg)(?:s|es?|ed|ing)?)\b|^if\b",
+    re.IGNORECASE,
+)
 _AND = re.compile(r"(?:,|;)?\s+(?:and|but|while|whereas)\s+|;\s+", re.IGNORECASE)
 _SAYS = re.compile(rf"\b{_VERB}", re.IGNORECASE)
 _SAYS_SOON = re.compile(rf"(?:[\w'’%-]+\s+){{0,6}}?{_VERB}\s+\S+", re.IGNORECASE)
@@ -386,6 +394,13 @@ _DEPENDS = re.compile(r"\b(?:that|which|who|whose|where|if|when|because|between|
 _FIRST_WORD = re.compile(rf"(?P<refers>it|they|this|these|he|she)\b\s*|{_VERB}(?!\s+{_VERB})", re.IGNORECASE)
 REFERS = re.compile(r"\b(?:it|its|they|them|their|he|him|his|she|her|this|these|those|so|such)\b", re.IGNORECASE)
 """A half with one of these may be about what only the other half names."""
+_NO_FIRST = re.compile(r"(?:not only|n?either)\b", re.IGNORECASE)
+_NO_SECOND = re.compile(
+    r"(?:neither|nor|so|found|showed|concluded)\b.*|.*\b(?:is|are|was|were|has|have|had|does|do|did|can)"
+    rf"(?:n['’]t| not)?(?: too| also)?|(?:\S+\s){{1,4}}and\s{_VERB}.*",
+    re.IGNORECASE,
+)
+"""Halves of a sentence that say nothing by themselves: "long sleep is not"."""
 _MOST_WORDS = 40
 
 
@@ -409,6 +424,12 @@ def wording_of(text: str) -> Wording:
     if is_yes_no(text):
         return "yes_no_question"
     return "open_question" if _ASKS.match(text) else "statement"
+
+
+def is_about_a_claim(text: str) -> bool:
+    """Whether an English text says that a claim is false, or who makes it, or under what condition it holds. What is
+    found of the claim inside is then no answer to the text: that a myth is refuted supports what calls it a myth."""
+    return _ABOUT_A_CLAIM.search(text) is not None
 
 
 def subject_of(text: str) -> str:
@@ -439,6 +460,6 @@ def two_claims(text: str) -> tuple[str, str] | None:
         if verb and _SAYS_SOON.match(second) and not _DEPENDS.search(first) and len(first.split()) >= 3:
             if begins := _FIRST_WORD.match(second):
                 second = first[: verb.start()] + second[begins.end() if begins["refers"] else 0 :]
-            if len(second.split()) >= 3:
+            if len(second.split()) >= 3 and not _NO_FIRST.match(first) and not _NO_SECOND.fullmatch(second):
                 return first, second
     return None

@@ -61,11 +61,12 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 """The dimensions, and how much of its own a unit is."""
 _FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, factor in units.items()}
+_UNIT = re.compile("|".join((*_FACTORS, "hundred", "thousand", "million", "billion", "trillion")))
 _SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
 _LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _QUANTITY = re.compile(
     rf"(?<![\w.,])(?P<value>(?P<comma>(?:0,\d+|\d+,\d\d?)(?![.,]?\d|\s?(?:and|or|&)\s?\d+(?!,?\d)))"
-    rf"|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
+    rf"|\d{{1,3}}(?:(?:,\d{{3}})+|(?:\s\d{{3}})+(?!\d))(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
     rf"(?:[\s-]?(?P<scale>{'|'.join(_LARGE)})\b)?"
     rf"(?:[\s-]?(?:{'|'.join(f'(?P<u{place}>{unit})' for place, unit in enumerate(_FACTORS))})(?!\w)"
     r"(?P<rate>\s?(?:an?|per|each|every|/)\s?(?:year|decade|century|day|week|month|hour|yr|kg|person|capita)\b"
@@ -205,7 +206,7 @@ def quantities(text: str) -> tuple[_Quantity, ...]:
             counted = dimension or scale or about or side or after.startswith(("-fold", " times"))
             decimal = counted or written[0] == "0" or _ends_with(_MEASURED, before)
             written = written.replace(",", ".") if decimal else written.partition(",")[0]
-        value = (_SMALL.get(written) or float(written.replace(",", ""))) * _LARGE.get(scale, 1)
+        value = (_SMALL.get(written) or float(re.sub(r"[,\s]", "", written))) * _LARGE.get(scale, 1)
         said = one.group().strip()
         made.append(_Quantity(said, value * factor, dimension, about, side, frozenset(terms(beside))))
     return tuple(reversed(made))
@@ -300,6 +301,8 @@ def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Differe
     if len(missing) != 1 or len(shared) < 3:
         return
     place = mine.stems.index(next(iter(missing)))
+    if _UNIT.fullmatch(mine.words[place]):
+        return  # `20 cm` and `200 mm` are the same
     instead = ""
     for kind, start, end, first, last in SequenceMatcher(None, mine.stems, given.stems, autojunk=False).get_opcodes():
         if kind == "replace" and start <= place < end and last - first == end - start:

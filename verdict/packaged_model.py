@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.analysis import as_sentence, clean, document_terms, sentence_spans, subject_of, term_set, two_claims
+from ..core.analysis import (
+    as_sentence,
+    clean,
+    document_terms,
+    is_about_a_claim,
+    sentence_spans,
+    subject_of,
+    term_set,
+    two_claims,
+)
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
@@ -102,10 +111,13 @@ class PackagedStances(PairStances):
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = compared(claim, some)
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
-            if decides(stance, read, self._weights):
+            sure = decides(stance, read, self._weights) and not is_about_a_claim(claim)
+            if sure:
                 # Roles are read only of the few documents whose stance is sure.
-                read = compared(claim, what_was_found(document, some))
-            yield replace(stance, decides=decides(stance, read, self._weights))
+                found = compared(claim, what_was_found(document, some))
+                told = read.stated and not found.stated  # the claim's words are what others said
+                sure = decides(stance, found, self._weights) and not (told and stance.label == "SUPPORTS")
+            yield replace(stance, decides=sure)
 
     @functools.cached_property
     def _reader(self) -> CrossEncoder:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
-    *("retracted", "stance", "sentences", "pages"),
+    *("retracted", "stance", "leans", "sentences", "pages"),
 )
 FORMULA = tuple("=+-@＝＋－＠")
 """Spreadsheets take a cell that begins with one of these for a formula."""
@@ -60,6 +60,7 @@ class Citing:
                 *(str(piece.hit.rank), piece.document.id, piece.document.title, "; ".join(cited.authors)),
                 *(cited.year, cited.journal, cited.doi or "", "true" if cited.retracted else ""),
                 (piece.stance.label if piece.stance is not None else None) or "",
+                "true" if piece.stance is not None and piece.stance.leans else "",
                 " ".join(sentence.text for sentence in piece.sentences),
                 on_pages(*piece.sentences),
             )
@@ -73,8 +74,9 @@ class Citing:
             reason = f": {_md(verdict.rationale)}" if verdict.rationale else ""
             yield f"**{verdict.label}**{reason}\n\n"
         for number, piece in enumerate(result.evidence, 1):
-            stance = piece.stance.label if piece.stance is not None else None
-            yield f"{number}. {reference(piece.document)}" + (f" **{stance}**" if stance else "") + "\n"
+            stance = piece.stance
+            said = f" {'leans to ' * stance.leans}**{stance.label}**" if stance is not None and stance.label else ""
+            yield f"{number}. {reference(piece.document)}{said}\n"
             for sentence in piece.sentences:
                 pages = on_pages(sentence)
                 yield f"   > {_md(sentence.text)}{f' ({pages})' if pages else ''}\n"

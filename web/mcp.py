@@ -50,7 +50,8 @@ Conditions = Annotated[list[str], Field(max_length=20, description='conditions o
 
 
 class Paper(BaseModel):
-    """A paper that bears on a claim. `sentences` stand in it word for word."""
+    """A paper that bears on a claim. `leans`: its stance is too weak to decide a verdict. `sentences` stand in it word
+    for word."""
 
     doc_id: str
     title: str
@@ -61,6 +62,7 @@ class Paper(BaseModel):
     retracted: bool
     stance: str | None
     confidence: float | None
+    leans: bool
     sentences: list[str]
 
 
@@ -224,5 +226,6 @@ def _paper(evidence: Evidence) -> Paper:
         retracted=cited.retracted,
         stance=None if stance is None else stance.label,
         confidence=None if stance is None else stance.confidence,
+        leans=stance is not None and stance.leans,
         sentences=[one.text for one in evidence.sentences],
     )

@@ -128,10 +128,6 @@ def handed_on(source: str, name: str) -> Iterator[str]:
             yield from handed_on(f"{source}.{node.module}", name)
 
 
-def test_the_ways_of_a_claim_a_file_and_an_index_are_drawn():
-    assert list(PICTURES) == ["From a claim to a result", "From a file to a store", "From one index to another"]
-
-
 @pytest.mark.parametrize("heading", PICTURES)
 def test_every_box_is_a_module_and_every_arrow_an_import_that_runs_down(heading):
     """Down in the picture, and to a room that may be called."""

@@ -195,6 +195,8 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
         ("Seas rose by 0.2 m", "Seas rose by about 19 cm."),
         ("In groups 1,2 and 3 it rose 0,350 mm", "In groups 1, 2 and 3 it rose 0.35 mm (p < 0,05)."),
         ("Seas rose by 1,5", "Seas rose by 1.5 in 12,345 years"),
+        ("The trial had 17 187 patients", "The trial had 17,187 patients."),
+        ("Sea level rose by 20 cm on all coasts", "Sea level rose by 200 mm on all coasts."),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
     ],
 )

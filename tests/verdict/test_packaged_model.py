@@ -107,6 +107,16 @@ def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, why)
     assert stance.confidence > 0.99 if why is None else stance.confidence == 0.83
 
 
+def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
+    made = PackagedStances(Runtime())
+    made.__dict__["_reader"] = lambda pairs: np.tile(np.array([9.0, -9.0, -9.0], np.float32), (len(pairs), 1))
+    told = "It is a myth that tea had no effect on weight.", "People claimed that tea had no effect on weight."
+    claims = ("Tea had no effect on weight.", *told, "Tea had an effect on weight.")
+    texts = (TRIAL, TRIAL, TRIAL, f"Early studies suggested that tea had an effect on weight. {TRIAL}")
+    stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
+    assert [(stance.label, stance.decides) for stance in stances] == [("SUPPORTS", True), *[("SUPPORTS", False)] * 3]
+
+
 def test_probabilities_have_the_temperature_of_the_file():
     weights = read_weights().model_copy(update={"temperature": 0.5})
     made = probabilities(np.log(np.array([[1.0, 2.0, 3.0]], np.float32)), weights)

@@ -40,7 +40,7 @@ def test_over_http(web):
     said = asyncio.run(run())
     checked = said["check_claim"].structured_content
     assert checked["verdict"] == "CONFLICTING" and checked["tokens"] == 0
-    assert {one["doc_id"]: one["stance"] for one in checked["papers"]}["gauge"] == "REFUTES"
+    assert {one["doc_id"]: (one["stance"], one["leans"]) for one in checked["papers"]}["gauge"] == ("REFUTES", False)
     assert checked["papers"][0]["sentences"] and checked["gaps"]
     assert (checked["method"], checked["permalink"]) == ("words", None)
     assert web.client.get(f"/v1/checks/{checked['id']}").status_code == 200
