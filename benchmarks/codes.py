@@ -73,8 +73,7 @@ def measured(folder: Path, queries: NDArray[np.float32], passages: NDArray[np.fl
     path, blocks, done = folder / "vectors-00000000.f32", list[VectorBlock](), 0
     (folder / "documents.sqlite").touch()
     for part in mixtures(passages, count):
-        for first, rows, digest in vectors.write_rows(path, done, part):
-            blocks.append(VectorBlock(first, np.arange(first, first + rows), digest))
+        blocks += vectors.write_rows(path, done, part, np.arange(done, done + len(part)))
         done += len(part)
     alive, verified = np.ones(count, np.bool_), Verified()
     exact = VectorIndex.open(path, queries.shape[1], blocks, alive, verified)

@@ -33,10 +33,8 @@ from .files import (
     is_damage,
     new_vector_file,
     packed_units,
-    unit_id,
     unpacked_units,
     vector_fields,
-    vectors_of,
 )
 from .filtering import condition, kinds
 from .vectors import codes_file
@@ -250,12 +248,10 @@ class Database:
         if found != expected:
             raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
-    def add(self, entries: Sequence[Entry], blocks: Mapping[str, Sequence[tuple[int, int, bytes]]]) -> None:
-        """Store documents. Their vectors are in each field's file, in order, in these blocks: (first, rows, digest)."""
+    def add(self, entries: Sequence[Entry], blocks: Mapping[str, Sequence[VectorBlock]]) -> None:
+        """Store documents with the seqs from `last` on. Their vectors are in these blocks of each field's file."""
         self.remove([entry.document.id for entry in entries])
         counts = self.counts
-        fields = vector_fields(self.layout)
-        owners: dict[str, list[int]] = {name: [] for name in blocks}
         ids_sum = counts.ids
         for seq, entry in enumerate(entries, counts.highest + 1):
             document = entry.document
@@ -269,12 +265,8 @@ class Database:
                 (*head, mark(*head), *body, mark(seq, *body)),
             )
             ids_sum += id_sum(seq, document.id)
-            for name, (numbers, _) in vectors_of(entry).items():
-                owners[name] += [unit_id(seq, number) if fields[name][1] else seq for number in numbers]
-        for name, places in blocks.items():
-            begin = places[0][0] if places else 0
-            whose = np.array(owners[name], _INTS)
-            self._add_blocks(name, [VectorBlock(at, whose[at - begin :][:count], made) for at, count, made in places])
+        for name, some in blocks.items():
+            self._add_blocks(name, some)
         highest = counts.highest + len(entries)
         self._set("counts", Counts(highest, counts.gone, counts.rows, ids_sum & _TO_64_BITS))
         self.touch()

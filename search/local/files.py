@@ -282,18 +282,18 @@ def vector_fields(layout: Layout) -> dict[str, tuple[int, int]]:
     return fields | ({SPARSE: (2, 0)} if layout.sparse is not None else {})
 
 
-def vectors_of(entry: Entry) -> dict[str, tuple[Sequence[int], NDArray[np.float32]]]:
-    """A document's rows by field: the number of the unit of each, or 0, and their values."""
+def vectors_of(entry: Entry, seq: int) -> dict[str, tuple[Sequence[int], NDArray[np.float32]]]:
+    """A document's rows by field: the owner of each (the document's seq or a unit's id), and their values."""
     found: dict[str, tuple[Sequence[int], list[Vector]]] = {}
     for name, passages in entry.passages.items():
-        found[name] = [0] * len(passages), [passage.vector for passage in passages]
+        found[name] = [seq] * len(passages), [passage.vector for passage in passages]
     for name, units in entry.units.items():
-        rows = {one.unit.number: one.vector for one in units if one.vector is not None}
+        rows = {unit_id(seq, one.unit.number): one.vector for one in units if one.vector is not None}
         found[unit_vectors(name)] = list(rows), list(rows.values())
-    made = {name: (numbers, np.stack(rows)) for name, (numbers, rows) in found.items() if rows}
+    made = {name: (owners, np.stack(rows)) for name, (owners, rows) in found.items() if rows}
     if entry.sparse is not None and len(entry.sparse.ids):
         tokens = np.stack([entry.sparse.ids, entry.sparse.weights], axis=1).astype(np.float32)
-        made[SPARSE] = [0] * len(tokens), tokens
+        made[SPARSE] = [seq] * len(tokens), tokens
     return made
 
 

@@ -216,19 +216,21 @@ class LocalStore(Store):
     @reported
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         with self._guard, self._writing() as database:
-            blocks: dict[str, list[tuple[int, int, bytes]]] = {}
-            found: dict[str, list[NDArray[np.float32]]] = {}
+            found: dict[str, tuple[list[int], list[NDArray[np.float32]]]] = {}
             fields, files = vector_fields(database.layout), database.vector_files()
-            for entry in entries:
-                for name, (_, rows) in vectors_of(entry).items():
+            for seq, entry in enumerate(entries, database.last() + 1):
+                for name, (owners, rows) in vectors_of(entry, seq).items():
                     if name not in fields or rows.shape[1] != fields[name][0]:
                         raise InvalidData(
                             f"{self.name} was not prepared for vectors {name!r} of {rows.shape[1]} dimensions"
                         )
-                    found.setdefault(name, []).append(rows)
-            for name, some in found.items():
-                file = files[name]
-                blocks[name] = vectors.write_rows(self.path / file.file, file.rows, np.concatenate(some))
+                    known = found.setdefault(name, ([], []))
+                    known[0].extend(owners)
+                    known[1].append(rows)
+            blocks = {
+                name: vectors.write_rows(self.path / files[name].file, files[name].rows, np.concatenate(some), owners)
+                for name, (owners, some) in found.items()
+            }
             with database.writing():
                 database.add(entries, blocks)
             self._waiting += len(entries)

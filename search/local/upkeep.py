@@ -294,11 +294,10 @@ def _pack_vectors(database: Database, folder: Path, name: str, verified: Verifie
         index.blocks.check_all()
     owners = index.owner_of_rows()
     kept = np.flatnonzero(owners >= 0)
-    file, blocks = new_vector_file(), []
+    file, blocks = new_vector_file(), list[VectorBlock]()
     for first in range(0, len(kept), ROWS_COPIED):
         rows = kept[first : first + ROWS_COPIED]
-        for at, count, digest in vectors.write_rows(folder / file, first, index.rows[rows]):
-            blocks.append(VectorBlock(at, owners[kept[at : at + count]], digest))
+        blocks += vectors.write_rows(folder / file, first, index.rows[rows], owners[rows])
     with database.writing():
         database.replace_vectors(name, file, blocks)
         database.touch()

@@ -17,16 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from .files import Damaged, Verified, share, sync_folder
-
-if TYPE_CHECKING:
-    from .files import VectorBlock
+from .files import Damaged, VectorBlock, Verified, share, sync_folder
 
 CHUNK = 1 << 15
 """Rows that are coded together."""
@@ -235,19 +232,18 @@ def _writing(path: Path) -> Iterator[BinaryIO]:
         sync_folder(path.parent)
 
 
-def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list[tuple[int, int, bytes]]:
+def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32], owners: ArrayLike) -> list[VectorBlock]:
     """Write vectors (shape [rows, dimensions]) from a row on, sync them to the disk, and return their blocks.
 
-    A block is (first row, rows, checksum). Rows beyond those that the database counts were left by a crash and are
-    overwritten.
+    Rows beyond those that the database counts were left by a crash and are overwritten.
     """
     vectors = np.ascontiguousarray(vectors, np.float32)
     with _writing(path) as file:
         file.seek(first_row * vectors.shape[1] * 4)
         file.write(vectors.data)
     size = max(1, BLOCK_BYTES // (4 * vectors.shape[1]))
-    parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), size))
-    return [(first_row + first, len(part), digest(part)) for first, part in parts]
+    whose, parts = np.asarray(owners, np.int64), (slice(at, at + size) for at in range(0, len(vectors), size))
+    return [VectorBlock(first_row + part.start, whose[part], digest(vectors[part])) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
