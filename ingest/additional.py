@@ -6,16 +6,16 @@ system on task 4b ("additional documents").
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from ..core.cache import memory_key
 from ..core.errors import CcheckError, UsageError
 from ..core.layout import AdditionalTexts
 from ..core.stages import AdditionalStage
 from ..core.types import Document, Usage
 from ..llm.model import LanguageModel
-from ..llm.prompts import Prompt, load_prompt, quoted
+from ..llm.prompts import load_prompt, quoted
 from ..llm.types import (
     Answer,
     BudgetSpent,
@@ -71,7 +71,9 @@ class AdditionalWriter:
             )
         self._llm, self._stage = llm, stage
         self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in stage.asks()}
-        self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, _identity(self._prompts))
+        asked = (part for name, one in self._prompts.items() for part in (name, one.system, one.user))
+        identity = memory_key(*map(str.encode, asked)).hex()[:16]
+        self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, identity)
         self.usage = Usage()
         self.questions_each = len(self._prompts)
 
@@ -139,12 +141,3 @@ def _check(reply: Summary | Posts, count: int, most: int) -> None:
             raise ValueError(f"{what} is empty")
         if len(text) > most:
             raise ValueError(f"{what} has {len(text):,} characters, more than the limit of {most:,}")
-
-
-def _identity(prompts: dict[str, Prompt]) -> str:
-    """Differs where what is asked does."""
-    digest = hashlib.sha256()
-    for name, prompt in prompts.items():
-        for part in (name, prompt.system, prompt.user):
-            digest.update(b"%d:" % len(part.encode()) + part.encode())
-    return digest.hexdigest()[:16]
