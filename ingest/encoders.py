@@ -117,14 +117,11 @@ class EntryMaker(Closing):
         return [cache.notice for cache in self._caches if cache.notice]
 
     def make(
-        self,
-        documents: Sequence[Document],
-        digests: Sequence[str],
-        additional: Sequence[tuple[str, ...]],
-        on_done: OnDone,
+        self, given: Sequence[tuple[Document, str, tuple[str, ...]]], on_done: OnDone = lambda share: None
     ) -> list[Entry]:
-        """The entries. An additional text is a passage at 0, 0 of each field of vectors."""
-        parts = len(self._caches)
+        """The entries of documents, which are given with their digests and additional texts. An additional text is a
+        passage at 0, 0 of each field of vectors."""
+        parts, documents = len(self._caches), [document for document, _, _ in given]
 
         def part(number: int) -> Callable[[int, int], None]:
             return lambda done, total: on_done((number + done / max(total, 1)) / parts)
@@ -134,7 +131,7 @@ class EntryMaker(Closing):
         unit_vectors: dict[str, Iterator[Vector]] = {}
         for number, (encoder, cache) in enumerate(zip(self._encoders.dense, self._dense, strict=True)):
             spans = cut_passages(documents, encoder.embedder.count_tokens, encoder.chunking)
-            for some, texts in zip(spans, additional, strict=True):
+            for some, (_, _, texts) in zip(spans, given, strict=True):
                 some += [Span(0, 0, text) for text in texts]
             own = self._encoders.units_of(encoder)
             embedded = [span.embedded for some in spans for span in some]
@@ -151,13 +148,13 @@ class EntryMaker(Closing):
             encode = self._encoders.sparse.encode_documents
             sparse = [*encode_once(wholes, encode, self._sparse, part(parts - 1))]
         entries: list[Entry] = []
-        for row, document in enumerate(documents):
+        for row, (document, digest, additional) in enumerate(given):
             fields = {name: made[row] for name, made in passages.items()}
             cut = {
                 name: tuple(UnitEntry(unit, next(unit_vectors.get(name, iter(())), None)) for unit in some)
                 for name, some in units[row].items()
             }
-            entries.append(Entry(document, digests[row], fields, sparse[row], additional[row], cut))
+            entries.append(Entry(document, digest, fields, sparse[row], additional, cut))
         return entries
 
     def close(self) -> None:

@@ -208,15 +208,14 @@ class _Run(Closing):
                     self.progress("reading")
 
     def _item(self, record: Record | Reject, seen: Seen) -> _Item | None:
+        self._counts["read"] += 1
         made = made_of(record, self._options.fields)
         if isinstance(made, Reject):
-            self._counts["read"] += 1
             self._reject(made)
             return None
         assert isinstance(record, Record)
         document = made.document
         doi = doi_of(document.metadata)
-        self._counts["read"] += 1
         first = seen.add_doi(doi, document.id) if doi is not None else None
         if first not in (None, document.id):
             self._counts["same_doi"] += 1
@@ -237,9 +236,9 @@ class _Run(Closing):
             if record.kind:
                 known = self._kinds.get(record.kind, Kind())
                 self._kinds[record.kind] = Kind(known.papers + 1, known.without_text + (not document.text))
-            return _Item(made.document, own, record)
+            return _Item(document, own, record)
         if claims is not None:
-            self._joining.setdefault(made.document.id, {}).update(dict.fromkeys(claims))
+            self._joining.setdefault(document.id, {}).update(dict.fromkeys(claims))
             self._counts["repeated"] += 1
             self._counts["other_text"] += earlier.digest != content
         elif earlier.digest == own or made.id_made:
@@ -249,7 +248,7 @@ class _Run(Closing):
             self._counts["repeated"] += 1
         else:
             where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")
-            reason = f"{where} has another document with the id {made.document.id!r}, which was kept"
+            reason = f"{where} has another document with the id {document.id!r}, which was kept"
             self._reject(reject_of(record, reason))
         return None
 
@@ -280,10 +279,9 @@ class _Run(Closing):
             ]
             # Most answers of a language model are in the cache.
             pairs = zip(changed, self._texts(changed, lambda share: None), strict=True)
-            if whole := [(page, texts) for page, texts in pairs if isinstance(texts, tuple)]:
-                digests = [digest(page, self._layout_bytes) for page, _ in whole]
-                pages, texts = zip(*whole, strict=True)
-                self._store.upsert(self._maker.make(pages, digests, texts, lambda share: None))
+            whole = [(page, texts) for page, texts in pairs if isinstance(texts, tuple)]
+            if given := [(page, digest(page, self._layout_bytes), texts) for page, texts in whole]:
+                self._store.upsert(self._maker.make(given))
             self.progress("storing")
         if others := self._counts["other_text"]:
             self.notices.append(
@@ -301,7 +299,7 @@ class _Run(Closing):
             self._bytes_done = max(self._bytes_done, before + int((after - before) * share))
             self.progress(phase)
 
-        texts: list[tuple[str, ...]] = []
+        given: list[tuple[Document, str, tuple[str, ...]]] = []
         items, batch.items = batch.items, []
         made = self._texts([item.document for item in items], lambda share: on_share("writing", share * written))
         for item, own in zip(items, made, strict=True):
@@ -309,13 +307,10 @@ class _Run(Closing):
                 self._reject(reject_of(item.record, f"its additional texts could not be written: {own}"))
             elif own is not None:
                 batch.items.append(item)
-                texts.append(own)
-        if not batch.items:
+                given.append((item.document, item.digest, own))
+        if not given:
             return []
-        documents, digests = zip(*((item.document, item.digest) for item in batch.items), strict=True)
-        entries = self._maker.make(
-            documents, digests, texts, lambda share: on_share("embedding", written + share * (1 - written))
-        )
+        entries = self._maker.make(given, lambda share: on_share("embedding", written + share * (1 - written)))
         for entry in entries:
             batch.passages += len(next(iter(entry.passages.values()), ()))
             batch.units.update({name: len(some) for name, some in entry.units.items()})
@@ -370,7 +365,7 @@ class _Run(Closing):
 
     def report(self, files: int, seconds: float) -> Report:
         notices = (*self.notices, *self._rejects.notices, *self._maker.notices)
-        path = self._rejects.path if self._rejects.written else None
+        path = self._rejects.path if self._rejects.stream is not None else None
         usage = self._writer.usage if self._writer is not None else Usage()
         return Report(
             **{name: count for name, count in self._counts.items() if name != "other_text"},
@@ -431,23 +426,22 @@ class RejectFile(Closing):
         self._places = [path] if path is not None else list(dict.fromkeys([beside, Path(beside.name)]))
         self.notices: list[str] = []
         self._stack = ExitStack()
-        self._stream: IO[str] | None = None
-        self.written = False
+        self.stream: IO[str] | None = None
+        """None before the first reject, and where none can be written."""
 
     def write(self, reject: Reject) -> None:
         """Add a reject. A file that can't be written is a notice: the good records must not wait for it."""
-        while self._stream is None and self._places:
+        while self.stream is None and self._places:
             self.path = self._places.pop(0)
             try:
-                self._stream = self._stack.enter_context(writing(self.path, REJECTS, self._reads))
+                self.stream = self._stack.enter_context(writing(self.path, REJECTS, self._reads))
             except CcheckError as error:
                 self.notices.append(str(error))
                 if self._places:
                     self.notices.append(f"the rejects go to {self._places[0]} instead")
-        if self._stream is not None:
-            self.written = True
+        if self.stream is not None:
             try:
-                self._stream.write(json_line(asdict(reject)))
+                self.stream.write(json_line(asdict(reject)))
             except CcheckError as error:
                 self._give_up(error)
 
@@ -460,4 +454,4 @@ class RejectFile(Closing):
 
     def _give_up(self, error: CcheckError) -> None:
         self.notices.append(str(error))
-        self._stream, self.written, self._places = None, False, []
+        self.stream, self._places = None, []

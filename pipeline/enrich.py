@@ -181,13 +181,12 @@ class Enricher:
         self._counts["without_text"] += len(empty)
         made: list[Entry] = []
         if full:
-            documents, digests = [one[0] for one in full], [one[1] for one in full]
-            made = maker.make(documents, digests, [()] * len(full), lambda share: self._progress())
+            made = maker.make([(document, own, ()) for document, own, _ in full], lambda share: self._progress())
             self._counts["cut"] += sum(
                 tokens > default_chunking(one.embedder.spec).longer_than
                 for one in self.encoders.dense
                 if not one.chunking.cuts
-                for tokens in count_all([document.content for document in documents], one.embedder.count_tokens)
+                for tokens in count_all([document.content for document, *_ in full], one.embedder.count_tokens)
             )
         made += [Entry(document, own) for document, own, _ in empty]
         return list(zip(made, (written for _, _, written in full + empty), strict=True))

@@ -191,13 +191,11 @@ def _operations(
 
         def remade(written: Sequence[Written]) -> Iterator[bulk.Operation]:
             stored = [(one, one.source or {}) for one in written]
-            ours = [(one.id, held) for one, held in stored if "digest" in held]
-            documents = [fields.document(source.index, id_, held) for id_, held in ours]
-            digests = [digest(document, key) for document in documents]
+            ours = [(fields.document(source.index, one.id, held), held) for one, held in stored if "digest" in held]
             kept = layout.additional is not None
             texts = [tuple(held.get("additional", ())) if kept else () for _, held in ours]
-            entries = maker.make(documents, digests, texts, lambda share: None) if ours else []
-            yield from (bulk.index_operation(entry, layout) for entry in entries)
+            given = [(one, digest(one, key), some) for (one, _), some in zip(ours, texts, strict=True)]
+            yield from (bulk.index_operation(entry, layout) for entry in (maker.make(given) if given else []))
             # What others wrote has nothing that a model made, or what nobody can make again.
             made = {*source.index.layout.dense, "sparse", "terms", "units"}
             yield from moving.as_stored(
