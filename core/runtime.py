@@ -75,10 +75,6 @@ class Runtime(Closing):
         """The same for a recipe that asks language models in this way."""
         return replace(self, language_model=language_model)
 
-    def offline(self) -> Runtime:
-        """The same, which asks the hub for nothing."""
-        return replace(self, download=False)
-
     def find(self, name: str) -> FoundModel:
         """See `find_model`."""
         return find_model(name, download=self.download)

@@ -9,8 +9,8 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 
 
-def on_cpu(**settings: Any) -> Runtime:
-    return Runtime(Settings.model_validate({"device": "cpu"} | settings))
+def on_cpu(download: bool = True, **settings: Any) -> Runtime:
+    return Runtime(Settings.model_validate({"device": "cpu"} | settings), download=download)
 
 
 class Kept:

@@ -173,4 +173,4 @@ def test_other_formats_and_broken_files_are_refused(tmp_path, deberta):
     with pytest.raises(NotFound, match="safetensors"):
         StanceClassifier(str(folder), on_cpu())
     with pytest.raises(NotFound, match="not installed"):
-        StanceClassifier(DEFAULT_STANCE_MODEL, on_cpu().offline())
+        StanceClassifier(DEFAULT_STANCE_MODEL, on_cpu(download=False))
