@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from more_itertools import chunked
 
+from .closing import Closing
 from .errors import CcheckError
 from .files import private_folder
 
@@ -26,7 +27,7 @@ _AT_ONCE = 500
 """Keys of one question: any SQLite takes 999 parameters."""
 
 
-class Cache:
+class Cache(Closing):
     """Values by key, in any thread. `notice` says where something is wrong; nothing here ever fails a run."""
 
     def __init__(self, path: Path, max_bytes: int, what: str) -> None:

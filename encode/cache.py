@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from more_itertools import chunked
 
 from ..core.cache import Cache
-from ..core.closing import Closing
 from ..core.types import SparseVector, Vector
 
 if TYPE_CHECKING:
@@ -31,28 +30,24 @@ V = TypeVar("V")
 OnDone = Callable[[int, int], None]
 
 
-class VectorCache(Closing, Generic[V]):
-    """The vectors that one model made of texts, by `text_key`. `notice` says where something is wrong with it."""
+class VectorCache(Cache, Generic[V]):
+    """The vectors that one model made of texts, by `text_key`."""
 
-    def __init__(self, cache: Cache, dump: Callable[[V], bytes], load: Callable[[bytes], V | None]) -> None:
-        """`load` returns None for what this model can't have made."""
-        self._cache, self._dump, self._load = cache, dump, load
+    def __init__(
+        self, path: Path, max_bytes: int, what: str, dump: Callable[[V], bytes], load: Callable[[bytes], V | None]
+    ) -> None:
+        """See `Cache`. `load` returns None for what this model can't have made."""
+        super().__init__(path, max_bytes, what)
+        self._dump, self._load = dump, load
 
-    @property
-    def notice(self) -> str | None:
-        return self._cache.notice
-
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, V]:
-        """The values of those keys (see `text_key`) that are known."""
-        read = ((key, self._load(data)) for key, data in self._cache.get(keys).items())
+    def known(self, keys: Sequence[bytes]) -> dict[bytes, V]:
+        """The values of those keys that are known."""
+        read = ((key, self._load(data)) for key, data in self.get(keys).items())
         return {key: value for key, value in read if value is not None}
 
-    def put(self, keys: Sequence[bytes], values: Sequence[V]) -> None:
+    def keep(self, keys: Sequence[bytes], values: Sequence[V]) -> None:
         """Keep values, in one transaction."""
-        self._cache.put({key: self._dump(value) for key, value in zip(keys, values, strict=True)})
-
-    def close(self) -> None:
-        self._cache.close()
+        self.put({key: self._dump(value) for key, value in zip(keys, values, strict=True)})
 
 
 def embedding_cache(
@@ -72,7 +67,7 @@ def embedding_cache(
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
     file = _file(f"{embedding.fingerprint[:32]}-{embedding.max_tokens}{'-bfloat16' if half else ''}", folder)
-    return VectorCache(Cache(file, max_bytes, "the embedding cache"), lambda one: one.astype("<f4").tobytes(), load)
+    return VectorCache(file, max_bytes, "the embedding cache", lambda one: one.astype("<f4").tobytes(), load)
 
 
 def sparse_cache(
@@ -87,7 +82,7 @@ def sparse_cache(
         return value
 
     file = _file(f"sparse-{field.fingerprint[:32]}-{field.max_tokens}", folder)
-    return VectorCache(Cache(file, max_bytes, "the cache of sparse vectors"), SparseVector.to_bytes, load)
+    return VectorCache(file, max_bytes, "the cache of sparse vectors", SparseVector.to_bytes, load)
 
 
 def encode_once(
@@ -102,14 +97,14 @@ def encode_once(
     """
     keys = [text_key(text) for text in texts]
     distinct = dict(zip(keys, texts, strict=True))
-    known = cache.get(list(distinct))
+    known = cache.known(list(distinct))
     # Texts of like length together, so that little of a batch is padding; the longest first, so that memory that is
     # too small shows at once.
     missing = sorted(distinct.keys() - known.keys(), key=lambda key: (-len(distinct[key]), key))
     on_done(len(known), len(distinct))
     for some in chunked(missing, SLICE):
         values = list(encode([distinct[key] for key in some]))
-        cache.put(some, values)
+        cache.keep(some, values)
         known.update(zip(some, values, strict=True))
         _give_memory_back()
         on_done(len(known), len(distinct))
