@@ -86,9 +86,7 @@ class Embedder:
     @functools.cached_property
     def _bert(self) -> NumpyBert | None:
         """The same model without torch, where numpy can run it."""
-        if self._bert_folder is None:
-            return None
-        return load_bert(self._bert_folder)
+        return load_bert(self._bert_folder) if self._bert_folder is not None else None
 
     @functools.cached_property
     def _fast(self) -> OpenVinoBert | None:

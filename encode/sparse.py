@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 
-BATCH = {"cpu": 8}
-"""Texts in one forward pass, by the kind of device: each token has a logit for every word of the vocabulary, which
-over 8 texts of 512 tokens and 30,522 words is half a gigabyte."""
-BATCH_ELSEWHERE = 32
+BATCH, GPU_BATCH = 8, 32
+"""Texts in one forward pass: each token has a logit for every word of the vocabulary, which over 8 texts of 512 tokens
+and 30,522 words is half a gigabyte."""
 _SPARSE_MODULES = ("SpladePooling", "SparseAutoEncoder", "SparseStaticEmbedding")
 
 
@@ -54,7 +53,10 @@ class SparseEmbedder:
     @functools.cached_property
     def _model(self) -> SparseEncoder:
         self._runtime.loading(self.found.name)
-        return _load(self.found, self._runtime.device)
+        _check_folder(self.found)
+        model: SparseEncoder = load_encoder("SparseEncoder", "a sparse encoder", self.found, self._runtime.device)
+        _check_head(model, self.found)
+        return model
 
     def encode_documents(self, texts: Sequence[str]) -> list[SparseVector]:
         """One for each text, which is cut at the model's window; a text without terms has none."""
@@ -70,7 +72,7 @@ class SparseEmbedder:
         # sentence-transformers sorts what it is given by length before it makes batches.
         encoded = encode(
             list(texts),
-            batch_size=BATCH.get(self._model.device.type, BATCH_ELSEWHERE),
+            batch_size=BATCH if self._model.device.type == "cpu" else GPU_BATCH,
             convert_to_tensor=True,
             convert_to_sparse_tensor=True,
             save_to_cpu=True,
@@ -98,13 +100,6 @@ def _rows(encoded: torch.Tensor, count: int, name: str) -> Iterator[SparseVector
     for start, end in itertools.pairwise(ends):
         # Copies, so that a vector that is kept does not keep all of them.
         yield SparseVector(columns[start:end].copy(), weights[start:end].copy())
-
-
-def _load(found: FoundModel, device: str | None) -> SparseEncoder:
-    _check_folder(found)
-    model: SparseEncoder = load_encoder("SparseEncoder", "a sparse encoder", found, device)
-    _check_head(model, found)
-    return model
 
 
 def _check_folder(found: FoundModel) -> None:
