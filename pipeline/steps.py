@@ -228,7 +228,8 @@ def _recalled(run: Run, search: Search, name: str, stage: Retriever) -> list[Ran
     ]
 
     def compute(places: list[int]) -> list[Ranked | CcheckError]:
-        asked = replace(search.of([search.queries[place] for place in places], {name: stage}), k=0, whole=True)
+        queries = [search.queries[place] for place in places]
+        asked = replace(search, queries=queries, retrievers={name: stage}, k=0, whole=True)
         return [one if isinstance(one, CcheckError) else one.rankings[name] for one in run.store.rank(asked)]
 
     return recall(run.memory, "ranking", keys, compute, orjson.dumps, lambda data: list(map(tuple, orjson.loads(data))))

@@ -78,10 +78,6 @@ class Search:
     details: bool = True
     whole: bool = False
 
-    def of(self, queries: Sequence[Query], retrievers: Mapping[str, Retriever] | None = None) -> Search:
-        """The same search for other queries, perhaps with other retrievers."""
-        return replace(self, queries=queries, retrievers=self.retrievers if retrievers is None else retrievers)
-
     @property
     def alone(self) -> bool:
         """Whether the `k` best of the only retriever are all that is wanted."""
@@ -325,7 +321,7 @@ def answer(
     for tries in range(1, TRIES + 1):
         places = [place for place in range(len(groups)) if place not in answers]
         asked = [query for place in places for query in groups[place]]
-        found = iter((rank or store.rank)(search.of(asked)) if asked else ())
+        found = iter((rank or store.rank)(replace(search, queries=asked)) if asked else ())
         joined: dict[int, _Joined] = {}
         for place in places:
             each = [next(found) for _ in groups[place]]

@@ -134,7 +134,7 @@ class Companion(ElasticStore):
                     found[place] = {**before, **answer.rankings} if isinstance(answer, Ranks) else answer
 
         if rest:
-            add(range(len(queries)), self._theirs.rank(search.of(queries, rest)))
+            add(range(len(queries)), self._theirs.rank(replace(search, retrievers=rest)))
         scopes = map_reduce(range(len(queries)), lambda place: (*search.filters, *queries[place].filters))
         for conditions, places in scopes.items():
             asked = [replace(queries[place], filters=()) for place in places]
