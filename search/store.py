@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, Self
 
+from more_itertools import map_reduce
+
 from ..core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ..core.fusion import Places, Scored, fuse, places_in, ranking_of
 from ..core.layout import Layout
@@ -77,6 +79,13 @@ class Search:
     filters: Sequence[Filter] = ()
     details: bool = True
     whole: bool = False
+
+    @property
+    def scopes(self) -> dict[tuple[Filter, ...], list[int]]:
+        """Each scope (the filters of the search and of a query) with the places of the queries that share it."""
+        return map_reduce(
+            range(len(self.queries)), lambda place: tuple(dict.fromkeys((*self.filters, *self.queries[place].filters)))
+        )
 
     @property
     def alone(self) -> bool:

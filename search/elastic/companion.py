@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from more_itertools import chunked, map_reduce
+from more_itertools import chunked
 
 from ...core.errors import CcheckError, ServerError, UsageError
 from ...core.fusion import Scored
@@ -135,8 +135,7 @@ class Companion(ElasticStore):
 
         if rest:
             add(range(len(queries)), self._theirs.rank(replace(search, retrievers=rest)))
-        scopes = map_reduce(range(len(queries)), lambda place: (*search.filters, *queries[place].filters))
-        for conditions, places in scopes.items():
+        for conditions, places in search.scopes.items():
             asked = [replace(queries[place], filters=()) for place in places]
             add(places, self._rank(asked, beside, filter_bodies(theirs, conditions)))
         papers = self.passing(_ids(found)) if theirs.group is not None else None

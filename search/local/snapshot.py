@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 from cachetools import LRUCache
-from more_itertools import map_reduce
 from numpy.typing import NDArray
 
 from ...core.errors import InvalidData
@@ -174,8 +173,3 @@ def _index_of(retriever: Retriever) -> str:
     if isinstance(retriever, Dense):
         return unit_vectors(retriever.units) if retriever.units is not None else retriever.field or MAIN_VECTORS
     return SPARSE
-
-
-def scopes(queries: Sequence[Query], filters: Sequence[Filter]) -> dict[tuple[Filter, ...], list[int]]:
-    """Each scope (the filters of the call and of a query) with the places of the queries that share it."""
-    return map_reduce(range(len(queries)), lambda place: tuple(dict.fromkeys((*filters, *queries[place].filters))))

@@ -46,7 +46,7 @@ from .files import (
     vector_fields,
     vectors_of,
 )
-from .snapshot import Changed, Ranked, Snapshot, scopes
+from .snapshot import Changed, Ranked, Snapshot
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -342,7 +342,7 @@ class LocalStore(Store):
             found: dict[int, dict[str, Ranked]] = {}
             try:
                 snapshot = self._current(search.retrievers)
-                for scope, places in scopes(search.queries, search.filters).items():
+                for scope, places in search.scopes.items():
                     with self._guard:
                         allowed = snapshot.mask(scope, self._database())
                     rankings = snapshot.rank([search.queries[place] for place in places], search.retrievers, allowed)
