@@ -255,7 +255,7 @@ def install(
             inform("the server's licence has no rrf, so that there is no search template")
         if not due:
             inform(f"everything is there: {len(pieces)} pieces for {opened.name}")
-        elif confirmed(f"Put this into {opened.client.connection.name}?", yes=yes):
+        elif confirmed(f"Put this into {opened.client.connection.url}?", yes=yes):
             for piece, _ in due:
                 installing.put(opened.client, piece)
             inform(f"done. To take it out again, run ccheck index install --undo --store {opened.name}")
@@ -274,7 +274,7 @@ def _take_out(opened: ElasticStore, *, dry_run: bool, yes: bool) -> None:
         stdout().print(f"  remove  {piece.what}", soft_wrap=True)
     if not due:
         inform(f"nothing to remove: ccheck put nothing for {opened.name} into the cluster")
-    elif confirmed(f"Remove this from {client.connection.name}?", yes=yes):
+    elif confirmed(f"Remove this from {client.connection.url}?", yes=yes):
         for piece in due:
             if (why := installing.remove(client, piece)) is not None:
                 inform(f"the {piece.what} stays: {why}")

@@ -40,7 +40,7 @@ def open_store(settings: Settings) -> Store:
         if url is None:
             raise UsageError(f"the store {settings.store.strip()} needs a server. Set ELASTICSEARCH_URL")
         connection = connection_from(settings, url)
-        return JoinedStore(connection, index, profile_of(settings.stores, f"{connection.name}/{index}", index))
+        return JoinedStore(connection, index, profile_of(settings.stores, f"{connection.url}/{index}", index))
     from .local import LocalStore
 
     spec = settings.store.strip()

@@ -53,7 +53,7 @@ class ElasticRecord:
         """Asks the server nothing yet."""
         self._client, self._settings = store.client, settings
         self._alias = record_alias(store.index)
-        self.name = f"{self._client.connection.name}/{self._alias}"
+        self.name = f"{self._client.connection.url}/{self._alias}"
         self._there = False
         self._left_out: set[str] = set()
         """Fields that the index lacks, because an older version made it."""
@@ -188,7 +188,7 @@ class ElasticRecord:
                 made = one.get("mappings", {}).get("_meta", {}).get(MARK, {})
                 if made.get("format") != FORMAT or self._alias not in one.get("aliases", {}):
                     raise InvalidData(
-                        f"{index} on {self._client.connection.name} is not a record of checks of this version of ccheck"
+                        f"{index} on {self._client.connection.url} is not a record of checks of this version of ccheck"
                         ", which writes to no other index. Rename it, or use --no-record"
                     )
                 self._left_out = properties.keys() - one["mappings"]["properties"].keys()

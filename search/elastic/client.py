@@ -85,13 +85,13 @@ class Client:
         self.writing = threading.BoundedSemaphore(connection.concurrency)
         """Held around each request that writes documents."""
         options: dict[str, Any] = {}
-        if connection.name.startswith("https:"):
+        if connection.url.startswith("https:"):
             options |= _tls(connection)
         if connection.api_key:
             options["api_key"] = connection.api_key
         elif connection.username:
             options["basic_auth"] = (connection.username, connection.password or "")
-        addresses = [connection.name, *connection.hosts]
+        addresses = [connection.url, *connection.hosts]
         try:
             self._client = elasticsearch.Elasticsearch(
                 addresses,
@@ -106,7 +106,7 @@ class Client:
                 **options,
             )
         except (ValueError, OSError) as error:
-            raise UsageError(f"ccheck can't connect to {connection.name}: {error}") from error
+            raise UsageError(f"ccheck can't connect to {connection.url}: {error}") from error
 
     def request(  # noqa: PLR0913 - the others are by name
         self,
@@ -245,7 +245,7 @@ class Client:
         else:
             wrong = f"is not answering ({why_unreachable(error, CERTIFICATES)})"
         seconds = self.connection.retry_seconds
-        _log.warning("%s %s; trying again for up to %g s", self.connection.name, redact(wrong), seconds)
+        _log.warning("%s %s; trying again for up to %g s", self.connection.url, redact(wrong), seconds)
 
     def _heard(self, kind: str) -> None:
         self._answered, self._heard_at = True, time.monotonic()
@@ -261,7 +261,7 @@ class Client:
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
             raise ServerError(
-                f"{self.connection.name} gave an answer that does not look like Elasticsearch's "
+                f"{self.connection.url} gave an answer that does not look like Elasticsearch's "
                 f"({type(error).__name__} for {redact(str(error))[:100]}). Is there a proxy in front of the server?"
             ) from error
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A server's address and what it asks for. Neither `repr` nor `name` shows a secret.
+    """A server's address and what it asks for. Neither `repr` nor `url` shows a secret.
 
-    A user and password in the URL are taken out of it. `request_timeout` is for one request, `retry_seconds` for how
+    A user and password in `url` are taken out of it. `request_timeout` is for one request, `retry_seconds` for how
     long writing waits for a server that is busy or gone.
     """
 
-    url: str | None = field(default=None)
+    url: str = ""
     hosts: tuple[str, ...] = ()
     """Further addresses of the same cluster, which are asked in turn with `url`."""
     api_key: str | None = field(default=None, repr=False)
@@ -46,12 +46,12 @@ class Connection:
 
     def __post_init__(self) -> None:
         """Raises UsageError without a usable address."""
-        url, user = _address(self.url or "", "ELASTICSEARCH_URL")
+        url, user = _address(self.url, "ELASTICSEARCH_URL")
         if user and self.username is None and self.api_key is None:
             username, _, password = user.partition(":")
             object.__setattr__(self, "username", unquote(username))
             object.__setattr__(self, "password", unquote(password))
-        keep_secrets_of(self.url or "")
+        keep_secrets_of(self.url)
         # As basic authentication sends them.
         both = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         keep_secret(self.api_key, self.password, both if self.username and self.password else None)
@@ -69,11 +69,6 @@ class Connection:
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "hosts", tuple(dict.fromkeys(host for host in hosts if host != url)))
 
-    @property
-    def name(self) -> str:
-        """The server's URL, without user and password."""
-        return self.url or ""
-
 
 def connection_from(settings: Settings, url: str | None = None) -> Connection:
     """The connection that the settings describe, to `url` where that is given. Raises UsageError without an address.
@@ -81,8 +76,7 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
     ELASTICSEARCH_HOSTS counts for the cluster that it belongs to: where `url` is among it, or is ELASTICSEARCH_URL.
     """
     hosts = settings.elasticsearch_hosts or ()
-    address = url or settings.elasticsearch_url or next(iter(hosts), None)
-    target = address or ""
+    target = url or settings.elasticsearch_url or next(iter(hosts), "")
     if place(target) not in {place(one) for one in (*hosts, settings.elasticsearch_url or "")}:
         hosts = ()
     # All addresses get the same key, so that it is withheld from all if one of them is not the user's.
@@ -94,7 +88,7 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
         )
     )
     return Connection(
-        url=address,
+        url=target,
         hosts=hosts,
         api_key=key.value,
         username=settings.elasticsearch_username if password.withheld is None else None,

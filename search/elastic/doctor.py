@@ -40,7 +40,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
             try:
                 yield _version(client.request("GET", "/", patient=False), connection)
             except Denied:  # a key that may only search is fine
-                yield "elasticsearch", True, f"{connection.name}: this key or user can't see its version"
+                yield "elasticsearch", True, f"{connection.url}: this key or user can't see its version"
             for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
                 try:
                     yield part, *read(client.request("GET", path, patient=False))
@@ -88,7 +88,7 @@ def _privileges(client: Client, index: str, described: dict[str, Any]) -> Findin
 def _version(answer: dict[str, Any], connection: Connection) -> Finding:
     version = answer["version"]
     number, flavour = str(version["number"]), version.get("build_flavor", "default")
-    found = f"{connection.name}: Elasticsearch {number}" + (f" ({flavour})" if flavour != "default" else "")
+    found = f"{connection.url}: Elasticsearch {number}" + (f" ({flavour})" if flavour != "default" else "")
     major, minor = (int(part) for part in number.split(".")[:2])
     if (major, minor) < OLDEST:
         return "elasticsearch", False, f"{found}; ccheck needs {OLDEST[0]}.{OLDEST[1]} or later"

@@ -80,7 +80,7 @@ class AlreadyExists(InvalidData):
 
 def translate(error: Exception, connection: Connection, index: str | None) -> CcheckError:
     """The error that a caller of ccheck sees for one of the client's."""
-    server = connection.name
+    server = connection.url
     if isinstance(error, UnsupportedProductError):
         return ServerError(
             f"{server} answers, but is not Elasticsearch (is it OpenSearch, or a proxy?): ccheck works with "
@@ -126,7 +126,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         return ServerError(f"{where} is closed. Somebody did that: open it with POST {index or 'INDEX'}/_open")
     if status == 401:
         return ServerError(
-            f"{connection.name} does not accept the credentials ({reason}): "
+            f"{connection.url} does not accept the credentials ({reason}): "
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
     if kind == "cluster_block_exception" and status != 503:
@@ -136,7 +136,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         withheld = f". {connection.withheld}" if connection.withheld else ""
         return Denied(
             f"{where} denies access: {reason}. To see which privileges are missing, run ccheck doctor "
-            f"--store {connection.name}/{index or 'INDEX'}{withheld}"
+            f"--store {connection.url}/{index or 'INDEX'}{withheld}"
         )
     if status == 413:
         return InvalidData(
@@ -161,7 +161,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
 def _where(connection: Connection, index: str | None) -> tuple[str | None, str]:
     """The index as people know it, and with its server."""
     index = OWN_ALIAS.sub("", index) if index else None
-    return index, f"{connection.name}/{index}" if index else connection.name
+    return index, f"{connection.url}/{index}" if index else connection.url
 
 
 def _block_remedy(reason: str, index: str | None) -> str:

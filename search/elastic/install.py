@@ -128,7 +128,7 @@ def state(client: Client, piece: Piece) -> State:
     ours, kept = _identity(there)
     if not ours:
         raise InvalidData(
-            f"the {piece.what} on {client.connection.name} was not made by ccheck, and stays as it is. Rename or "
+            f"the {piece.what} on {client.connection.url} was not made by ccheck, and stays as it is. Rename or "
             "remove it first"
         )
     return "same" if not piece.body or kept == _identity(piece.body)[1] else "changed"

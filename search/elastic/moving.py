@@ -65,7 +65,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             ours = isinstance(meta.get(mappings.OURS), dict) and "format" in meta[mappings.OURS]
             if not ours or not (in_use or (match is not None and match[1] == alias)):
                 continue
-            where = f"{client.connection.name}/{name}"
+            where = f"{client.connection.url}/{name}"
             index = read_index({name: one}, StoreProfile(), where, sampler(client, name))
             found.append(Numbered(name, bound.found(name, one), index, in_use))
             move = meta.get(MOVE)
@@ -84,7 +84,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
 
 def in_use(client: Client, alias: str) -> Numbered:
     """The index that the alias is on. Raises NotFound without one, InvalidData if there are several, or no alias."""
-    where = f"{client.connection.name}/{alias}"
+    where = f"{client.connection.url}/{alias}"
     found = [one for one in numbered(client, alias) if one.in_use]
     if not found:
         raise NotFound(f"there is no store {where} that ccheck made. Name an alias that ccheck ingest created")
@@ -283,7 +283,7 @@ def former(client: Client, alias: str, current: Numbered) -> Numbered:
     """The index that the alias was on before. Raises NotFound."""
     if not (found := _filled_from(client, alias, current, left=True)):
         raise NotFound(
-            f"no index is left that {client.connection.name}/{alias} could go back to: {current.name} was not made by "
+            f"no index is left that {client.connection.url}/{alias} could go back to: {current.name} was not made by "
             "ccheck index migrate, or the index before it was deleted"
         )
     return found[-1]

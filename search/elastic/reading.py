@@ -278,7 +278,7 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
                 primary = next((copy["seq_no"] for copy in copies if copy["routing"]["primary"]), None)
                 if primary is None:
                     raise ServerError(
-                        f"{client.connection.name}: shard {number} of {index} has no primary. Try again later"
+                        f"{client.connection.url}: shard {number} of {index} has no primary. Try again later"
                     )
                 last, newest = int(primary["global_checkpoint"]), int(primary["max_seq_no"])
                 found.append(Shard(index, one["uuid"], int(number), last, newest))

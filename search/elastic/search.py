@@ -231,7 +231,7 @@ class Searcher:
             answers = self._ask(plans)
         except WithoutId:
             if self.stored_ids:
-                raise ServerError(f"{self.client.connection.name} returned documents without ids") from None
+                raise ServerError(f"{self.client.connection.url} returned documents without ids") from None
             return self._again(plans, stored_ids=True)
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.

@@ -72,7 +72,7 @@ class ElasticStore(Store):
                 f"{index!r} does not name an index: use lower-case letters, digits, - and _, such as papers"
             )
         self.index = index
-        self.name = f"{connection.name}/{index}"
+        self.name = f"{connection.url}/{index}"
         self._connection = connection
         self._named = profile or StoreProfile()
         self.client = client or Client(connection)
@@ -95,7 +95,7 @@ class ElasticStore(Store):
             return None
         index = known[1]
         self._told = index.layout
-        details = {"server": self._connection.name, "index": ", ".join(index.concrete)}
+        details = {"server": self._connection.url, "index": ", ".join(index.concrete)}
         if not index.made_here:
             details |= {
                 "made by": "not ccheck",
@@ -424,7 +424,7 @@ class ElasticStore(Store):
             known = self._load()
         if known is None:
             raise InvalidData(
-                f"the index {first} exists on {self._connection.name}, but not its alias {self.index}: add the alias, "
+                f"the index {first} exists on {self._connection.url}, but not its alias {self.index}: add the alias, "
                 "or delete the index"
             )
         return known

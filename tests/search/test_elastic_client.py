@@ -139,7 +139,7 @@ def test_names_that_are_no_index(index: str) -> None:
 
 
 def test_connections() -> None:
-    assert Connection("https://host/es/").name == "https://host:443/es"
+    assert Connection("https://host/es/").url == "https://host:443/es"
     for wrong in ({}, {"url": "host:9200"}, {"url": "http://"}, {"url": "http://h:x"}):
         with pytest.raises(UsageError, match="ELASTICSEARCH_"):
             Connection(**wrong)

@@ -256,16 +256,16 @@ def test_hosts_in_the_settings():
     }
     settings = resolve(environ=environ).settings
     found = connection_from(settings)
-    assert (found.name, found.hosts) == ("https://one:9200", ("https://two:9200", "https://three:9200"))
+    assert (found.url, found.hosts) == ("https://one:9200", ("https://two:9200", "https://three:9200"))
     assert (
         found.api_key == "k3y" and found.request_timeout == 5 and found.compress and found.ca_fingerprint == "ab" * 32
     )
     again = connection_from(settings, "https://two:9200")
-    assert (again.name, again.hosts) == ("https://two:9200", ("https://one:9200", "https://three:9200"))
+    assert (again.url, again.hosts) == ("https://two:9200", ("https://one:9200", "https://three:9200"))
     # A server that is not among them is another cluster: neither their hosts nor their key.
     other = connection_from(settings, "https://elsewhere:9200")
     assert (
-        other.name == "https://elsewhere:9200"
+        other.url == "https://elsewhere:9200"
         and other.hosts == ()
         and other.api_key is None
         and other.withheld is not None

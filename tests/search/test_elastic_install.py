@@ -49,7 +49,7 @@ def store(own_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
 def rendered(store: ElasticStore, source: str, **params: Any) -> dict[str, Any]:
     """As the server renders it. (Its module lang-mustache is a stand-in, with the library that the module uses.)"""
     asked = {"source": source, "params": params}
-    answer = httpx.post(f"{store.client.connection.name}/_render/template", json=asked, timeout=60).raise_for_status()
+    answer = httpx.post(f"{store.client.connection.url}/_render/template", json=asked, timeout=60).raise_for_status()
     found: dict[str, Any] = answer.json()["template_output"]
     return found
 
