@@ -300,7 +300,7 @@ class Writer:
                 # Not if `ccheck index migrate` copies the index, or has made it.
                 if not any(MOVE in _meta_of(one) for one in self._store._looked(fresh=True)[1].values()):
                     raise
-                if time.monotonic() - since > self._client.connection.retry_seconds or self._client.abandoned:
+                if time.monotonic() - since > self._client.connection.retry_seconds or self._client.abandoned.is_set():
                     raise WriteBlocked(
                         f"{self._store.name} does not accept changes: ccheck index migrate blocked them, and has not "
                         f"ended. If it runs no more, run it again with the same options. {self._tally()}"

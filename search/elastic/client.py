@@ -80,7 +80,7 @@ class Client:
         self._said: set[str] = set()
         self._hung: dict[str, LeftAlone] = {}
         """The kinds of request that hung; each is left alone for as long as its last try took."""
-        self._abandoned = threading.Event()
+        self.abandoned = threading.Event()
         self._waiting: set[threading.Event] = set()
         self.writing = threading.BoundedSemaphore(connection.concurrency)
         """Held around each request that writes documents."""
@@ -184,7 +184,7 @@ class Client:
         again, unless the host was at fault: if there are several, one other is asked. Nothing is tried again once
         `stopped` is set.
         """
-        stopped = stopped or self._abandoned
+        stopped = stopped or self.abandoned
         failed_since: float | None = None
         others = bool(self.connection.hosts)
         attempts = tries = 0
@@ -270,7 +270,7 @@ class Client:
         """An event for `again`, which `abandon` sets, too."""
         event = threading.Event()
         self._waiting.add(event)
-        if self._abandoned.is_set():
+        if self.abandoned.is_set():
             event.set()
         try:
             yield event
@@ -279,13 +279,9 @@ class Client:
 
     def abandon(self) -> None:
         """From now on nothing is tried again: what is waiting for the server gives up."""
-        self._abandoned.set()
+        self.abandoned.set()
         for event in list(self._waiting):
             event.set()
-
-    @property
-    def abandoned(self) -> bool:
-        return self._abandoned.is_set()
 
     def close(self) -> None:
         self._client.close()
