@@ -73,14 +73,10 @@ class FigureRanker:
         keys = [(one, number) for one in articles for number in range(len(self.elements[one]))]
         if not keys:
             return []
-        rankings = [self._run(name, run, claim, articles, keys) for name, run in self._stage.runs.items()]
-        order = merged(
-            [ranking for ranking, _ in rankings], [run.weight for run in self._stage.runs.values()], self._stage
-        )
-        scored = dict(order)
+        found, chunks = self._run("", self._stage, claim, articles, keys)
+        scored = dict(found)
         # What no run found comes last, in the order of the article.
-        order += [(key, 0.0) for key in keys if key not in scored]
-        chunks = next((found for _, found in rankings if found), {})
+        order = [*found, *((key, 0.0) for key in keys if key not in scored)]
         return [
             RankedElement(key[0], self._element(key), rank, float(score), self._why(claim, key, chunks))
             for rank, (key, score) in enumerate(order, 1)
@@ -98,13 +94,13 @@ class FigureRanker:
     # -- runs
 
     def _run(
-        self, name: str, run: FigureRun, claim: str, articles: Sequence[str], keys: Sequence[_Key]
+        self, name: str, run: FigureRun | FiguresStage, claim: str, articles: Sequence[str], keys: Sequence[_Key]
     ) -> tuple[Scored[_Key], Mapping[_Key, list[Why]]]:
         if isinstance(run, ElementRun):
             return self._by_elements(name, run, claim, keys), {}
         if isinstance(run, ImageRun):
             return self._by_images(run, claim, articles), {}
-        if isinstance(run, MergedRun):
+        if isinstance(run, MergedRun | FiguresStage):
             inner = [self._run(f"{name}.{part}", one, claim, articles, keys) for part, one in run.runs.items()]
             order = merged([ranking for ranking, _ in inner], [one.weight for one in run.runs.values()], run)
             return order, next((found for _, found in inner if found), {})
