@@ -132,9 +132,7 @@ def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
         data["year"] = min(years)
     names = [
         " ".join(filter(None, (all_text(child(one, "given-names")), all_text(child(one, "surname")))))
-        for contrib in meta.iter()
-        if name(contrib) == "contrib" and contrib.get("contrib-type") == "author"
-        for one in children(contrib, "name")
+        for one in meta.iterfind(".//{*}contrib[@contrib-type='author']/{*}name")
     ]
     if names:
         data["authors"] = list(names[:50])
@@ -337,7 +335,7 @@ def parse_article(data: bytes, file: str) -> Article:
         root = parse(data)
         if name(root) == "TEI" or (name(root) == "teiCorpus" and find(root, "TEI") is not None):
             return read_tei(root, article_id(file))
-        if find(root, "article") is not None and any(find(root, part) is not None for part in ("article-meta", "body")):
+        if find(root, "article") is not None and find(root, "article-meta", "body") is not None:
             return read_jats(root, article_id(file))
     except Exception as error:
         raise InvalidData(why_unread(error)) from error
