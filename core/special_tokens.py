@@ -6,6 +6,7 @@ itself puts around a text is not looked for, and stays.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -68,14 +69,7 @@ def words_only_in(model: Any) -> Callable[[], None]:
         if not any(token in own for token in special):
             undone.append(words_only(tokenizer))
             continue
-        preprocess = model.preprocess
-
-        def broken(
-            inputs: Any, *args: Any, preprocess: Any = preprocess, special: list[str] = special, **options: Any
-        ) -> Any:
-            return preprocess(_broken_up_in(inputs, special), *args, **options)
-
-        model.preprocess = broken
+        model.preprocess = functools.partial(_preprocessed, model.preprocess, special)
 
     def undo() -> None:
         for one in undone:
@@ -106,6 +100,10 @@ def broken_up(text: str, tokens: Iterable[str]) -> str:
 
 def _apart(token: str) -> str:
     return f"{token[0]} {token[1:]}"
+
+
+def _preprocessed(preprocess: Callable[..., Any], tokens: list[str], inputs: Any, *args: Any, **options: Any) -> Any:
+    return preprocess(_broken_up_in(inputs, tokens), *args, **options)
 
 
 def _broken_up_in(inputs: Any, tokens: list[str]) -> Any:
