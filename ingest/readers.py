@@ -128,15 +128,13 @@ def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]
     if source.format not in ("xml", "html", "pdf", "docx", "xlsx", "parquet"):
         source = _with_encoding(source, reading.notice)
     if source.format in LINES:
-        yield from _read_text(source, chunks, count, reading)
+        yield from _read_text(source, chunks, reading)
     else:
         yield from read_apart(source, chunks, count, reading.child)
 
 
-def _read_text(
-    source: Source, chunks: Iterable[bytes], count: Callable[[int], None], reading: _Reading
-) -> Iterator[Record | Reject]:
-    lines = read_lines(source, count, chunks)
+def _read_text(source: Source, chunks: Iterable[bytes], reading: _Reading) -> Iterator[Record | Reject]:
+    lines = read_lines(source, chunks=chunks)
     if source.format in TABLES:
         delimiter, lines = _delimiter(source, lines)
         if delimiter != _USUAL[str(source.format)] and source.delimiter is None:
