@@ -140,8 +140,6 @@ def _written(path: Path, rows: NDArray[np.float32]) -> tuple[NDArray[np.float32]
 
 def write_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> None:
     """Code the chunks of rows that have no good codes yet. Only the one writer may call this. Raises Damaged."""
-    if len(rows) < LEAST_ROWS:
-        return
     known = open_codes(path, rows, blocks)
     missing = sorted(set(range(len(rows) // CHUNK)) - set(known.chunks.tolist() if known is not None else []))
     if not missing:
