@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
+from ..core.text import is_unicode
 from .lines import read_lines, told_by
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
@@ -121,13 +122,9 @@ def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Recor
 def _without_header(source: Source, cut: Callable[[str], list[str] | dict[str, str]]) -> Iterator[Record | Reject]:
     """Lines of texts, and TREC's files, in which quotes mean nothing."""
     for line in read_lines(source):
-        try:
-            text = line.data.decode("utf-8")
-        except UnicodeDecodeError:
+        text = line.data.decode("utf-8", "surrogateescape")
+        if line.problem or not is_unicode(text):
             yield Reject(source.name, line.number, line.problem or NOT_UTF8)
-            continue
-        if line.problem:
-            yield Reject(source.name, line.number, line.problem)
         elif text.strip():
             found = cut(text)
             data: dict[str, Any] = found if isinstance(found, dict) else {str(n): one for n, one in enumerate(found)}
