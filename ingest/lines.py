@@ -52,9 +52,7 @@ def read_lines(
         return Line(number, data, problem)
 
     try:
-        if chunks is None:
-            chunks = raw_chunks(source, on_bytes)
-        chunks = decompressed(chunks, source.compression)
+        chunks = decompressed(raw_chunks(source, on_bytes) if chunks is None else chunks, source.compression)
         for chunk in as_utf8(chunks, source.encoding) if source.encoding else chunks:
             *ended, rest = chunk.split(b"\n")
             for piece in ended:
