@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from more_itertools import chunked, constrained_batches
+from more_itertools import chunked, constrained_batches, spy
 
 from ..articles.types import article_of, is_article
 from ..core.citation import doi_of, is_retracted
@@ -399,9 +398,9 @@ def _noted(source: str) -> str:
 
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The same records. Raises InvalidData, at once, if none of the first has a field that is needed."""
-    head = list(itertools.islice(records, HEAD))
+    head, records = spy(records, HEAD)
     check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
-    return itertools.chain(head, records)
+    return records
 
 
 REJECTS = "the rejects"
