@@ -54,7 +54,7 @@ class Companion(ElasticStore):
 
     def __init__(self, theirs: JoinedStore) -> None:
         """The companion of an index, which need not exist yet. It uses the connection of `theirs`."""
-        super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs.client)
+        super().__init__(theirs.client.connection, f"{PREFIX}{theirs.index}", client=theirs.client)
         self._theirs = theirs
 
     def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:

@@ -73,7 +73,6 @@ class ElasticStore(Store):
             )
         self.index = index
         self.name = f"{connection.url}/{index}"
-        self._connection = connection
         self._named = profile or StoreProfile()
         self.client = client or Client(connection)
         """For requests that only Elasticsearch can serve, too."""
@@ -95,7 +94,7 @@ class ElasticStore(Store):
             return None
         index = known[1]
         self._told = index.layout
-        details = {"server": self._connection.url, "index": ", ".join(index.concrete)}
+        details = {"server": self.client.connection.url, "index": ", ".join(index.concrete)}
         if not index.made_here:
             details |= {
                 "made by": "not ccheck",
@@ -424,8 +423,8 @@ class ElasticStore(Store):
             known = self._load()
         if known is None:
             raise InvalidData(
-                f"the index {first} exists on {self._connection.url}, but not its alias {self.index}: add the alias, "
-                "or delete the index"
+                f"the index {first} exists on {self.client.connection.url}, but not its alias {self.index}: add the "
+                "alias, or delete the index"
             )
         return known
 

@@ -68,7 +68,7 @@ def test_a_keyword_is_searched_in_its_text_multi_field(client, store):
     (one,) = found(store, "ocean")
     assert (one.title, one.text) == ("Shrinking oceans", PROSE)
     assert found(store, "glacier") == []  # the text itself is not stemmed
-    with ElasticStore(store._connection, store.index, StoreProfile(text=("abstract.en",))) as named:
+    with ElasticStore(store.client.connection, store.index, StoreProfile(text=("abstract.en",))) as named:
         (one,) = found(named, "glacier")
         assert (one.text, one.title) == (PROSE, "Shrinking oceans")
 
@@ -162,14 +162,14 @@ def test_lists_and_patterns_of_indices_are_searched_and_not_written(client, stor
         put(client, f"{store.index}-{number}", "p", {"title": f"Ice {number}", "text": PROSE})
     expected = [f"{store.index}-0/p", f"{store.index}-1/p"]
     for name in (f"{store.index}-0,{store.index}-1", f"{store.index}-*"):
-        with ElasticStore(store._connection, name) as several:
+        with ElasticStore(store.client.connection, name) as several:
             (ranking,) = answer_all(several, [Query("glaciers")], {"bm25": Bm25()}, k=5)
             assert sorted(ids(ranking)) == expected and sorted(several.get(expected)) == expected
             assert several.count() == 2 and len(list(several.scan())) == 2
             for refused in (lambda several=several: several.prepare(Layout()), several.removal, several.drop):
                 with pytest.raises(UsageError, match="several indices, which ccheck only searches"):
                     refused()
-    with ElasticStore(store._connection, f"{store.index}-none*") as nothing:
+    with ElasticStore(store.client.connection, f"{store.index}-none*") as nothing:
         assert nothing.info() is None
 
 
@@ -266,12 +266,12 @@ def test_what_is_no_paper_groups_nothing(client, store):
     for number, source in enumerate(("PubMed", "PubMed", "arXiv")):
         put(client, store.index, str(number), {"text": "Glaciers.", "source": source, "doi": f"10.1/{number // 2}"})
     for group, count in ((None, 3), ("doi", 2), ("source", 2), ("", 3)):
-        with ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named:
+        with ElasticStore(store.client.connection, store.index, StoreProfile(group=group)) as named:
             (ranking,) = answer_all(named, [Query("glaciers")], WORDS, k=10)
             assert len(ids(ranking)) == count, group
     for group, said in (("year", "not a keyword or number"), ("none", "does not exist"), ("text", "not a keyword")):
         with (
-            ElasticStore(store._connection, store.index, StoreProfile(group=group)) as named,
+            ElasticStore(store.client.connection, store.index, StoreProfile(group=group)) as named,
             pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"),
         ):
             named.info()

@@ -116,7 +116,7 @@ def test_a_scope_of_one_document_by_its_public_id(both):
 def test_a_rollover_is_noticed(client, store):
     fill(store, Layout(), [Entry(Document("a", "Sea", "The sea rises."), "1")])
     client.post(f"/{store.index}/_rollover").raise_for_status()
-    for known in (store, ElasticStore(store._connection, store.index)):
+    for known in (store, ElasticStore(store.client.connection, store.index)):
         known._known = None
         for asks in (
             known.info,
