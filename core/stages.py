@@ -125,9 +125,6 @@ class Bm25(Stage):
             raise ValueError("units have a single text field: leave out fields, analysis and fuzziness")
         return self
 
-    by_words: ClassVar[bool] = True
-    """Whether it needs no vectors."""
-
     @property
     def searches(self) -> Words | Terms | Units:
         if self.units is not None:
@@ -162,8 +159,6 @@ class Dense(Stage):
     query: QueryText = "claim"
     required: Required = True
 
-    by_words: ClassVar[bool] = False
-
     @property
     def searches(self) -> Vectors | Units:
         if self.units is not None:
@@ -183,7 +178,6 @@ class Sparse(Stage):
     query: QueryText = "claim"
     required: Required = True
 
-    by_words: ClassVar[bool] = False
     units: ClassVar[None] = None
     parents: ClassVar[None] = None
 

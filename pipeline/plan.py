@@ -128,14 +128,14 @@ def _open_retrievers(
             named = isinstance(stage, Dense) and runtime.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
             # The words of an index can all be in fields that its server embeds.
-            wordless = stage.by_words and not info.words
+            wordless = isinstance(stage, Bm25) and not info.words
             if (stage.required and not wordless) or insisted:
                 raise with_ways_to_get(error, recipe) from error
             left_out[name] = error
     if not retrievers:
         raise next(iter(left_out.values()))
     searched_units(retrievers)  # those that rank different things can't be joined
-    only_words = all(stage.by_words for stage in retrievers.values())
+    only_words = all(isinstance(stage, Bm25) for stage in retrievers.values())
     for name, why in left_out.items():
         warnings.append(f"BM25 only: {why}" if only_words else f"without {name}: {why}")
     return retrievers, encoders

@@ -101,7 +101,7 @@ def model_for(retrievers: Mapping[str, Retriever], fingerprint: str | None) -> t
     """The model that estimates for these retrievers, and the names of those whose scores it reads by words and by
     vectors."""
     dense = [name for name, stage in retrievers.items() if isinstance(stage, Dense) and not stage.model]
-    words = [name for name, stage in retrievers.items() if stage.by_words]
+    words = [name for name, stage in retrievers.items() if isinstance(stage, Bm25)]
     known = calibrated(fingerprint) if dense else None
     bm25 = words[0] if words else None
     model = WORDS if known is None else known.cosines if bm25 is None else known.both

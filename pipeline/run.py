@@ -13,7 +13,7 @@ from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.question import QuestionAnswer
 from ..core.recipe import Recipe
-from ..core.stages import LateStage, Retriever
+from ..core.stages import Bm25, LateStage, Retriever
 from ..core.types import Claim, Evidence, FusedBy, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED, refuse_unfit
@@ -225,7 +225,7 @@ def why_nothing(run: Run) -> Callable[[str], str]:
 
     def found_nothing(text: str, total: int, passing: int) -> str:
         words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
-        only_words = all(stage.by_words for stage in run.plan.retrievers.values())
+        only_words = all(isinstance(stage, Bm25) for stage in run.plan.retrievers.values())
         if only_words and not words:
             return "the claim has only words that are too common to search for"
         of, before = "what can be searched" if run.plan.degraded else f"the {total:,} documents", ""
