@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
 from collections import deque
@@ -259,8 +260,7 @@ class ArticleBuilder:
     """Collects paragraphs, sections and elements in the order of the text, and makes the article of them."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._length = 0
+        self._text = io.StringIO()
         self._links: list[tuple[str, Mention]] = []
         self._sections: list[Section] = []
         self._open: list[tuple[str, int]] = []
@@ -269,29 +269,27 @@ class ArticleBuilder:
     def paragraph(self, line: Line) -> int:
         """Add a paragraph. Returns the offset at which it ends."""
         if not (text := line.text):
-            return self._length
-        if self._length + len(text) > TEXT_CHARS:
+            return self._text.tell()
+        if self._text.tell() + len(text) > TEXT_CHARS:
             raise InvalidData(f"the text is too long: more than {TEXT_CHARS:,} characters")
-        if self._parts:
-            self._parts.append("\n\n")
-            self._length += 2
-        start = self._length
-        self._parts.append(text)
-        self._length += len(text)
+        if self._text.tell():
+            self._text.write("\n\n")
+        start = self._text.tell()
+        self._text.write(text)
         for identifier, first, last in line.links:
             self._links.append((identifier, Mention(start + first, start + min(last, len(text)))))
-        return self._length
+        return self._text.tell()
 
     def open_section(self, title: str) -> None:
-        start = self._length + (2 if self._parts else 0)
+        start = self._text.tell() + (2 if self._text.tell() else 0)
         self._open.append((title, start))
         if title:
             self.paragraph(Line.of(title))
 
     def close_section(self) -> None:
         title, start = self._open.pop()
-        if title and self._length > start:
-            self._sections.append(Section(title, start, self._length, len(self._open) + 1))
+        if title and (end := self._text.tell()) > start:
+            self._sections.append(Section(title, start, end, len(self._open) + 1))
 
     def element(self, one: Element, *, floating: bool = False) -> None:
         """Add an element where the text now ends; `floating`: its place in the file says nothing."""
@@ -306,14 +304,14 @@ class ArticleBuilder:
         identifier = one.id
         while not identifier or identifier in known:
             identifier = f"{identifier or one.kind}-{len(self._elements) + 1}"
-        content, place = tidy(one.content).strip(), None if floating else self._length
+        content, place = tidy(one.content).strip(), None if floating else self._text.tell()
         self._elements.append(replace(one, id=identifier, label=label, caption=caption, content=content, place=place))
 
     def article(self, identifier: str, title: str, metadata: Mapping[str, Value] | None = None) -> Article:
         """The article. Raises InvalidData if there is no text at all."""
         while self._open:
             self.close_section()
-        captions = self._length
+        captions = self._text.tell()
         elements: list[Element] = []
         for one in self._elements:
             said = f"{one.label}. {one.caption}" if one.label and one.caption else one.label or one.caption
@@ -322,10 +320,9 @@ class ArticleBuilder:
             # A table's cells follow its caption on a line of their own, where a search finds them.
             end = self.paragraph(Line.of(said))
             if one.content:
-                self._parts.append(f"\n{one.content}")
-                self._length += 1 + len(one.content)
+                self._text.write(f"\n{one.content}")
             elements.append(replace(one, label=one.label or said[:40], start=end - len(said), end=end))
-        text = "".join(self._parts)
+        text = self._text.getvalue()
         if not text:
             raise InvalidData("the article has no text")
         body = text[:captions]
