@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from elastic_transport import ApiError, TransportError
@@ -88,13 +89,13 @@ class Unscaled(CcheckError):
 class Searches:
     """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`.
 
-    `hits` is how many they ask for.
+    `size` is the bytes that they count in a request: a search, and a hit that it asks for, count as some at least.
     """
 
     query: Query
     bodies: Mapping[str, Body]
     lines: bytes
-    hits: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class Searcher:
         """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
         answers: list[Ranks | CcheckError] = []
         plans = [self._plan(query) for query in self.search.queries]
-        for chunk in constrained_batches(plans, BYTES_AT_ONCE, get_len=_size, strict=False):
+        for chunk in constrained_batches(plans, BYTES_AT_ONCE, get_len=attrgetter("size"), strict=False):
             answers += self._named(self._answer(chunk))
         return answers
 
@@ -190,13 +191,11 @@ class Searcher:
                 searches[name] = body | read
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | WHOLE
-        lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
-        return Searches(
-            query,
-            searches,
-            "".join(f"{line}\n" for line in lines).encode(),
-            sum(body["size"] * (EXPECTED if name in self._of_units else 1) for name, body in searches.items()),
-        )
+        parts = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
+        lines = "".join(f"{part}\n" for part in parts).encode()
+        hits = sum(body["size"] * (EXPECTED if name in self._of_units else 1) for name, body in searches.items())
+        by_count = len(searches) * (BYTES_AT_ONCE // SEARCHES_AT_ONCE)
+        return Searches(query, searches, lines, max(len(lines), by_count, hits * (BYTES_AT_ONCE // HITS_AT_ONCE)))
 
     @property
     def _explains(self) -> bool:
@@ -398,9 +397,3 @@ def _key(hit: Mapping[str, Any]) -> Key:
         return key_of(hit)
     except KeyError:
         raise WithoutId from None
-
-
-def _size(plan: Searches) -> int:
-    """The bytes of the query's part of a request; a search, and a hit that it asks for, count as some at least."""
-    by_count = len(plan.bodies) * (BYTES_AT_ONCE // SEARCHES_AT_ONCE)
-    return max(len(plan.lines), by_count, plan.hits * (BYTES_AT_ONCE // HITS_AT_ONCE))
