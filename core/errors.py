@@ -44,7 +44,6 @@ class MissingExtra(CcheckError):
         from .install import install_command
 
         super().__init__(f"{purpose} needs an optional part that is not installed: {install_command(extra)}")
-        self.extra = extra
 
 
 def require(purpose: str, extra: str, *modules: str) -> None:
