@@ -6,15 +6,13 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from .cache import Memory
 from .closing import Closing
 from .models import FoundModel, find_model
 from .settings import Settings
 from .stages import LanguageModelStage
-
-if TYPE_CHECKING:
-    from .cache import Memory
 
 T = TypeVar("T")
 Notify: TypeAlias = Callable[[str], None]

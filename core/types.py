@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .errors import CcheckError
 from .question import QuestionAnswer
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
     from numpy.typing import NDArray
-
-    from .errors import CcheckError
 
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
 Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion", "outlook"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .types import Sentence, Stance
+from .types import Sentence, Stance
 
 STANCES = {
     "SUPPORTS": "supports",

@@ -12,15 +12,13 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from more_itertools import chunked
 
 from ..core.cache import Cache
+from ..core.layout import Embedding, SparseField
 from ..core.types import SparseVector, Vector
-
-if TYPE_CHECKING:
-    from ..core.layout import Embedding, SparseField
 
 MAX_BYTES = 2 << 30
 SLICE = 512

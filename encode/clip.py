@@ -7,16 +7,14 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from more_itertools import chunked
 
 from ..core.errors import InvalidData, require
 from ..core.models import FoundModel, best_device, check_device, load_transformer, require_models
+from ..core.runtime import Runtime
 from ..core.types import Vector
-
-if TYPE_CHECKING:
-    from ..core.runtime import Runtime
 
 _LOG = logging.getLogger(__name__)
 BATCH = 16

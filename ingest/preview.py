@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from more_itertools import chunked
 
 from ..core.types import Document
+from ..search import Store
 from .documents import digest, layout_bytes
 from .encoders import Encoders, layout_of
 from .options import IngestOptions, PlannedQuestions, Preview
@@ -18,9 +18,6 @@ from .run import BATCH_WRITTEN, HEAD, made_of, with_fields
 from .seen import Seen
 from .shapes import papers
 from .sources import Given, Source, find_sources
-
-if TYPE_CHECKING:
-    from ..search.store import Store
 
 
 def dry_run(

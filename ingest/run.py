@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from more_itertools import chunked, constrained_batches, spy
 
@@ -27,6 +27,7 @@ from ..core.files import check_output, writing
 from ..core.pump import Pump
 from ..core.text import json_line
 from ..core.types import Document, Entry, Usage
+from ..search import Store
 from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, EntryMaker, layout_of
 from .fields import Fields, check_fields
@@ -37,9 +38,6 @@ from .records import Record, Reject, reject_of
 from .seen import Seen
 from .shapes import papers
 from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, stem
-
-if TYPE_CHECKING:
-    from ..search.store import Store
 
 BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...core.errors import UsageError
 from ...core.keys import key_for, place
 from ...core.redaction import keep_secret, keep_secrets_of
-
-if TYPE_CHECKING:
-    from ...core.settings import Settings
+from ...core.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
