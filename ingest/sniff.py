@@ -31,30 +31,24 @@ Format: TypeAlias = Literal[
 ]
 Compression: TypeAlias = Literal["gzip", "zstd"]
 
-FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-    ".ris": "ris",
-    ".bib": "bibtex",
-    ".bibtex": "bibtex",
-    ".nbib": "nbib",
-    ".xml": "xml",
-    ".nxml": "xml",
-    ".jats": "xml",
-    ".tei": "xml",
-    ".html": "html",
-    ".htm": "html",
-    ".txt": "txt",
-    ".pdf": "pdf",
-    ".docx": "docx",
-    ".xlsx": "xlsx",
-    ".zip": "zip",
+_ENDINGS: dict[Format, str] = {
+    "jsonl": ".jsonl .ndjson",
+    "json": ".json",
+    "csv": ".csv",
+    "tsv": ".tsv .tab",
+    "parquet": ".parquet",
+    "ris": ".ris",
+    "bibtex": ".bib .bibtex",
+    "nbib": ".nbib",
+    "xml": ".xml .nxml .jats .tei",
+    "html": ".html .htm",
+    "txt": ".txt",
+    "pdf": ".pdf",
+    "docx": ".docx",
+    "xlsx": ".xlsx",
+    "zip": ".zip",
 }
+FORMATS = {ending: format_ for format_, endings in _ENDINGS.items() for ending in endings.split()}
 """Formats by the end of a file's name. A `.txt` file can be any text format: its first bytes tell which."""
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 TABLES: tuple[Format, ...] = ("csv", "tsv")
