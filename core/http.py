@@ -45,18 +45,18 @@ class TooLarge(ServerError):
     """An answer that is larger than what is read, or compressed although that was not asked for."""
 
 
-class Counted:
-    """Counts the bytes of one answer. `most` is the limit."""
+class Body:
+    """The bytes of one answer, as they come."""
 
     def __init__(self, server: str, status: int, most: int) -> None:
-        """`most` is for an answer of success; an error has `MOST_ERROR_BYTES` at most."""
-        self._server = server
-        self._left = self._most = most if status == 200 else min(most, MOST_ERROR_BYTES)
+        """`most` is the limit of an answer of success; an error has `MOST_ERROR_BYTES` at most."""
+        self._server, self._most = server, most if status == 200 else min(most, MOST_ERROR_BYTES)
+        self.data = bytearray()
 
-    def add(self, size: int) -> None:
+    def add(self, part: bytes) -> None:
         """Raises TooLarge if the answer is larger than allowed."""
-        self._left -= size
-        if self._left < 0:
+        self.data += part
+        if len(self.data) > self._most:
             raise TooLarge(
                 f"the answer of {self._server} is larger than {self._most >> 20} MiB, so it was not read further"
             )
@@ -103,11 +103,10 @@ async def fetch(
                 f"{server} sent a compressed answer ({encoding[:40]}), which ccheck does not read. Switch compression "
                 "off in the server, or in the proxy in front of it"
             )
-        counted, content = Counted(server, response.status_code, most), bytearray()
+        read = Body(server, response.status_code, most)
         async for part in response.aiter_raw():
-            counted.add(len(part))
-            content += part
-        return Fetched(response.status_code, response.headers, bytes(content))
+            read.add(part)
+        return Fetched(response.status_code, response.headers, bytes(read.data))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -23,7 +23,7 @@ import httpx
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
 from ..core.files import write_text
-from ..core.http import BUSY, Counted, MayPass, pause, retry_after
+from ..core.http import BUSY, Body, MayPass, pause, retry_after
 from ..core.text import json_line
 from .records import Record
 from .references import read_pubmed
@@ -183,14 +183,12 @@ class Client(Closing):
                     raise MayPass(f"HTTP {answer.status_code}", retry_after(answer.headers))
                 if answer.status_code != 200:
                     raise ServerError(f"{url} answered with HTTP {answer.status_code}")
-                counted, body = Counted(self.base, 200, ANSWER_BYTES), bytearray()
-                ends = time.monotonic() + ANSWER_SECONDS
+                body, ends = Body(self.base, 200, ANSWER_BYTES), time.monotonic() + ANSWER_SECONDS
                 for piece in answer.iter_bytes():
-                    counted.add(len(piece))
-                    body += piece
+                    body.add(piece)
                     if time.monotonic() > ends:
                         raise MayPass(f"no whole answer within {ANSWER_SECONDS:g} s")
-                return bytes(body)
+                return bytes(body.data)
         except httpx.HTTPError as error:
             raise MayPass(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
 

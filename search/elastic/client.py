@@ -34,7 +34,7 @@ from urllib3 import HTTPHeaderDict, Timeout
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
-from ...core.http import Counted, LeftAlone, is_lasting, pause, retry_after, why_unreachable
+from ...core.http import Body, LeftAlone, is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
 from ...core.telemetry import trace_headers
 from .connection import Connection
@@ -352,7 +352,7 @@ def _passes(error: BaseException, slow: bool) -> bool:
 CONNECT_SECONDS = 5.0
 """The longest time for a connection and its TLS handshake: a server of plain http can wait for ever for that to end."""
 MOST_BYTES = 512 << 20
-"""Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Counted`."""
+"""Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Body`."""
 _BLOCK = 1 << 20
 
 
@@ -414,15 +414,14 @@ class LimitedNode(Urllib3HttpNode):
                     ) from error
                 raise
             try:
-                counted, blocks = Counted(server, response.status, MOST_BYTES), []
+                body = Body(server, response.status, MOST_BYTES)
                 for block in response.stream(_BLOCK, decode_content=True):
-                    counted.add(len(block))
-                    blocks.append(block)
+                    body.add(block)
             except BaseException:
                 response.close()
                 raise
             response.release_conn()
-            data = b"".join(blocks)
+            data = bytes(body.data)
             if response.status >= 400:
                 _correct(response.headers, data)
             return SimpleNamespace(status=response.status, headers=response.headers, data=data)
