@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -480,12 +480,8 @@ class LocalStore(Store):
             work(self._writer)
             return True
         try:
-            with self._new_lock().acquire(timeout=0):
-                writer = Database(self.path / DATABASE)
-                try:
-                    work(writer)
-                finally:
-                    writer.close()
+            with self._new_lock().acquire(timeout=0), closing(Database(self.path / DATABASE)) as writer:
+                work(writer)
         except (OSError, sqlite3.OperationalError):
             return False
         return True

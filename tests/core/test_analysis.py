@@ -139,7 +139,6 @@ OTHERS = {
     "Danish": "Vacciner er ikke årsag til autisme for børn",
     "Romanian": "Fumatul are efecte grave asupra sănătății",
     "Czech": "Očkování by mohlo způsobit autismus",
-    "Slovak": "Hladina more stúpla o dvadsať centimetrov",
     "Turkish": "Kırmızı et kanser riskini artırır. | Antibiyotikler virüsleri öldürmez",
 }
 """Sentences of each language, parted by bars."""

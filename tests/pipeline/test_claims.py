@@ -137,7 +137,6 @@ def test_texts_are_on_one_line_and_a_server_that_answers_nobody_is_raised_where_
         ("What causes cancer?", "open_question"),
         ("In which year did sea level rise most?", "open_question"),
         ("Is it coffee or tea that causes cancer?", "statement"),
-        ("What a surprise: coffee causes cancer", "statement"),
         ("Why do they lie to us? Coffee causes cancer. Who knew?", "statement"),
         ("Zoey Deutch played Stephanie in Why Him?", "statement"),
         ("Hello!", "greeting"),

@@ -172,7 +172,6 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("Pressure fell by 3,5 mmHg", "Pressure fell by 3.0 mm Hg (95% CI 2,5-3,5 mmHg).", "number 3,5 mmHg 3.0 mm Hg"),
         ("More than 20 % of children are overweight", "15 % of children are overweight", "number 20 % 15 %"),
         ("Sea level is falling", "Sea level is rising faster than before.", "direction falling rising"),
-        ("Aspirin increases deaths", "Aspirin reduced the risk of death by 23 %.", "direction increases reduced"),
         ("Antarctica is gaining ice", "Antarctica lost 2,720 billion tonnes of ice.", "direction gaining lost"),
         ("Ivermectin reduces admission", "Ivermectin did not reduce admission.", "negation reduces not reduce"),
         ("MMR vaccine causes autism", "MMR vaccination is not associated with autism.", "negation  not"),
