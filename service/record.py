@@ -13,10 +13,11 @@ import os
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import orjson
 
@@ -27,9 +28,6 @@ from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
 from ..core.types import Label
 from .types import Check, Correction, Wanted, check_from
-
-if TYPE_CHECKING:
-    from ..core.http import LeftAlone
 
 FORMAT = 2
 MOST_BYTES = 32 << 20
@@ -93,21 +91,17 @@ class Trying:
     """
 
     def __init__(self) -> None:
-        self._warned = False
-        self._left_alone: LeftAlone | None = None
+        self._warned, self._until = False, 0.0
 
     def __call__(self, work: Callable[[], R]) -> R | None:
         """What `work` on the record returns; None if it failed."""
-        if self._left_alone:
+        if time.monotonic() < self._until:
             return None
         try:
             return work()
         except CcheckError as error:
             if isinstance(error, ServerError):
-                from ..core.http import LeftAlone  # here: a local record needs nothing of HTTP
-
-                self._left_alone = LeftAlone()
-                self._left_alone.failed(PAUSE_S)
+                self._until = time.monotonic() + PAUSE_S
             if not self._warned:
                 self._warned = True
                 log.warning("checks are not recorded: %s", error)

@@ -61,9 +61,9 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 """The dimensions, and how much of its own a unit is."""
 _FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, factor in units.items()}
-_UNIT = re.compile("|".join((*_FACTORS, "hundred", "thousand", "million", "billion", "trillion")))
 _SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
 _LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_UNIT = re.compile("|".join((*_FACTORS, *_LARGE)))
 _QUANTITY = re.compile(
     rf"(?<![\w.,])(?P<value>(?P<comma>(?:0,\d+|\d+,\d\d?)(?![.,]?\d|\s?(?:and|or|&)\s?\d+(?!,?\d)))"
     rf"|\d{{1,3}}(?:(?:,\d{{3}})+|(?:\s\d{{3}})+(?!\d))(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
