@@ -3,13 +3,15 @@
     python benchmarks/differences.py FOLDER
 
 FOLDER contains `scifact/` and `fever/`. A claim is compared with itself after one thing was changed: a number, a word
-that became its opposite, or a denial that was put in. The last line is about claims that their evidence supports as
-published: where something is told there, it is mostly another way of saying the same.
+that became its opposite, a denial that was put in, another population, or its two sides turned round. The last line is
+about claims that their evidence supports as published: where something is told there, it is mostly another way of
+saying the same.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -33,6 +35,8 @@ def main(folder: Path) -> None:
         "number": [(claim, _with_other_number(claim, draw)) for claim in claims],
         "direction": [(claim, _opposite(claim, draw)) for claim in claims],
         "negation": [(claim, _with_not(claim)) for claim in claims],
+        "population": [(claim, _of_others(claim)) for claim in claims],
+        "order": [(claim, _turned(claim)) for claim in claims],
     }
     for kind, pairs in changed.items():
         told = Counter(
@@ -48,6 +52,24 @@ def main(folder: Path) -> None:
     ]
     opposed = sum(bool(some - {"word"}) for some in kinds) / len(kinds)
     print(f"supported as published: {len(kinds):,} pairs, a number, direction or denial told {opposed:.3f}")
+
+
+def _of_others(claim: str) -> str:
+    others = {
+        "human": "murine",
+        "humans": "mice",
+        "patients": "mice",
+        "women": "men",
+        "men": "women",
+        "adults": "children",
+    }
+    return re.sub(rf"\b(?:{'|'.join(others)})\b", lambda word: others[word[0]], claim)
+
+
+def _turned(claim: str) -> str | None:
+    verb = r"causes|prevents|leads to|induces|promotes|inhibits|activates|(?:is|are) (?:more \w+|\w+er) than"
+    sides = re.fullmatch(rf"([\w -]+?) ({verb}) ([\w -]+?)\.?", claim)
+    return f"{sides[3]} {sides[2]} {sides[1]}." if sides else None
 
 
 def _with_other_number(claim: str, draw: random.Random) -> str | None:

@@ -48,7 +48,7 @@ from ccheck.core.types import Document, Stance
 from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
-from ccheck.verdict.differences import Compared, compared
+from ccheck.verdict.differences import Compared
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -56,8 +56,9 @@ from ccheck.verdict.packaged_model import (
     PackagedWeights,
     decides,
     may_support,
+    nearest,
     probabilities,
-    sentences_of,
+    stands,
     unread_row,
     why_unread,
 )
@@ -227,10 +228,11 @@ def answered(name: str, part: Part, file: Path) -> Answered:
         file.with_name(f"{file.stem}, {name}.pickle"),
         lambda: outputs([(as_sentence(pair.claim), pair.evidence) for pair in part.pairs()], file),
     )
-    stands = [compared(pair.claim, sentences_of(Document("", "", pair.evidence))) for pair in part.pairs()]
+    documents = [Document(row.doc_id, row.title, row.text) for row in part.rows]
+    compared = [stands(row.claim, one, nearest(row.claim, one)) for row, one in zip(part.rows, documents, strict=True)]
     claims = np.array([row.claim for row in part.rows])
-    about = np.array([not why_unread(row.claim, Document(row.doc_id, row.title, row.text)) for row in part.rows])
-    return Answered(read, about, stands, part.labels, claims)
+    about = np.array([not why_unread(row.claim, one) for row, one in zip(part.rows, documents, strict=True)])
+    return Answered(read, about, compared, part.labels, claims)
 
 
 def sampled(part: Part, most: int = MOST) -> Part:

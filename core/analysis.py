@@ -75,6 +75,14 @@ _RUN_END = 64
 _LONG_RUN = re.compile(r"\S{200,}")
 """No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
 _GAP = re.compile(r"\n\s+")
+_BEGINS = re.compile(
+    r"(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)(?<!\bcf\.)(?<=\.)\s+(?=(?:The|An?(?=\s[a-z])|We|In|This|These|Those|It|They|Their|Our"
+    r"|There|Here|However|Moreover|Furthermore|Further|Thus|Therefore|Finally|But|For|To|At|By|On|From|With|During|After|When"
+    r"|While|Although|Because|Since|Among|Both|Each|Most|All|Only|No|Using|Compared|Patients|Results?|Methods?"
+    r"|Conclusions?)\b)"
+)
+"""Before a word that often begins a sentence. nupunkt takes what it knows as an abbreviation ("in bed.", "24 h.",
+"vitamin D.") for no end: of the 42,219 sentences of 9,000 abstracts and sections, 116 more are told apart."""
 _HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{IDEOGRAPH}]|[^\W_{IDEOGRAPH}]+(?:[.,'’:·][^\W_{IDEOGRAPH}]+)*")
 
@@ -197,8 +205,9 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     spans = []
     for first, last in sent_spans(split):
         gaps = [gap for gap in _GAP.finditer(text, first, last) if gap[0].count("\n") > 1]
-        ends = [gap.end() for gap in gaps if not text[gap.end() : gap.end() + 1].islower()]
-        for start, end in pairwise([first, *ends, last]):
+        ends = {gap.end() for gap in gaps if not text[gap.end() : gap.end() + 1].islower()}
+        ends.update(gap.end() for gap in _BEGINS.finditer(text, first, last))
+        for start, end in pairwise([first, *sorted(ends), last]):
             sentence = text[start:end]
             left, right = len(sentence.lstrip()), len(sentence.rstrip())
             if left:

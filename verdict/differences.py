@@ -1,4 +1,5 @@
-"""How a sentence differs from a claim whose words it shares: another number, the other direction, a denial, one word.
+"""How a sentence differs from a claim whose words it shares: another number, the other direction, a denial, another
+population, the other order, one word.
 
 A sentence that repeats a claim's words can say the opposite. What differs is shown beside the sentence, and the
 packaged model does not call such a sentence support. Quantities are read with their units, and so is a rate (`3 mm a
@@ -45,6 +46,8 @@ _UNITS: dict[str, dict[str, float]] = {
     },
     "volume": {"ml|millilit(?:er|re)s?": 1e-3, "l|lit(?:er|re)s?": 1},
     "time": {
+        "microseconds?|µs|μs": 1e-6 / 86400,
+        "milliseconds?|(?-i:ms)": 1e-3 / 86400,
         "seconds?": 1 / 86400,
         "minutes?|min": 1 / 1440,
         "hours?|h": 1 / 24,
@@ -108,6 +111,26 @@ _GENERAL = re.compile(
 _ENDS = frozenset(
     "by to from on since during with when after before compared between than at for as and but or".split()
 )
+_POPULATIONS = (
+    (
+        "human patient people person individuals participant volunteer men women children adult",
+        "mouse mice murine rat rodent monkey pig hamster zebrafish",
+    ),
+    ("man men male boy", "woman women female girl"),
+    ("adult older elderly", "child children infant newborn pediatric paediatric adolescents younger young"),
+    ("acute", "chronic"),
+    ("arctic", "antarctic antarctica"),
+    ("summer", "winter"),
+    ("systolic", "diastolic"),
+)
+"""What is found of one of two says nothing of the other."""
+_APART = ("population", "order")
+_TURNS = re.compile(
+    r"than|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill)s?|led|drove"
+    r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill)ed"
+)
+"""What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
+_MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _MOST = 50
 """How many quantities of a text are read."""
 _NEAR = 4
@@ -146,8 +169,12 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     shared = mine.content & given.content
     if not shared or len(shared) < SHARED * len(mine.content):
         return ()
-    ways = list(_ways(mine, given)) or list(_denials(mine, given, shared))
-    return (*_numbers(clean(claim), clean(sentence)), *ways) or tuple(_word(mine, given, shared))
+    ways = _turned(mine, given)
+    if ways is None:
+        ways = [*_ways(mine, given)] or [*_denials(mine, given, shared)]
+    return (*_numbers(clean(claim), clean(sentence)), *ways, *_populations(mine, given)) or tuple(
+        _word(mine, given, shared)
+    )
 
 
 class Compared(NamedTuple):
@@ -156,7 +183,9 @@ class Compared(NamedTuple):
     stated: bool
     """One has every word of the claim, and no number, direction or denial differs."""
     opposed: bool
-    """In one a number, a direction or a denial differs."""
+    """In one a number, a direction, a denial or the order differs."""
+    apart: bool
+    """One tells of another population, or turns the claim round, and none has every word of the claim."""
     denied: bool
     """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
     lacks, does not count: that is often said in other words."""
@@ -168,7 +197,11 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     stated = any(
         not differs and words <= term_set(sentence) for sentence, differs in zip(sentences, found, strict=True)
     )
-    return Compared(stated, any(found), any(one.kind != "negation" or one.sentence for some in found for one in some))
+    every = list(itertools.chain(*found))
+    kinds = {one.kind for one in every}
+    apart = not stated and not kinds.isdisjoint(_APART)
+    denied = any(one.kind != "negation" or one.sentence for one in every if one.kind not in _APART)
+    return Compared(stated, not kinds <= {"population"}, apart, denied)
 
 
 # -- numbers
@@ -242,7 +275,7 @@ def _agrees(one: _Quantity, other: _Quantity) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _read(text: str) -> _Read:
     words = tuple(found.group().lower() for found in _TOKEN.finditer(text))
-    signs = [bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word)) for word in words]
+    signs = [_sign(word) for word in words]
     denies = [bool(_DENIAL.fullmatch(word)) for word in words]
     stems = tuple(
         "" if sign or denied or _GENERAL.fullmatch(word) else next(iter(terms_of_word(word)), "")
@@ -260,6 +293,10 @@ def _read(text: str) -> _Read:
             denied.append((after, word))
     content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in _SMALL)
     return _Read(words, stems, content, tuple(ways), tuple(denied))
+
+
+def _sign(word: str) -> int:
+    return bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word))
 
 
 def _after(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
@@ -294,6 +331,50 @@ def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Diff
         yield Difference("negation", "", denying[0])
     elif mine.denied and not given.denied and len(shared) >= 0.6 * len(mine.content):
         yield Difference("negation", mine.denied[0][1], "")
+
+
+def _populations(mine: _Read, given: _Read) -> Iterator[Difference]:
+    for two in _stems_of_populations():
+        for ours, theirs in itertools.permutations(two):
+            named, instead = mine.content & ours, given.content & theirs
+            if named and instead and not (mine.content & theirs or given.content & ours):
+                yield Difference("population", _one_of(named, mine), _one_of(instead, given))
+
+
+@functools.cache
+def _stems_of_populations() -> list[list[frozenset[str]]]:
+    return [[frozenset(terms(words)) for words in two] for two in _POPULATIONS]
+
+
+def _one_of(stems: frozenset[str], text: _Read) -> str:
+    return next(word for word, stem in zip(text.words, text.stems, strict=True) if stem in stems)
+
+
+def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
+    """Where a sentence with all of a claim's words says of the second what the claim says of the first; nothing where
+    it says the opposite of it, which is the same ("B is less than A"). None if it does not turn the claim round."""
+    if not mine.content <= given.content:
+        return None
+    for (word, *sides), (other, *others) in itertools.product(_turns(mine), _turns(given)):
+        first = (sides[0] - sides[1]) & (others[1] - others[0])
+        if first and sides[1] - sides[0] <= others[0] - others[1]:
+            if _sign(word) * _sign(other) < 0:
+                return []
+            if terms_of_word(word) == terms_of_word(other):
+                return [Difference("order", f"{_one_of(first, mine)} … {word}", f"{other} … {_one_of(first, given)}")]
+    return None
+
+
+def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+    """What can't be turned round, for "than" what is more or less, with the stems before and after it."""
+    for place, word in enumerate(text.words):
+        if _TURNS.fullmatch(word) and text.words[place + 1 : place + 2] != ("by",):
+            more = (one for one in reversed(text.words[:place]) if _MORE_THAN.fullmatch(one))
+            yield (
+                next(more, word) if word == "than" else word,
+                frozenset(filter(None, text.stems[:place])),
+                frozenset(filter(None, text.stems[place + 1 :])),
+            )
 
 
 def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:

@@ -109,7 +109,7 @@ class PackagedStances(PairStances):
         # It learned from sentences: without its full stop, it is much less sure of one.
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
-            read = compared(claim, some)
+            read = stands(claim, document, some)
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             sure = decides(stance, read, self._weights) and not is_about_a_claim(claim)
             if sure:
@@ -203,6 +203,14 @@ def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
     return [one for one in sentences if one in told or not spans]
 
 
+def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared:
+    """How a claim stands to a document's sentences. What others believe or what was asked opposes nothing."""
+    read = compared(claim, sentences)
+    if may_support(read):
+        return read  # the roles of its sentences are not needed
+    return read._replace(opposed=not may_support(compared(claim, what_was_found(document, sentences))))
+
+
 def may_support(read: Compared) -> bool:
     """Whether nothing that was read differs from the claim, or a sentence says it all the same."""
     return read.stated or not read.opposed
@@ -215,7 +223,7 @@ def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
     that matters. REFUTES needs less where a sentence tells another number or direction, or denies.
     """
     least = weights.decisive.get(stance.label) if stance.label is not None else None
-    if least is None:
+    if least is None or read.apart:
         return False
     if stance.label == "SUPPORTS" and read.stated:
         least = weights.stated

@@ -19,7 +19,7 @@ from ccheck.verdict.roles import roles_in, with_roles
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
-    "gauges. Does the sea rise? E. coli was not found.\nThe end"
+    "gauges. Does the sea rise? E. coli was not found in bed. The end"
 )
 
 
@@ -35,7 +35,7 @@ def test_sentences_are_split_as_scientists_write() -> None:
         "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
         "It was measured by J. A. Church, i.e. by tide gauges.",
         "Does the sea rise?",
-        "E. coli was not found.",
+        "E. coli was not found in bed.",
         "The end",
     ]
     assert sentence_spans("") == sentence_spans(" \n ") == ()
@@ -177,6 +177,9 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("MMR vaccine causes autism", "MMR vaccination is not associated with autism.", "negation  not"),
         ("The polio vaccine does not work", "The polio vaccine works.", "negation not "),
         ("Metformin lowers deaths in lung cancer", "Metformin lowered deaths in breast cancer.", "word lung breast"),
+        ("Aspirin prevents strokes in women", "Aspirin prevents strokes in men.", "population women men"),
+        ("Smoking causes cancer", "Cancer causes smoking.", "order smoking … causes causes … smoking"),
+        ("Light is faster than sound", "Sound is faster than light.", "order light … faster faster … light"),
     ],
 )
 def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
@@ -196,6 +199,8 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
         ("Seas rose by 1,5", "Seas rose by 1.5 in 12,345 years"),
         ("The trial had 17 187 patients", "The trial had 17,187 patients."),
         ("Sea level rose by 20 cm on all coasts", "Sea level rose by 200 mm on all coasts."),
+        ("Deaths are higher with rum than with tea", "Deaths are lower with tea than with rum in 20 ms."),
+        ("Smoking causes cancer within 20 ms", "Cancer is caused by smoking within 0.02 seconds."),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
     ],
 )

@@ -109,10 +109,12 @@ def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
     made = PackagedStances(Runtime())
     made.__dict__["_reader"] = lambda pairs: np.tile(np.array([9.0, -9.0, -9.0], np.float32), (len(pairs), 1))
     told = "It is a myth that tea had no effect on weight.", "People claimed that tea had no effect on weight."
-    claims = ("Tea had no effect on weight.", *told, "Tea had an effect on weight.")
-    texts = (TRIAL, TRIAL, TRIAL, f"Early studies suggested that tea had an effect on weight. {TRIAL}")
+    claims = ("Tea had no effect on weight.", *told, "Tea had an effect on weight.", "Tea had not been measured.")
+    believed = f"It is believed that tea has been measured. {TRIAL}"
+    texts = (TRIAL, TRIAL, TRIAL, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed)
     stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
-    assert [(stance.label, stance.decides) for stance in stances] == [("SUPPORTS", True), *[("SUPPORTS", False)] * 3]
+    assert [stance.label for stance in stances] == ["SUPPORTS"] * 5
+    assert [stance.decides for stance in stances] == [True, False, False, False, True]
 
 
 def test_probabilities_have_the_temperature_of_the_file():
@@ -162,12 +164,13 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
     same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
     other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
     apart = compared("The sea rose.", ["Nobody knows."])
-    assert compared("The sea did not rise.", ["The sea rises."]) == (False, True, False)
-    assert compared("The sea rises.", ["The sea does not rise."]) == (False, True, True)
-    assert (same, other, apart) == ((True, False, False), (False, True, True), (False, False, False))
+    assert compared("The sea did not rise.", ["The sea rises."]) == (False, True, False, False)
+    assert compared("The sea rises.", ["The sea does not rise."]) == (False, True, False, True)
+    assert (same, other, apart) == ((True, False, False, False), (False, True, False, True), (False,) * 4)
     supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
     assert decides(supported, same, weights) and not decides(supported, apart, weights)
     assert decides(refuted, other, weights) and not decides(refuted, apart, weights)
+    assert not decides(Stance("SUPPORTS", 0.9), compared("Men die.", ["Women die."]), weights)
     assert decides(Stance("SUPPORTS", 0.8), apart, weights) and decides(Stance("REFUTES", 0.8), apart, weights)
     assert not decides(Stance("NOT_ENOUGH_INFO", 1.0), same, weights)
     assert may_support(same) and not may_support(other)
