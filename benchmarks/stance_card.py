@@ -83,7 +83,8 @@ Controls, on data sets left out: weighted F1 of the reader with a part of a pair
 ## What it can't do
 
 - It is small, and decides little: most claims stay open. It knows little about meaning: for example, that
-  lower mortality is better survival, or that "A is faster than B" is not "B is faster than A".
+  lower mortality is better survival, or, in other words than the claim's, that "A is faster than B" is not "B is
+  faster than A".
 - It can't add up numbers, or what several sentences say together.
 - On subjects and kinds of text that are unlike its data, expect the figures of *left out*.
 - It reads English only. ccheck does not show it claims and documents in other languages.
