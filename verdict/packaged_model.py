@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -50,6 +51,9 @@ SHORT = 4
 """A text of fewer sentences is read whatever its words: it may be an extract."""
 UNREAD = 0.83
 """The confidence for what is not read: of such pairs of SciFact and CliniFact, 84% are open (on the card)."""
+
+_KIND = re.compile(r"\b(?:vitamin|hepatitis|influenza|type) [b-z\d]\b", re.IGNORECASE)
+"""A paper on vitamin C has half of "vitamin D", and says nothing of it."""
 
 
 class PackagedWeights(BaseModel):
@@ -175,8 +179,9 @@ def _missing(claim: str, there: frozenset[str]) -> str:
     wanted, subject = term_set(claim), subject_of(claim)
     if 3 * len(wanted & there) < len(wanted):
         return "it has few of the claim's words"
-    missing = subject and term_set(subject) and there.isdisjoint(term_set(subject))
-    return f'it says nothing of "{textwrap.shorten(subject, 60)}"' if missing else ""
+    kinds = (kind[0] for kind in _KIND.finditer(claim) if len(term_set(kind[0]) & there) == 1)
+    missing = subject if subject and term_set(subject) and there.isdisjoint(term_set(subject)) else next(kinds, "")
+    return f'it says nothing of "{textwrap.shorten(missing, 60)}"' if missing else ""
 
 
 def unread_row() -> list[float]:

@@ -85,12 +85,8 @@ TRIAL = "Rats drank tea for a week. Their weight was measured. Tea had no effect
         ("Garlic pills reduce the weight of rats.", "", TRIAL, 'not read: it says nothing of "Garlic pills"'),
         ("Garlic reduces the weight of rats.", "Garlic in trials", TRIAL, None),
         ("Is garlic good for rats?", "", TRIAL, None),  # no verb is known after the first
-        (
-            "Does garlic reduce the weight of rats?",
-            "",
-            f"{TRIAL} It does not.",
-            'not read: it says nothing of "garlic"',
-        ),
+        ("Does garlic reduce the weight of rats?", "", f"{TRIAL} No.", 'not read: it says nothing of "garlic"'),
+        ("Tea has no vitamin D", "", f"{TRIAL} No vitamin C.", 'not read: it says nothing of "vitamin D"'),
         ("Garlic reduces the weight of rats, and tea had no effect on weight.", "", TRIAL, None),  # one of two claims
         ("Tea protects old people from heart attacks.", "", TRIAL, "not read: it has few of the claim's words"),
         ("Tea protects old people from heart attacks.", "", "Tea is hot. It is drunk.", None),
