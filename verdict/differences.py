@@ -117,11 +117,27 @@ _POPULATIONS = (
         "mouse mice murine rat rodent monkey pig hamster zebrafish",
     ),
     ("man men male boy", "woman women female girl"),
-    ("adult older elderly", "child children infant newborn pediatric paediatric adolescents younger young"),
-    ("acute", "chronic"),
-    ("arctic", "antarctic antarctica"),
-    ("summer", "winter"),
-    ("systolic", "diastolic"),
+    ("adult", "child children infant newborn pediatric paediatric adolescents"),
+    *(
+        pair.split("/")
+        for pair in (
+            "older elderly/younger young",
+            "acute/chronic",
+            "mild/severe",
+            "early earlier/late later",
+            "short/long",
+            "high/low",
+            "indoor indoors/outdoor outdoors",
+            "rural/urban",
+            "summer/winter",
+            "arctic/antarctic antarctica",
+            "northern/southern",
+            "systolic/diastolic",
+            "primary/secondary",
+            "oral/intravenous",
+            "benign/malignant",
+        )
+    ),
 )
 """What is found of one of two says nothing of the other."""
 _APART = ("population", "order")
@@ -170,11 +186,12 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     if not shared or len(shared) < SHARED * len(mine.content):
         return ()
     ways = _turned(mine, given)
+    populations = [*_populations(mine, given)]
     if ways is None:
-        ways = [*_ways(mine, given)] or [*_denials(mine, given, shared)]
-    return (*_numbers(clean(claim), clean(sentence)), *ways, *_populations(mine, given)) or tuple(
-        _word(mine, given, shared)
-    )
+        told = {one.sentence for one in populations}  # "without" denies "with", and nothing else
+        ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
+    others = (*_numbers(clean(claim), clean(sentence)), *ways, *populations)
+    return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
 
 class Compared(NamedTuple):
@@ -185,7 +202,8 @@ class Compared(NamedTuple):
     opposed: bool
     """In one a number, a direction, a denial or the order differs."""
     apart: bool
-    """One tells of another population, or turns the claim round, and none has every word of the claim."""
+    """One tells of another population, turns the claim round, or says otherwise of something else ("no fewer deaths in
+    lung cancer" of breast cancer), and none has every word of the claim."""
     denied: bool
     """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
     lacks, does not count: that is often said in other words."""
@@ -193,15 +211,18 @@ class Compared(NamedTuple):
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
     words = term_set(clean(claim))
-    found = [[one for one in differences(claim, sentence) if one.kind != "word"] for sentence in sentences]
+    found = [differences(claim, sentence) for sentence in sentences]
+    kinds = [{one.kind for one in some} for some in found]
     stated = any(
-        not differs and words <= term_set(sentence) for sentence, differs in zip(sentences, found, strict=True)
+        some <= {"word"} and words <= term_set(sentence) for sentence, some in zip(sentences, kinds, strict=True)
     )
-    every = list(itertools.chain(*found))
-    kinds = {one.kind for one in every}
-    apart = not stated and not kinds.isdisjoint(_APART)
-    denied = any(one.kind != "negation" or one.sentence for one in every if one.kind not in _APART)
-    return Compared(stated, not kinds <= {"population"}, apart, denied)
+    apart = not stated and any(
+        not some.isdisjoint(_APART) or ("word" in some and some & {"direction", "negation"}) for some in kinds
+    )
+    denied = any(
+        one.kind != "negation" or one.sentence for some in found for one in some if one.kind not in (*_APART, "word")
+    )
+    return Compared(stated, not set().union(*kinds) <= {"population", "word"}, apart, denied)
 
 
 # -- numbers
@@ -339,6 +360,16 @@ def _populations(mine: _Read, given: _Read) -> Iterator[Difference]:
             named, instead = mine.content & ours, given.content & theirs
             if named and instead and not (mine.content & theirs or given.content & ours):
                 yield Difference("population", _one_of(named, mine), _one_of(instead, given))
+    others = _accompanied(given)
+    for stem, word in _accompanied(mine).items():
+        if others.get(stem, word) != word:
+            yield Difference("population", word, others[stem])
+
+
+def _accompanied(text: _Read) -> dict[str, str]:
+    """The stems after "with" and "without", each with which it is."""
+    pairs = itertools.pairwise(zip(text.words, text.stems, strict=True))
+    return {stem: word for (word, _), (_, stem) in pairs if stem and word in ("with", "without")}
 
 
 @functools.cache

@@ -178,6 +178,7 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("The polio vaccine does not work", "The polio vaccine works.", "negation not "),
         ("Metformin lowers deaths in lung cancer", "Metformin lowered deaths in breast cancer.", "word lung breast"),
         ("Aspirin prevents strokes in women", "Aspirin prevents strokes in men.", "population women men"),
+        ("Tea with milk is hot", "Tea without milk is hot.", "population with without"),
         ("Smoking causes cancer", "Cancer causes smoking.", "order smoking … causes causes … smoking"),
         ("Light is faster than sound", "Sound is faster than light.", "order light … faster faster … light"),
     ],
