@@ -90,7 +90,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 _ABOVE = re.compile(r"(?:more|greater|higher|longer) than|over|above|at least|exceed\w*|[>≥]", re.IGNORECASE)
 _BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up to|[<≤]", re.IGNORECASE)
 _ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a little \w+|just \w+|~", re.IGNORECASE)
-_TOKEN = re.compile(r"\d[\d.,]*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*(?:-?\d+)*|[.,;:()]")
 _MORE = re.compile(
     r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
     r"|induc\w*|upregulat\w*|accelerat\w*|gain(?:s|ed|ing)?|gr[eo]w\w*|expand\w*|warm(?:s|ed|ing|er)"
@@ -146,6 +146,7 @@ _TURNS = re.compile(
     r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill)ed"
 )
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _MOST = 50
 """How many quantities of a text are read."""
@@ -190,7 +191,7 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     if ways is None:
         told = {one.sentence for one in populations}  # "without" denies "with", and nothing else
         ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
-    others = (*_numbers(clean(claim), clean(sentence)), *ways, *populations)
+    others = (*_numbers(clean(claim), clean(sentence)), *ways, *populations, *_exchanged(mine, given))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
 
@@ -378,7 +379,7 @@ def _stems_of_populations() -> list[list[frozenset[str]]]:
 
 
 def _one_of(stems: frozenset[str], text: _Read) -> str:
-    return next(word for word, stem in zip(text.words, text.stems, strict=True) if stem in stems)
+    return next(word for word, stem in zip(text.words, text.stems, strict=True) if (stem or word) in stems)
 
 
 def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
@@ -408,6 +409,31 @@ def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
             )
 
 
+def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
+    """Where two numbers are told of each other's: "5 % of women and 7 % of men" for "7 % of women and 5 % of men"."""
+    for after in (True, False):
+        ours, theirs = _told_of(mine, after), _told_of(given, after)
+        for (one, first), (other, second) in itertools.combinations(ours.items(), 2):
+            its, others = theirs.get(one, first), theirs.get(other, second)
+            told = (first - second) & others - its
+            if told and (second - first) & its - others:
+                yield Difference("order", f"{one} … {_one_of(told, mine)}", f"{other} … {_one_of(told, given)}")
+                return
+
+
+def _told_of(text: _Read, after: bool) -> dict[str, frozenset[str]]:
+    """What stands between a text's numbers, by the number before it or after it. A year is no number here."""
+    made: dict[str, frozenset[str]] = {}
+    number, some = "", set[str]()
+    for word, stem in list(zip(text.words, text.stems, strict=True))[:: 1 if after else -1]:
+        if word[0].isdigit() and not _YEAR.fullmatch(word):
+            made[number], number, some = frozenset(some), word, set()
+        elif stem or word in ("from", "to"):
+            some.add(stem or word)
+    made[number] = frozenset(some)
+    return {number: some for number, some in made.items() if number}
+
+
 def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
     missing = mine.content - shared
     if len(missing) != 1 or len(shared) < 3:
@@ -419,5 +445,5 @@ def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Differe
     for kind, start, end, first, last in SequenceMatcher(None, mine.stems, given.stems, autojunk=False).get_opcodes():
         if kind == "replace" and start <= place < end and last - first == end - start:
             at = first + place - start
-            instead = given.words[at] if given.stems[at] else ""
+            instead = given.words[at] if given.stems[at] in given.content else ""
     yield Difference("word", mine.words[place], instead)

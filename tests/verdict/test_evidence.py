@@ -180,6 +180,7 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("Aspirin prevents strokes in women", "Aspirin prevents strokes in men.", "population women men"),
         ("Tea with milk is hot", "Tea without milk is hot.", "population with without"),
         ("Smoking causes cancer", "Cancer causes smoking.", "order smoking … causes causes … smoking"),
+        ("5 % of men and 7 % of boys", "7 % of men and 5 % of boys", "order 5 … men 7 … men"),
         ("Light is faster than sound", "Sound is faster than light.", "order light … faster faster … light"),
     ],
 )
@@ -201,6 +202,7 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
         ("The trial had 17 187 patients", "The trial had 17,187 patients."),
         ("Sea level rose by 20 cm on all coasts", "Sea level rose by 200 mm on all coasts."),
         ("Deaths are higher with rum than with tea", "Deaths are lower with tea than with rum in 20 ms."),
+        ("5 % of men and 7 % of boys", "7 % of boys had IL-6 and CD-8 and 5 % of men"),
         ("Smoking causes cancer within 20 ms", "Cancer is caused by smoking within 0.02 seconds."),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
     ],
