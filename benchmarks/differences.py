@@ -3,7 +3,7 @@
     python benchmarks/differences.py FOLDER
 
 FOLDER contains `scifact/` and `fever/`. A claim is compared with itself after one thing was changed: a number, a word
-that became its opposite, a denial that was put in, another population, or its two sides turned round. The last line is
+that became its opposite, a denial that was put in, another condition, or its two sides turned round. The last line is
 about claims that their evidence supports as published: where something is told there, it is mostly another way of
 saying the same.
 """
@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
         "number": [(claim, _with_other_number(claim, draw)) for claim in claims],
         "direction": [(claim, _opposite(claim, draw)) for claim in claims],
         "negation": [(claim, _with_not(claim)) for claim in claims],
-        "population": [(claim, _of_others(claim)) for claim in claims],
+        "condition": [(claim, _of_others(claim)) for claim in claims],
         "order": [(claim, _turned(claim)) for claim in claims],
     }
     for kind, pairs in changed.items():

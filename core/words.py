@@ -61,5 +61,5 @@ def in_words(sentence: Sentence) -> str:
     said: list[str] = [sentence.role] if sentence.role else []
     for one in sentence.differences:
         both = ", ".join(f"{who}: {what}" for who, what in (("claim", one.claim), ("paper", one.sentence)) if what)
-        said.append(f"differs in a {one.kind} ({both})")
+        said.append(f"differs in {'the' if one.kind == 'order' else 'a'} {one.kind} ({both})")
     return ", ".join(said)

@@ -1,5 +1,5 @@
 """How a sentence differs from a claim whose words it shares: another number, the other direction, a denial, another
-population, the other order, one word.
+condition, the other order, one word.
 
 A sentence that repeats a claim's words can say the opposite. What differs is shown beside the sentence, and the
 packaged model does not call such a sentence support. Quantities are read with their units, and so is a rate (`3 mm a
@@ -111,36 +111,17 @@ _GENERAL = re.compile(
 _ENDS = frozenset(
     "by to from on since during with when after before compared between than at for as and but or".split()
 )
-_POPULATIONS = (
-    (
-        "human patient people person individuals participant volunteer men women children adult",
-        "mouse mice murine rat rodent monkey pig hamster zebrafish",
-    ),
-    ("man men male boy", "woman women female girl"),
-    ("adult", "child children infant newborn pediatric paediatric adolescents"),
-    *(
-        pair.split("/")
-        for pair in (
-            "older elderly/younger young",
-            "acute/chronic",
-            "mild/severe",
-            "early earlier/late later",
-            "short/long",
-            "high/low",
-            "indoor indoors/outdoor outdoors",
-            "rural/urban",
-            "summer/winter",
-            "arctic/antarctic antarctica",
-            "northern/southern",
-            "systolic/diastolic",
-            "primary/secondary",
-            "oral/intravenous",
-            "benign/malignant",
-        )
-    ),
+_CONDITIONS = (
+    "human patient people person individuals participant volunteer men women children adult"
+    "/mouse mice murine rat rodent monkey pig hamster zebrafish",
+    "man men male boy/woman women female girl",
+    "adult/child children infant newborn pediatric paediatric adolescents",
+    *"older/younger elderly/young mild/severe acute/chronic early/late earlier/later short/long high/low".split(),
+    *"indoor/outdoor indoors/outdoors summer/winter arctic/antarctic northern/southern systolic/diastolic".split(),
+    *"rural/urban primary/secondary oral/intravenous benign/malignant".split(),
 )
 """What is found of one of two says nothing of the other."""
-_APART = ("population", "order")
+_APART = ("condition", "order")
 _TURNS = re.compile(
     r"than|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill)s?|led|drove"
     r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill)ed"
@@ -187,11 +168,11 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     if not shared or len(shared) < SHARED * len(mine.content):
         return ()
     ways = _turned(mine, given)
-    populations = [*_populations(mine, given)]
+    conditions = [*_conditions(mine, given)]
     if ways is None:
-        told = {one.sentence for one in populations}  # "without" denies "with", and nothing else
+        told = {one.sentence.split()[0] for one in conditions}  # "without" denies "with", and nothing else
         ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
-    others = (*_numbers(clean(claim), clean(sentence)), *ways, *populations, *_exchanged(mine, given))
+    others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions, *_exchanged(mine, given))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
 
@@ -203,7 +184,7 @@ class Compared(NamedTuple):
     opposed: bool
     """In one a number, a direction, a denial or the order differs."""
     apart: bool
-    """One tells of another population, turns the claim round, or says otherwise of something else ("no fewer deaths in
+    """One tells of another condition, turns the claim round, or says otherwise of something else ("no fewer deaths in
     lung cancer" of breast cancer), and none has every word of the claim."""
     denied: bool
     """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
@@ -223,7 +204,7 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     denied = any(
         one.kind != "negation" or one.sentence for some in found for one in some if one.kind not in (*_APART, "word")
     )
-    return Compared(stated, not set().union(*kinds) <= {"population", "word"}, apart, denied)
+    return Compared(stated, not set().union(*kinds) <= {"condition", "word"}, apart, denied)
 
 
 # -- numbers
@@ -355,27 +336,28 @@ def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Diff
         yield Difference("negation", mine.denied[0][1], "")
 
 
-def _populations(mine: _Read, given: _Read) -> Iterator[Difference]:
-    for two in _stems_of_populations():
+def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
+    for two in _stems_of_conditions():
         for ours, theirs in itertools.permutations(two):
             named, instead = mine.content & ours, given.content & theirs
             if named and instead and not (mine.content & theirs or given.content & ours):
-                yield Difference("population", _one_of(named, mine), _one_of(instead, given))
+                yield Difference("condition", _one_of(named, mine), _one_of(instead, given))
     others = _accompanied(given)
-    for stem, word in _accompanied(mine).items():
-        if others.get(stem, word) != word:
-            yield Difference("population", word, others[stem])
+    for stem, said in _accompanied(mine).items():
+        other = others.get(stem, said)
+        if said.split()[0] != other.split()[0]:
+            yield Difference("condition", said, other)
 
 
 def _accompanied(text: _Read) -> dict[str, str]:
-    """The stems after "with" and "without", each with which it is."""
+    """What is "with" and "without" in a text, by its stem."""
     pairs = itertools.pairwise(zip(text.words, text.stems, strict=True))
-    return {stem: word for (word, _), (_, stem) in pairs if stem and word in ("with", "without")}
+    return {stem: f"{word} {one}" for (word, _), (one, stem) in pairs if stem and word in ("with", "without")}
 
 
 @functools.cache
-def _stems_of_populations() -> list[list[frozenset[str]]]:
-    return [[frozenset(terms(words)) for words in two] for two in _POPULATIONS]
+def _stems_of_conditions() -> list[list[frozenset[str]]]:
+    return [[frozenset(terms(words)) for words in two.split("/")] for two in _CONDITIONS]
 
 
 def _one_of(stems: frozenset[str], text: _Read) -> str:
