@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 Filters: TypeAlias = str | Filter | Sequence[str | Filter]
 """Conditions as on the command line ("year>=2010"), or as values."""
+EMPTY_CELLS = {"None", "nan", "NaT", "<NA>"}
+"""What a column has in place of a text, as Python and pandas write it."""
 MOST_HITS = 10_000
 """The largest `k`: no retriever returns more, and no server."""
 BATCH = 64
@@ -362,16 +364,22 @@ def filters_of(given: Filters) -> list[Filter]:
 
 
 def claims_of(given: Iterable[str | Claim]) -> Iterator[Claim]:
-    """The claims. Raises UsageError for anything else, such as one text, whose letters would be claims."""
+    """The claims; an empty cell is an empty claim with its number as its id, which is answered with an error.
+
+    Raises UsageError for anything else, such as one text, whose letters would be claims.
+    """
     if isinstance(given, str | bytes | Claim | Mapping) or not isinstance(given, Iterable):
         what = "one claim" if isinstance(given, str | Claim) else f"a {type(given).__name__}"
         raise UsageError(f"check_many takes several claims, not {what}. Use check(claim), or check_many([claim])")
     if hasattr(given, "columns"):
         raise UsageError("check_many takes claims, not a data frame. Name its column: check_many(frame['claim'])")
-    for one in given:
-        if not isinstance(one, str | Claim):
+    for number, one in enumerate(given, 1):
+        if isinstance(one, str | Claim):
+            yield Claim(one) if isinstance(one, str) else one
+        elif str(one) in EMPTY_CELLS:
+            yield Claim("", str(number))
+        else:
             raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(one).__name__} ({one!r:.80})")
-        yield Claim(one) if isinstance(one, str) else one
 
 
 def at_once(verdict: VerdictStage, claims: int) -> int:

@@ -186,7 +186,7 @@ def going(states: Iterable[ClaimState]) -> list[ClaimState]:
 def _problem(claim: Claim) -> CcheckError | None:
     """Why a claim can't be checked."""
     if not claim.text.strip():
-        return InvalidData("the claim is empty")
+        return InvalidData("the claim is empty" if claim.id is None else f"claim {claim.id} is empty")
     if not any(map(str.isalnum, claim.text)):
         return InvalidData(f"the claim has no word, only marks: {claim.text[:80]!r}")
     if len(claim.text) > MAX_CLAIM_CHARS:

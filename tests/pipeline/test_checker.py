@@ -163,21 +163,22 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
             checker.ingest(3)
 
 
-@pytest.mark.parametrize("wrong", ["abc", ccheck.Claim("abc"), {"claim": "abc"}, None, 3, [None], [3]])
+@pytest.mark.parametrize("wrong", ["abc", ccheck.Claim("abc"), {"claim": "abc"}, None, 3, [3], ["a", 3]])
 def test_what_is_no_claim_is_refused_with_what_to_do(unjudged: Checker, wrong: object) -> None:
     with pytest.raises(UsageError, match="claim"):
         list(unjudged.check_many(wrong))  # type: ignore[arg-type]
-    if not isinstance(wrong, str | ccheck.Claim):
+    if not isinstance(wrong, str | ccheck.Claim | None):
         with pytest.raises(UsageError, match="a claim is a text"):
             unjudged.check(wrong)  # type: ignore[arg-type]
 
 
-def test_a_data_frame_is_not_taken_for_claims(unjudged: Checker) -> None:
+def test_a_data_frame_is_not_taken_for_claims_and_its_empty_cells_stop_no_other(unjudged: Checker) -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"claim": ["abc"]})
+    frame = pandas.DataFrame({"claim": [None, "abc", float("nan"), pandas.NA]})
     with pytest.raises(UsageError, match="Name its column"):
         list(unjudged.check_many(frame))
-    assert [result.claim.text for result in unjudged.check_many(frame["claim"])] == ["abc"]
+    said = [str(result.error or result.claim.text) for result in unjudged.check_many(frame["claim"])]
+    assert said == ["claim 1 is empty", "abc", "claim 3 is empty", "claim 4 is empty"]
 
 
 PAIR = [{"_id": "a", "text": "Tea is hot.", "year": 2001}, {"_id": "b", "text": "Tea is very, very hot."}]
