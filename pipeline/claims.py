@@ -98,11 +98,14 @@ def _with_topic(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def claim_id(data: Mapping[str, Any], number: int, *, any_text: bool = False) -> str:
-    """The id of a record's claim, else the record's number. Raises InvalidData; `any_text`: see `id_of`."""
+    """The id of a record's claim, else the record's number. Raises InvalidData.
+
+    `any_text`: see `id_of`; so are claims read, whose id can be left empty. A judgement names its claim.
+    """
     name, value = first_of(data, CLAIM_IDS)
     if name is not None:
         return id_of(value, name, any_text=any_text)
-    if any(known in data for known in CLAIM_IDS):
+    if not any_text and any(known in data for known in CLAIM_IDS):
         raise InvalidData("the claim's id is empty")
     # AVeriTeC's files and its knowledge store number claims from 0.
     return str(number - ("location_ISO_code" in data))

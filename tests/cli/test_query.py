@@ -159,11 +159,11 @@ MIXED = [
     ({"_id": "b", "text": " "}, "b", "line 3: claim b has no text"),
     ("not json", "3", "line 4: not valid JSON"),
     ({"_id": "c"}, "c", "line 5: claim c has no text. Its fields are _id"),
-    ({"text": "smoking"}, "5", ""),
+    ({"_id": None, "id": "", "text": "smoking"}, "5", ""),
     ([1], "6", "line 7: expected a JSON object"),
     ({"_id": 50, "text": "vaccines"}, "50", ""),
     ({"_id": "f", "text": 5}, "f", "line 9: claim f has no text. Its fields are _id, text"),
-    ({"_id": "", "text": "smokers"}, "9", "line 10: the claim's id is empty"),
+    ({"_id": " ", "text": "smokers"}, "9", "line 10: _id is not an id: ' '"),
 ]
 """Claims, after the first of which there is an empty line, their ids, and what is said of those that are none."""
 
