@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar
 
 import orjson
 
@@ -26,14 +26,13 @@ from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, Server
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
-from ..core.types import Label
-from .types import Check, Correction, Wanted, check_from
+from .types import Check, Correction, Wanted, check_from, refuse_unknown_label
 
 FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
 PAUSE_S = 60.0
-LABELS, NO_STANCES = get_args(Label), (None, "CONFLICTING")
+NO_STANCES = (None, "CONFLICTING")
 _TIMEOUT_S = 30.0
 _TABLES = (
     "CREATE TABLE checks (id TEXT PRIMARY KEY, created TEXT NOT NULL, words TEXT NOT NULL, label TEXT, "
@@ -171,8 +170,7 @@ def missing(id_: str) -> NotFound:
 
 def refuse_unfit(correction: Correction, check: Check) -> None:
     """Raises UsageError unless the correction fits the check."""
-    if correction.label is not None and correction.label not in LABELS:
-        raise UsageError(f"{correction.label!r} is no label: use {', '.join(LABELS)}")
+    refuse_unknown_label(correction.label)
     if correction.what == "wrong verdict":
         if correction.doc_id is not None:
             raise UsageError("a verdict is corrected without a document: use wrong stance for one")
@@ -183,6 +181,8 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
         raise UsageError(f"the check {check.id} has no document {correction.doc_id!r}: {said}")
     if correction.what == "wrong stance" and correction.label in NO_STANCES:
         raise UsageError("say what the document's stance is: SUPPORTS, REFUTES or NOT_ENOUGH_INFO")
+    if correction.what == "not relevant" and correction.label is not None:
+        raise UsageError("a document that is not relevant has no label: use wrong stance to give it one")
 
 
 class FileRecord(Closing):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
@@ -38,6 +38,15 @@ def refuse_unknown(how: Mapping[str, Any]) -> None:
     known = How.__annotations__
     for name in how.keys() - known.keys():
         raise UsageError(f"a check has no option {name!r}: {did_you_mean(name, known, 'it has ' + ', '.join(known))}")
+
+
+def refuse_unknown_label(label: str | None) -> None:
+    """Raises UsageError for what is no label."""
+    from ..core.errors import UsageError
+    from ..core.types import Label
+
+    if label is not None and label not in get_args(Label):
+        raise UsageError(f"{label!r} is no label: use {', '.join(get_args(Label))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +138,10 @@ class Wanted:
     corrected: bool = False
 
     def __post_init__(self) -> None:
-        """Raises UsageError if `before` is not a time: it would find all checks, or none."""
+        """Raises UsageError if `label` is none, or `before` not a time: that would find all checks, or none."""
         from datetime import datetime
 
+        refuse_unknown_label(self.label)
         try:
             if self.before:
                 datetime.fromisoformat(self.before)

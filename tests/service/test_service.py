@@ -176,6 +176,7 @@ def test_old_checks_are_forgotten_each_day_that_a_service_runs(tmp_path: Path) -
         (("wrong stance", "sea", "CONFLICTING"), "say what"),
         (("wrong verdict", "sea", "REFUTES"), "without a document"),
         (("not relevant", None, None), "no document"),
+        (("not relevant", "sea", "REFUTES"), "use wrong stance"),
     ],
 )
 def test_a_correction_that_does_not_fit_is_refused(service: Service, correction, said) -> None:

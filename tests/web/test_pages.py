@@ -81,6 +81,7 @@ def test_a_check_is_exported_and_found_in_the_history(web):
     assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
     assert "No check fits" in web.page("/history?q=nothing+of+it").words
     assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
+    assert web.browser.get("/history?label=nope").status_code == 400
     assert "Coffee is a drink." in web.page("/").words
 
 

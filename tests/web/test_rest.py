@@ -154,7 +154,9 @@ def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
     assert after["corrections"][0]["label"] == "REFUTES" and after["corrections"][0]["user"] == "eve"
     (pair,) = map(json.loads, web.client.get("/v1/corrections").text.splitlines())
     assert (pair["claim"], pair["doc_id"], pair["label"]) == (CLAIM, "ice", "REFUTES")
-    assert problem(web.client.post(place, json=sent | {"doc_id": "nobody"}), 400, "UsageError")
+    for wrong in {"doc_id": "nobody"}, {"what": "not relevant"}:
+        assert problem(web.client.post(place, json=sent | wrong), 400, "UsageError")
+    assert "'nope' is no label" in problem(web.client.get("/v1/checks?label=nope"), 400, "UsageError")
     assert problem(web.client.post("/v1/checks/0123456789abcdef/corrections", json=sent), 404, "NotFound")
 
 
