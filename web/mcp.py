@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from fastapi import FastAPI
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 
 from .. import __version__
@@ -113,10 +113,26 @@ class Collection(BaseModel):
     missing: str | None
 
 
+class _Server(MCPServer):
+    """Says in a line which arguments are wrong, and why."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error, UnexpectedToolError) or not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()[:3])
+            raise ToolError(f"wrong arguments of {name}: {wrong}") from error.__cause__
+
+
 def make_server(web: Web) -> MCPServer:
     """The tools, on what the other faces share: jobs, record, keys and limits."""
-    server = MCPServer("ccheck", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    tool = server.tool(annotations=HINTS, structured_output=True)
+    server = _Server("ccheck", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+
+    def tool(function: Callable[..., Any]) -> Any:
+        described = " ".join((function.__doc__ or "").split())
+        return server.tool(description=described, annotations=HINTS, structured_output=True)(function)
 
     @tool
     async def check_claim(claim: Claim, ctx: Context, k: Many = 5, filters: Conditions = []) -> CheckedClaim:  # noqa: B006

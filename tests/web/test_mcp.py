@@ -15,7 +15,7 @@ mcp = pytest.importorskip("mcp")
 async def asked(client: Any) -> dict[str, Any]:
     """What each tool says, and how it is described."""
     tools = (await client.list_tools()).tools
-    assert all(one.annotations.read_only_hint and one.output_schema for one in tools)
+    assert all(one.annotations.read_only_hint and one.output_schema and "  " not in one.description for one in tools)
     calls = {
         "check_claim": {"claim": CLAIM, "k": 3},
         "search_evidence": {"query": "ice melts", "k": 1},
@@ -32,6 +32,7 @@ def test_over_http(web):
             said = await asked(client)
             said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
             said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
+            said["unfit"] = await client.call_tool("check_claim", {"k": 0, "filters": [3]})
             corrections = f"/v1/checks/{said['check_claim'].structured_content['id']}/corrections"
             assert web.client.post(corrections, json={"what": "wrong verdict", "label": "REFUTES"}).is_success
             said["again"] = await client.call_tool("check_claim", {"claim": CLAIM, "k": 3})
@@ -51,6 +52,10 @@ def test_over_http(web):
     new = set(said["again"].structured_content["warnings"]) - set(checked["warnings"])
     assert new == {"a person corrected this answer: wrong verdict, REFUTES is right"}
     assert said["wrong"].is_error and "yeer" in said["wrong"].content[0].text
+    assert said["unfit"].is_error and said["unfit"].content[0].text == (
+        "wrong arguments of check_claim: claim: Field required; k: Input should be greater than or equal to 1; "
+        "filters.0: Input should be a valid string"
+    )
 
 
 def test_over_stdio(with_papers, tmp_path):
