@@ -47,10 +47,15 @@ def list_(*, as_json: bool = opt.as_json) -> None:
     settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
     lacks = {recipe.name: _lacking(recipe, settings) for recipe in found}
-    facts = [recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]} for recipe in found]
-    said = {name: f" Lacks {', '.join(parts)}." if parts else " Runs here." for name, parts in lacks.items()}
-    fields = {recipe.name: f"{recipe.description} {_standing(recipe)}.{said[recipe.name]}" for recipe in found}
+    facts = [recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name][0]} for recipe in found]
+    fields = {one.name: f"{one.description} {_standing(one)}. {_runs(*lacks[one.name])}." for one in found}
     print_answer(as_json, facts, fields)
+
+
+def _runs(lacking: list[str], missed: list[str]) -> str:
+    if lacking:
+        return f"Lacks {', '.join(lacking)}"
+    return f"Runs here without {', '.join(missed)}" if missed else "Runs here"
 
 
 def _standing(recipe: Recipe) -> str:
@@ -61,32 +66,43 @@ def _standing(recipe: Recipe) -> str:
     return f"As published, except {counted(count, 'decision')}" if count else "As published"
 
 
-def _lacking(recipe: Recipe, settings: Settings) -> list[str]:
-    """What a recipe can't run without and is not here. Asks neither the hub nor the servers of language models."""
+def _lacking(recipe: Recipe, settings: Settings) -> tuple[list[str], list[str]]:
+    """The models that are not here: those that a recipe can't run without, and the others. Asks neither the hub nor the
+    servers of language models."""
     from ..core.settings import Settings as Defaults
+    from ..core.stages import Dense
+    from ..encode.dense import DEFAULT_MODEL, MINILM
 
-    optional = {name for stage in recipe.stages() if not getattr(stage, "required", True) for name, _ in stage.uses()}
-    models = {name: one for name, one in _models(recipe).items() if name not in optional}
-    lacking = [name for name, (kind, path) in models.items() if kind != LANGUAGE_MODEL and path is None]
-    if settings.llm_api_key is None and settings.llm_base_url == Defaults.model_fields["llm_base_url"].default:
-        named = [name for name, (kind, _) in models.items() if kind == LANGUAGE_MODEL]
-        asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
-        lacking += named or (["a language model (--llm)"] if asks and not lacking else [])
-    return lacking
+    served = settings.llm_api_key is not None
+    served = served or settings.llm_base_url != Defaults.model_fields["llm_base_url"].default
+    needed: dict[str, bool] = {}
+    for stage in recipe.stages():
+        for model, kind in stage.uses():
+            if model is None and kind == "embedding":
+                model = settings.embedding_model or (DEFAULT_MODEL if isinstance(stage, Dense) else MINILM)
+            if model is not None and not (served if kind == LANGUAGE_MODEL else _folder(model, kind)):
+                needed[model] = needed.get(model, False) or getattr(stage, "required", True)
+    lacking = [model for model, need in needed.items() if need]
+    asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
+    if asks and not served and not lacking:
+        lacking.append("a language model (--llm)")
+    return lacking, [model for model, need in needed.items() if not need]
 
 
 def _models(recipe: Recipe) -> dict[str, tuple[str, Path | None]]:
     """The models that a recipe names, each with its kind and its folder; None for what is not on this machine."""
-    from ..core.models import find_model
     from ..core.recipe import models_used
 
-    found: dict[str, tuple[str, Path | None]] = {}
-    for model, kind in models_used(recipe).items():
-        found[model] = kind, None
-        if kind != LANGUAGE_MODEL:
-            with suppress(NotFound):
-                found[model] = kind, find_model(model, download=False, tokenizer_only=kind == "tokenizer").path
-    return found
+    used = models_used(recipe).items()
+    return {model: (kind, None if kind == LANGUAGE_MODEL else _folder(model, kind)) for model, kind in used}
+
+
+def _folder(model: str, kind: str) -> Path | None:
+    from ..core.models import find_model
+
+    with suppress(NotFound):
+        return find_model(model, download=False, tokenizer_only=kind == "tokenizer").path
+    return None
 
 
 @opt.command

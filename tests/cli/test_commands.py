@@ -19,6 +19,7 @@ from ccheck.cli import COMMANDS, cli
 from ccheck.core import errors, models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.encode.dense import MINILM
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -138,7 +139,9 @@ def test_recipes_list(monkeypatch):
     assert list(told) == recipe_names()
     # Those that run here, and what others lack.
     assert told["bm25"] == told["default"] == [] and "bge-m3-climatecheck" in told["climatecheck-hybrid"]
+    monkeypatch.delitem(models.PACKAGED, MINILM)
     lines = {line.split()[0]: line for line in ccheck("recipes", "list").out.splitlines()}
+    assert lines["figures"].endswith(f"Runs here without {MINILM}.") and lines["default"].endswith("Runs here.")
     assert lines["bm25"].endswith("Runs here.") and "Lacks naver/splade-v3, " in lines["climatecheck-hybrid"]
     # A reranker that `auto` does not find is named.
     monkeypatch.setattr(models, "best_device", lambda: "cpu")
