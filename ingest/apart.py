@@ -28,7 +28,7 @@ from .sniff import Format
 from .sources import REJECTS_SUFFIX, Source, source_of
 
 FUNCTION = "ccheck.ingest.apart:records"
-_NEEDS: dict[str, tuple[str, str, str]] = {
+NEEDS: dict[str, tuple[str, str, str]] = {
     "pdf": ("PDF files", "documents", "pypdfium2"),
     "docx": ("Word files", "documents", "docx"),
     "xlsx": ("Excel files", "documents", "openpyxl"),
@@ -62,8 +62,8 @@ def read_apart(
 
     Raises MissingExtra without the library, and OSError if the file can't be read.
     """
-    if source.format in _NEEDS:
-        what, extra, library = _NEEDS[source.format]
+    if source.format in NEEDS:
+        what, extra, library = NEEDS[source.format]
         require(f"reading {what}", extra, library)
     with unpacked(source, chunks) as path:
         count = on_bytes if path == source.path else lambda size: None

@@ -6,6 +6,7 @@ for finding in findings(resolve({"store": "local:papers"})):
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -34,6 +35,7 @@ from ..core.runtime import Runtime
 from ..core.settings import FILE, Resolved, Settings, remember, shown, variables, waiting
 from ..core.text import counted, nearest
 from ..core.trust import VARIABLE
+from ..ingest.apart import NEEDS
 
 if TYPE_CHECKING:
     from ..core.profiles import StoreProfile
@@ -114,6 +116,13 @@ def _packages(extra: str | None) -> str:
     missing = [name for name, version in versions.items() if version is None]
     if missing:
         raise _Absent(f"{', '.join(missing)} not installed: {install_command(extra)}")
+    for _, brings, library in NEEDS.values():
+        try:
+            if brings == extra:
+                importlib.import_module(library)
+        except Exception as error:  # whatever another package that it needs does
+            why = " ".join(str(error).split())
+            raise _Absent(f"{library} can't be loaded ({why}): {install_command(extra)}") from error
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 

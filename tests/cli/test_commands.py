@@ -190,8 +190,10 @@ def findings(*arguments: object) -> tuple[int, dict[str, tuple[str, str]]]:
 
 
 def test_doctor_when_all_is_well_or_a_server_is_not_in_use(papers, no_server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trafilatura", None)
     code, found = findings("--store", papers)
     assert code == 0 and {found[part][0] for part in ("python", "packages", "recipe", "store")} == {"ok"}
+    assert found["pages"][0] == "absent" and "trafilatura can't be loaded (" in found["pages"][1]
     assert "71 documents" in found["store"][1] and found["elasticsearch"][0] == "absent"
     lines = ccheck("doctor", "--store", papers).out.splitlines()
     assert f"ok      setting        store = {papers} (from flag)" in lines
