@@ -141,6 +141,8 @@ def _canonical(value: object) -> bytes:
 
 
 _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+_NO_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What an id can't have: it is shown on one line, and is part of addresses."""
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85]")
 
 _MARKS_TOGETHER = 30
@@ -255,8 +257,8 @@ def _id(value: Any) -> str:
     identifier = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     if not identifier.strip():
         raise InvalidData("empty id")
-    if _DROPPED.search(identifier):
-        raise InvalidData("the id contains control characters or lone surrogates")
+    if _NO_NAME.search(identifier):
+        raise InvalidData("the id contains line breaks, other control characters or lone surrogates")
     _check("the id is too long", len(identifier.encode()), ID_BYTES, "bytes")
     return identifier
 
