@@ -84,8 +84,7 @@ def test_texts() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({"_id": ""}, "empty id"),
-        ({"_id": "  "}, "empty id"),
+        *(({"_id": blank}, "empty id") for blank in ("", "  ")),
         ({"_id": True}, "the id must be text or a number, got true"),
         ({"_id": {"a": 1}}, "the id must be text or a number, got"),
         ({"_id": ["a"]}, 'the id must be text or a number, got ["a"]'),

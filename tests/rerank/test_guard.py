@@ -111,32 +111,18 @@ def named() -> Iterator[str]:
         yield start(hosts=("Rerank.example.org",)).url
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost", 200),
-        ("LOCALHOST:8080", 200),
-        ("app.localhost", 200),
-        ("127.0.0.1:9", 200),
-        ("[::1]:9", 200),
-        ("10.1.2.3", 200),
-        ("rerank.example.org:443", 200),
-        ("rerank.example.org.", 200),
-        ("evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("localhost.evil.example:8080", 421),
-        ("evillocalhost", 421),
-        ("[evil.example]", 421),
-        ("", 421),
-    ],
-)
+OWN = ["localhost", "LOCALHOST:8080", "app.localhost", "127.0.0.1:9", "[::1]:9", "10.1.2.3"]
+NAMED = ["rerank.example.org:443", "rerank.example.org."]
+OTHER = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "evillocalhost", "[evil.example]", ""]
+
+
+@pytest.mark.parametrize("host", [*OWN, *NAMED, *OTHER])
 @pytest.mark.parametrize("path", ["/health", "/rerank"])
-def test_without_a_key_only_known_hosts_are_answered(named, host, status, path):
+def test_without_a_key_only_known_hosts_are_answered(named, host, path):
     method, body = ("GET", None) if path == "/health" else ("POST", TEI_BODY)
     answer = httpx.request(method, named + path, headers={"Host": host}, json=body)
-    assert answer.status_code == status
-    if status == 421:
-        assert "must be told this name" in answer.text
+    assert answer.status_code == (421 if host in OTHER else 200)
+    assert ("must be told this name" in answer.text) == (host in OTHER)
 
 
 def test_with_a_key_the_host_does_not_matter(serve):

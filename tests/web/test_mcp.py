@@ -32,7 +32,7 @@ def test_over_http(web):
             said = await asked(client)
             said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
             said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
-            said["unfit"] = await client.call_tool("check_claim", {"k": 0, "filters": [3]})
+            said["unfit"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": [3]})
             corrections = f"/v1/checks/{said['check_claim'].structured_content['id']}/corrections"
             assert web.client.post(corrections, json={"what": "wrong verdict", "label": "REFUTES"}).is_success
             said["again"] = await client.call_tool("check_claim", {"claim": CLAIM, "k": 3})
@@ -52,10 +52,8 @@ def test_over_http(web):
     new = set(said["again"].structured_content["warnings"]) - set(checked["warnings"])
     assert new == {"a person corrected this answer: wrong verdict, REFUTES is right"}
     assert said["wrong"].is_error and "yeer" in said["wrong"].content[0].text
-    assert said["unfit"].is_error and said["unfit"].content[0].text == (
-        "wrong arguments of check_claim: claim: Field required; k: Input should be greater than or equal to 1; "
-        "filters.0: Input should be a valid string"
-    )
+    assert said["unfit"].is_error
+    assert said["unfit"].content[0].text == "wrong arguments of check_claim: filters.0: Input should be a valid string"
 
 
 def test_over_stdio(with_papers, tmp_path):
