@@ -75,14 +75,16 @@ _RUN_END = 64
 _LONG_RUN = re.compile(r"\S{200,}")
 """No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
 _GAP = re.compile(r"\n\s+")
-_BEGINS = re.compile(
-    r"(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)(?<!\bcf\.)(?<=\.)\s+(?=(?:The|An?(?=\s[a-z])|We|In|This|These|Those|It|They|Their|Our"
-    r"|There|Here|However|Moreover|Furthermore|Further|Thus|Therefore|Finally|But|For|To|At|By|On|From|With|During|After|When"
-    r"|While|Although|Because|Since|Among|Both|Each|Most|All|Only|No|Using|Compared|Patients|Results?|Methods?"
-    r"|Conclusions?)\b)"
+_ENDS = re.compile(
+    r"(?:\b(?!(?:vols?|viz|adj|cap|figs?|refs?|eqn|sect|suppl|chap|approx|resp|spp|var|incl?|nos|www)\.)[a-z]{3,}"
+    r"|\d\s?(?:h|hrs?|min|s|ms|d|wk|mo|yr?|k?g|mg|ml|[mck]m|mmHg)"
+    r"|\b(?:vitamin|groups?|arms?|type|hepatitis|protein|cyclin|phase|class|stage|factor|degrees) [A-Z])\.\s+(?=[A-Z])"
+    r"|(?<!\bvs)(?<!e\.g)(?<!i\.e)(?<!\bcf)\.\s+(?=(?:The|An?(?=\s[a-z])|We|In|This|These|Those|It|They|Their|Our|There"
+    r"|Here|However|Moreover|Furthermore|Thus|Therefore|Finally|But|For|To|At|By|On|From|With|During|After|When|While"
+    r"|Although|Because|Since|Among|Both|Each|Most|All|Only|No|Using|Patients|Results?|Methods?|Conclusions?)\b)"
 )
-"""Before a word that often begins a sentence. nupunkt takes what it knows as an abbreviation ("in bed.", "24 h.",
-"vitamin D.") for no end: of the 42,219 sentences of 9,000 abstracts and sections, 116 more are told apart."""
+"""The end of a sentence that nupunkt overlooks: it knows many words as abbreviations ("lung cancer.", "24 h.", "in
+bed."). Of 20,000 abstracts and sections, 73,524 sentences are told apart with this, 73,069 without."""
 _HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{IDEOGRAPH}]|[^\W_{IDEOGRAPH}]+(?:[.,'’:·][^\W_{IDEOGRAPH}]+)*")
 
@@ -206,7 +208,7 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     for first, last in sent_spans(split):
         gaps = [gap for gap in _GAP.finditer(text, first, last) if gap[0].count("\n") > 1]
         ends = {gap.end() for gap in gaps if not text[gap.end() : gap.end() + 1].islower()}
-        ends.update(gap.end() for gap in _BEGINS.finditer(text, first, last))
+        ends.update(gap.end() for gap in _ENDS.finditer(text, first, last))
         for start, end in pairwise([first, *sorted(ends), last]):
             sentence = text[start:end]
             left, right = len(sentence.lstrip()), len(sentence.rstrip())

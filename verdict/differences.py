@@ -60,11 +60,13 @@ _UNITS: dict[str, dict[str, float]] = {
     },
     "temperature": {"°c|°|degrees?(?: celsius| centigrade| c)?": 1, "°f|degrees? fahrenheit": 5 / 9},
     "share": {"ppm|parts per million": 1e-6, "ppb|parts per billion": 1e-9},
+    "times": {"fold|times": 1},
     "power": {"kw": 1e3, "mw|megawatts?": 1e6, "gw|gigawatts?": 1e9, "tw|terawatts?": 1e12},
 }
 """The dimensions, and how much of its own a unit is."""
 _FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, factor in units.items()}
 _SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
+_TIMES = {"halv": 0.5, "doubl": 2, "tripl": 3, "quadrupl": 4}
 _LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _UNIT = re.compile("|".join((*_FACTORS, *_LARGE)))
 _QUANTITY = re.compile(
@@ -76,6 +78,7 @@ _QUANTITY = re.compile(
     r"|\s?(?:annually|yearly|daily|weekly))?)?",
     re.IGNORECASE,
 )
+_MULTIPLIED = re.compile(rf"\b({'|'.join(_TIMES)})(?:ed|es|ing)\b", re.IGNORECASE)
 _INTERVAL = re.compile(
     r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?"
     r"\d+(?:[.,]\d+)?\s?(?:-|–|to|,|and)\s?\d+(?:[.,]\d+)?%?|\bp\s?[<=>≤]\s?0?[.,]\d+",
@@ -246,7 +249,8 @@ def quantities(text: str) -> tuple[_Quantity, ...]:
         value = (_SMALL.get(written) or float(re.sub(r"[,\s]", "", written))) * _LARGE.get(scale, 1)
         said = one.group().strip()
         made.append(_Quantity(said, value * factor, dimension, about, side, frozenset(terms(beside))))
-    return tuple(reversed(made))
+    times = (_Quantity(one[0], _TIMES[one[1].lower()], "times", True, 0) for one in _MULTIPLIED.finditer(text))
+    return (*reversed(made), *times)
 
 
 def _ends_with(pattern: re.Pattern[str], text: str) -> bool:

@@ -27,7 +27,7 @@ from ..core.analysis import (
 )
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
-from ..core.types import Document, Label, Stance
+from ..core.types import Document, Label, Role, Stance
 from .differences import Compared, compared
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
@@ -111,11 +111,12 @@ class PackagedStances(PairStances):
         if not pairs:
             return
         # It learned from sentences: without its full stop, it is much less sure of one.
+        least = min(self._weights.stated, self._weights.denied, *self._weights.decisive.values())
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
-            sure = decides(stance, read, self._weights) and not is_about_a_claim(claim)
+            sure = (stance.confidence or 0) >= least and not is_about_a_claim(claim)
             if sure:
                 # Roles are read only of the few documents whose stance is sure.
                 found = compared(claim, what_was_found(document, some))
@@ -201,11 +202,16 @@ def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) 
 
 def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
     """Those of a document's sentences that say what was found: not what others said, or what was asked or done."""
+    return [one for one, _, chance in _with_roles(document, sentences) if chance >= 0.5]
+
+
+def _with_roles(document: Document, sentences: Sequence[str]) -> list[tuple[str, Role | None, float]]:
+    """Each sentence with its role and the probability that it says what was found."""
     text = clean(document.text).strip()
-    spans = sentence_spans(text)
-    found = zip(spans, roles_of(text).found, strict=True)
-    told = {text[start:end] for (start, end), chance in found if chance >= 0.5}
-    return [one for one in sentences if one in told or not spans]
+    roles = roles_of(text)
+    known = zip(sentence_spans(text), roles.roles, roles.found, strict=True)
+    told = {text[start:end]: (role, chance) for (start, end), role, chance in known}
+    return [(one, *told.get(one, (None, 0.0 if told else 1.0))) for one in sentences]
 
 
 def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared:
@@ -213,7 +219,8 @@ def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared
     read = compared(claim, sentences)
     if may_support(read):
         return read  # the roles of its sentences are not needed
-    return read._replace(opposed=not may_support(compared(claim, what_was_found(document, sentences))))
+    said = [one for one, role, _ in _with_roles(document, sentences) if role not in ("background", "aim")]
+    return read._replace(opposed=not may_support(compared(claim, said)))
 
 
 def may_support(read: Compared) -> bool:
@@ -225,10 +232,11 @@ def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
     """Whether a stance is sure enough to decide a verdict.
 
     SUPPORTS needs less confidence where a sentence has every word of the claim: where one differs, it can be the one
-    that matters. REFUTES needs less where a sentence tells another number or direction, or denies.
+    that matters. REFUTES needs less where a sentence tells another number or direction, or denies; where another
+    sentence states the claim, it decides nothing.
     """
     least = weights.decisive.get(stance.label) if stance.label is not None else None
-    if least is None or read.apart:
+    if least is None or read.apart or (stance.label == "REFUTES" and read.stated):
         return False
     if stance.label == "SUPPORTS" and read.stated:
         least = weights.stated

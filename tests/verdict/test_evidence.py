@@ -19,7 +19,7 @@ from ccheck.verdict.roles import roles_in, with_roles
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
-    "gauges. Does the sea rise? E. coli was not found in bed. The end"
+    "gauges. Does the sea rise? E. coli was not found in bed. Tea is. The end"
 )
 
 
@@ -35,7 +35,7 @@ def test_sentences_are_split_as_scientists_write() -> None:
         "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
         "It was measured by J. A. Church, i.e. by tide gauges.",
         "Does the sea rise?",
-        "E. coli was not found in bed.",
+        *("E. coli was not found in bed.", "Tea is."),
         "The end",
     ]
     assert sentence_spans("") == sentence_spans(" \n ") == ()
@@ -179,6 +179,7 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("Metformin lowers deaths in lung cancer", "Metformin lowered deaths in breast cancer.", "word lung breast"),
         ("Aspirin prevents strokes in women", "Aspirin prevents strokes in men.", "condition women men"),
         ("Tea with milk is hot", "Tea without milk is hot.", "condition with milk without milk"),
+        ("Smoking doubled the strokes", "Smoking tripled the strokes", "number doubled tripled"),
         ("Smoking causes cancer", "Cancer causes smoking.", "order smoking … causes causes … smoking"),
         ("5 % of men and 7 % of boys", "7 % of men and 5 % of boys", "order 5 … men 7 … men"),
         ("Light is faster than sound", "Sound is faster than light.", "order light … faster faster … light"),
