@@ -307,6 +307,7 @@ _RARELY = 20
 _CONTROL = re.compile(f"[{CONTROLS}]")
 _SYMBOL = re.compile(r"[\w-]*\d[\w-]*|(?<![^\W\d_])[\u0370-\u03ff](?![^\W\d_])")
 """COVID-19, 5G and a Greek letter are no word of a language."""
+_KANA = re.compile("[\u3040-\u30ff]")
 _LETTERS_ONLY = re.compile(r"[^\W\d_]+")
 _NAMES = {
     "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali",
@@ -345,6 +346,7 @@ def foreign_language(text: str) -> str | None:
     likely = {label.removeprefix("__label__"): chance for label, chance in zip(labels, chances, strict=True)}
     best = max(_NAMES, key=lambda code: likely.get(code, 0.0))
     chance = likely.get(best, 0.0)
+    best = "zh" if best == "ja" and not _KANA.search(text) else best  # a short text of Chinese signs alone
     return _NAMES[best] if chance >= LEAST and chance >= TIMES * likely.get("en", 0.0) else None
 
 

@@ -132,7 +132,7 @@ OTHERS = {
     "Dutch": "Rood vlees verhoogt het risico op kanker. | Vaccins veroorzaken autisme",
     "Polish": "Czerwone mięso zwiększa ryzyko raka. | Antybiotyki nie zabijają wirusów",
     "Russian": "Красное мясо повышает риск рака. | Антибиотики не действуют на вирусы",
-    "Chinese": "红肉会增加患癌症的风险。 | 抗生素不能杀死病毒",
+    "Chinese": "红肉会增加患癌症的风险。 | 抗生素不能杀死病毒 | 疫苗导致自闭症",
     "Japanese": "赤身の肉はがんのリスクを高める。 | 抗生物質はウイルスに効かない",
     "Korean": "붉은 고기는 암 위험을 높인다. | 항생제는 바이러스를 죽이지 않는다",
     "Arabic": "اللحوم الحمراء تزيد من خطر الإصابة بالسرطان. | المضادات الحيوية لا تقتل الفيروسات",
