@@ -136,7 +136,7 @@ _MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _MOST = 50
 """How many quantities of a text are read."""
 _NEAR = 4
-"""How many words after a denial or a direction it is about."""
+"""How many words after a denial or a direction it is about, and how many words of a text may turn it round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,21 +386,20 @@ def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
 
 def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
     """What can't be turned round, for "than" what is more or less, with the stems before and after it."""
-    for place, word in enumerate(text.words):
-        if _TURNS.fullmatch(word) and text.words[place + 1 : place + 2] != ("by",):
+    places = (place for place, word in enumerate(text.words) if _TURNS.fullmatch(word))
+    for place in itertools.islice(places, _NEAR):
+        if text.words[place + 1 : place + 2] != ("by",):
+            word = text.words[place]
             more = (one for one in reversed(text.words[:place]) if _MORE_THAN.fullmatch(one))
-            yield (
-                next(more, word) if word == "than" else word,
-                frozenset(filter(None, text.stems[:place])),
-                frozenset(filter(None, text.stems[place + 1 :])),
-            )
+            before, after = text.stems[:place], text.stems[place + 1 :]
+            yield next(more, word) if word == "than" else word, frozenset(before) - {""}, frozenset(after) - {""}
 
 
 def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
     """Where two numbers are told of each other's: "5 % of women and 7 % of men" for "7 % of women and 5 % of men"."""
     for after in (True, False):
         ours, theirs = _told_of(mine, after), _told_of(given, after)
-        for (one, first), (other, second) in itertools.combinations(ours.items(), 2):
+        for (one, first), (other, second) in itertools.combinations(list(ours.items())[:_MOST], 2):
             its, others = theirs.get(one, first), theirs.get(other, second)
             told = (first - second) & others - its
             if told and (second - first) & its - others:

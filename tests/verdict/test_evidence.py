@@ -215,6 +215,7 @@ def test_what_says_the_same_or_something_else_altogether_differs_in_nothing(clai
 def test_a_long_text_is_read_in_its_time() -> None:
     started = time.process_time()
     differences("1 " * 20_000 + "95% CI " * 5_000, "up to " * 20_000 + "not more 3 " * 5_000)
+    differences(" ".join(f"{n} causes tea" for n in range(20_000)), "tea causes rum, 3 than 4 " * 10_000)
     assert time.process_time() - started < 10
 
 
