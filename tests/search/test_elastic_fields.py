@@ -13,16 +13,7 @@ import httpx
 import numpy as np
 import orjson
 import pytest
-from elastic_indices import (  # noqa: F401 (fixtures)
-    assert_equal_but_for_ties,
-    filled,
-    ids,
-    make,
-    node_client,
-    node_store,
-    put,
-    vector_of,
-)
+from elastic_indices import assert_equal_but_for_ties, filled, ids, node_store, vector_of  # noqa: F401 (a fixture)
 from searching import answer_all, answer_one, fill, info_of, rank_all, write
 from store_documents import FULL, PLAIN, SECOND, VOCABULARY
 from store_units import ranked

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cli_runs import ccheck
 from elastic_indices import documents_of as search
-from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
+from elastic_indices import make, node_store, put  # noqa: F401 (a fixture)
 from elastic_stub import Answer, Stub
 from searching import info_of, rank_all
 

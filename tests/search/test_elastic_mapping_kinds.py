@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_runs import BM25, ccheck
 from elastic_indices import documents_of as found
-from elastic_indices import ids, make, node_client, node_store, put, put_all  # noqa: F401 (fixtures)
+from elastic_indices import ids, make, node_store, put, put_all  # noqa: F401 (a fixture)
 from elasticsearch_nodes import delete_indices
 from runtimes import on_cpu
 from searching import answer_all, answer_one, info_of, rank_one

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck
-from elastic_indices import FOREIGN, WORDS, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
+from elastic_indices import FOREIGN, WORDS, ids, make, node_store, put  # noqa: F401 (a fixture)
 from elastic_stub import WRITES, Answer, Stub, searched
 from http_stub import HttpStub, proxy
 from searching import answer_all, fill, info_of, rank_all, rank_one, write

@@ -14,17 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import (  # noqa: F401 (fixtures)
-    assert_equal_but_for_ties,
-    entry,
-    filled,
-    ids,
-    make,
-    node_client,
-    node_store,
-    put,
-    vector_of,
-)
+from elastic_indices import assert_equal_but_for_ties, entry, filled, ids, make, node_store, put, vector_of  # noqa: F401 (a fixture)
 from elasticsearch_nodes import start_node
 from searching import answer_all, answer_one, fill, info_of, rank_one, write
 from store_documents import DIMENSIONS, LAYOUT

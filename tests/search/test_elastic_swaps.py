@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
-from elastic_indices import entry, make, node_client, put_all  # noqa: F401 (a fixture)
+from elastic_indices import entry, make, put_all
 from elastic_stub import MAPPING, Stub
 from searching import fill, write
 from store_documents import LAYOUT

@@ -1,6 +1,7 @@
 """The stance model that ccheck carries."""
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.lab.measure.pairs import read_rows
 from ccheck.verdict import open as opening
 from ccheck.verdict.differences import compared
 from ccheck.verdict.judge import Case, PairStances, likeliest
@@ -206,6 +208,17 @@ def test_no_false_claim_of_the_demo_is_supported():
         ]
         for one, stance in zip(claim["evidence"], PackagedStances(Runtime()).read(pairs), strict=True):
             assert not stance.decides or stance.label == one["label"] or one["label"] == "NOT_ENOUGH_INFO", claim
+
+
+@pytest.mark.slow
+def test_the_shipped_model_is_better_than_a_guess_on_data(scifact):
+    """The figures of the folder say nothing about the weights beside them."""
+    rows = list(read_rows(scifact / "verdicts.jsonl", scifact / "corpus.jsonl.gz").rows)
+    rows = random.Random(0).sample(rows, 40)
+    stances = PackagedStances(Runtime()).read([(row.claim, Document("d", row.title, row.text)) for row in rows])
+    right = sum(stance.label == row.label for stance, row in zip(stances, rows, strict=True))
+    assert right >= 24 and {stance.label for stance in stances} == set(STANCES)
+    assert max(sum(label == row.label for row in rows) for label in STANCES) < 20
 
 
 @pytest.mark.parametrize("method", ["auto", "stance"])
