@@ -174,7 +174,7 @@ def members(source: Source, file: Path, wants: Callable[[str], bool]) -> Iterato
                     return
                 if (inner := source_of(path)) is not None:
                     empty = False
-                    yield replace(inner, name=name, label=one.filename)
+                    yield replace(inner, name=name, label=f"{source.label}/{one.filename}")
             except Exception as error:  # noqa: BLE001 - also what zlib and lzma raise for a damaged member
                 yield Reject(name, 0, f"it can't be unpacked: {why_unread(error)}")
                 empty = False

@@ -40,8 +40,8 @@ class Reading:
 class Source:
     """A file to read. `path` is None for standard input; `size` in bytes, None if it can't be known.
 
-    `format` is None if only the first bytes tell: standard input and named pipes. `label` names the file in ids:
-    its name, or if it was found in a folder, its path inside that.
+    `format` is None if only the first bytes tell: standard input and named pipes. `label` names the file in ids: its
+    path from the folder that the user named, else from its own, which begins with that folder's name.
     """
 
     name: str
@@ -114,6 +114,7 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     found = False
     beir = {path.parent for path in folder.rglob("corpus.jsonl*") if _is_beir(path)}
     other: Counter[str] = Counter()
+    name = folder.resolve().name
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or path.name.endswith(REJECTS_SUFFIX) or not path.is_file():
@@ -121,7 +122,7 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
         data_set = next((parent for parent in path.parents if parent in beir), None)
         if data_set is not None and not path.name.startswith("corpus.jsonl"):
             continue
-        if (source := source_of(path, path.relative_to(folder).as_posix())) is not None:
+        if (source := source_of(path, Path(name, path.relative_to(folder)).as_posix())) is not None:
             found = True
             yield source
         else:
@@ -178,7 +179,8 @@ def _source(path: Path, format_: Format | None, compression: Compression | None,
                 size = os.fstat(stream.fileno()).st_size
         except OSError as error:
             raise NotFound(f"{path} can't be read: {error.strerror}") from error
-    return Source(str(path), path, format_, compression, size, label or path.name)
+    label = label or Path(path.parent.resolve().name, path.name).as_posix()
+    return Source(str(path), path, format_, compression, size, label)
 
 
 # -- what Python callers have at hand

@@ -411,7 +411,8 @@ class Jobs:
                 async with self._ingest_alone:
                     job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
             except CcheckError as error:  # where the files lay is nobody's business
-                raise InvalidData(str(error).replace(f"{folder.name}{os.sep}", "")) from error
+                said = str(error).replace(f"{paths[0].parent}{os.sep}", "").replace(f"{folder.name}{os.sep}", "")
+                raise InvalidData(said) from error
             job.rejects = _rejects(rejects)
             if pdfs is not None:
                 rejected = {one["file"] for one in job.rejects}

@@ -241,13 +241,15 @@ async def papers(page: Opened) -> Response:
 
 @pages.post("/papers")
 async def add(page: Annotated[Page, _form("write")]) -> Response:
-    folder = tempfile.TemporaryDirectory(prefix="ccheck-papers-")
+    folder, kept = tempfile.TemporaryDirectory(prefix="ccheck-papers-"), page.web.served.pdfs
+    # Ids begin with the name of the folder, so they are those that the folder of PDFs would give.
+    into = Path(folder.name, "added" if kept is None else kept.resolve().name)
     try:
-        paths = await run_in_threadpool(_saved, _uploads(page, MOST_FILES), Path(folder.name))
+        paths = await run_in_threadpool(_saved, _uploads(page, MOST_FILES), into)
     except BaseException:
         folder.cleanup()
         raise
-    job = page.web.jobs.ingest(paths, page.caller, folder, page.web.served.pdfs)
+    job = page.web.jobs.ingest(paths, page.caller, folder, kept)
     await job.changed(0.3)
     return _to(f"/papers/added/{job.id}")
 
@@ -422,6 +424,7 @@ def _uploads(page: Page, most: int) -> list[UploadFile]:
 def _saved(uploads: Iterable[UploadFile], folder: Path) -> list[Path]:
     """The files in a folder of ours, each under the last part of its name, made harmless."""
     paths: list[Path] = []
+    folder.mkdir(exist_ok=True)
     for number, one in enumerate(uploads):
         path = folder / harmless(one.filename or "", f"file-{number}")
         if path in paths:

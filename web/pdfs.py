@@ -25,16 +25,21 @@ HEADERS = {
 
 
 def pdf_of(folder: Path | None, document: Document) -> Path | None:
-    """Where the document's PDF should be; None if it was not read from one, or the folder does not have it as it is."""
+    """Where the document's PDF should be; None if it was not read from one, or the folder does not have it as it is.
+
+    The folder is the one that was ingested, whose name begins the id, or the one that it lies in.
+    """
     packed = document.id.endswith(tuple(COMPRESSIONS))
     if folder is None or FILE_HASH not in document.metadata or "\0" in document.id or packed:
         return None
+    folder = folder.resolve()
     try:
-        path = (folder / document.id).resolve()
-        within = path.is_relative_to(folder.resolve()) and path.is_file() and path.stat().st_size <= MOST_BYTES
+        for path in ((folder.parent / document.id).resolve(), (folder / document.id).resolve()):
+            if path.is_relative_to(folder) and path.is_file() and path.stat().st_size <= MOST_BYTES:
+                return path
     except OSError:  # a name that is too long, say
-        return None
-    return path if within else None
+        pass
+    return None
 
 
 def unchanged(path: Path, file_hash: object) -> bytes | None:

@@ -364,10 +364,11 @@ def test_a_zip_of_papers(tmp_path: Path) -> None:
         c__ris=references,
         d__png="x",
         e__xml="<article>",
+        f__txt="Seas rise.",
     )
     found = list(read([file]))
     records = [one for one in found if isinstance(one, Record)]
-    assert [one.data["_id"] for one in records] == ["a", "1", 2, "r1"]
+    assert [one.data["_id"] for one in records] == ["a", "1", 2, "r1", f"{tmp_path.name}/papers.zip/f.txt"]
     rejects = [(one.file.rpartition("/")[2], one.line) for one in found if isinstance(one, Reject)]
     assert rejects == [("b.jsonl", 3), ("e.xml", 1)]
 

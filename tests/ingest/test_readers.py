@@ -240,6 +240,10 @@ def test_folders_globs_and_repeats_and_what_is_not_there_is_said_at_once(tmp_pat
     assert [str(record.data["n"]) for record in parts(str(tmp_path))[0]] == ["2", "1"]
     assert [record.data["n"] for record in parts(str(tmp_path / "*.jsonl"), one, str(tmp_path / "o*"))[0]] == [1]
     assert [record.data["n"] for record in parts(str(tmp_path / "**" / "*.csv"))[0]] == ["2"]
+    report = write(tmp_path / "deep" / "report.txt", b"Seas rise.")
+    for given in (report, report.replace("deep", "d*"), tmp_path / "deep", tmp_path / "deep" / ".hidden" / ".."):
+        assert find_sources(given)[0].label == "deep/report.txt"
+    assert find_sources(tmp_path)[0].label == f"{tmp_path.name}/deep/report.txt"
     odd = write(tmp_path / "a[1].jsonl", b'{"n": 5}\n')
     assert [record.data["n"] for record in parts(odd)[0]] == [5]
     good = write(tmp_path / "a.jsonl", b"{}\n")

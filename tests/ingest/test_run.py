@@ -72,7 +72,6 @@ def test_what_changed_is_taken_again(tmp_path: Path) -> None:
 
 
 def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:
-    """Also when the second alone is read again."""
     store = MemoryStore()
     one = jsonl(tmp_path / "a.jsonl", *rows(3))
     two = jsonl(tmp_path / "b.jsonl", *rows(1), {"_id": "b", "text": "B."}, {"_id": "1", "text": "Other."})
@@ -105,8 +104,7 @@ def test_dry_run(tmp_path: Path) -> None:
     assert preview.documents[0].published == "2015-12-31"
     assert preview.passages == (7, 1)
     assert [(reject.line, reject.reason) for reject in preview.rejects][1] == (3, "empty text")
-    assert dry_run([path]).passages is None
-    assert len(dry_run([path]).documents) == 3
+    assert (plain := dry_run([path])).passages is None and len(plain.documents) == 3
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
     assert list(Path.cwd().iterdir()) == []
 
@@ -232,8 +230,7 @@ def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
     with pytest.raises(KeyboardInterrupt):
         ingest([path], store, encoders_of(TinyEmbedder(on_encode=on_encode)))
-    assert 20 <= len(store.entries) <= 50
-    assert store.calls[-1] == "publish"
+    assert 20 <= len(store.entries) <= 50 and store.calls[-1] == "publish"
     report = ingest([path], store, encoders_of(TinyEmbedder()))
     assert report.added + report.unchanged == len(store.entries) == 200
 
@@ -289,16 +286,12 @@ def pubmed(asked: Asked) -> Reply:
 SERVERS: dict[Service, Callable[[Asked], Reply]] = {"openalex": openalex, "europepmc": europe_pmc, "pubmed": pubmed}
 
 
-def client(service: Service, url: str, wait: Callable[[float], object] = float) -> Client:
-    return Client(service, url, wait=wait)
-
-
 @pytest.mark.parametrize("service", SERVERS)
 @pytest.mark.parametrize(("limit", "expected"), [(300, 300), (1_000, TOTAL)])
 def test_all_pages_are_fetched_and_ingested(tmp_path: Path, service: Service, limit: int, expected: int) -> None:
     file = tmp_path / "seas.jsonl"
     with http_stub(SERVERS[service]) as server:
-        state = fetch(client(service, server.url), "sea level", file, limit)
+        state = fetch(Client(service, server.url, wait=float), "sea level", file, limit)
     assert (state.records, state.total) == (expected, TOTAL)
     store = MemoryStore()
     report = ingest([str(file)], store)
@@ -319,11 +312,11 @@ def test_an_interrupted_fetch_continues(tmp_path: Path, service: Service, monkey
 
     monkeypatch.setattr(fetching, "PAGE", 100)
     with http_stub(failing) as server, pytest.raises(ServerError, match="run the same command again to continue"):
-        fetch(client(service, server.url), "sea level", file)
+        fetch(Client(service, server.url, wait=float), "sea level", file)
     with file.open("a") as stream:
         stream.write('{"id": "half')
     with http_stub(SERVERS[service]) as server:
-        state = fetch(client(service, server.url), "sea level", file)
+        state = fetch(Client(service, server.url, wait=float), "sea level", file)
     ids = [json.loads(line).get("id") or json.loads(line).get("_id") for line in file.read_text().splitlines()]
     assert state.records == len(ids) == len(set(ids)) == TOTAL
     assert not file.with_name("seas.jsonl.state.json").exists()
@@ -333,14 +326,13 @@ def test_a_busy_server_is_asked_again_and_no_key_or_file_is_lost(tmp_path: Path,
     monkeypatch.setenv("OPENALEX_API_KEY", "s3cret")
     waited: list[float] = []
     busy = [Reply({}, 429, {"retry-after": "7"})]
-
     with http_stub(lambda asked: busy.pop() if busy else openalex(asked)) as server:
-        fetch(client("openalex", server.url, waited.append), "sea level", tmp_path / "f.jsonl", 5)
+        fetch(Client("openalex", server.url, wait=waited.append), "sea level", tmp_path / "f.jsonl", 5)
         assert any(7 <= one < 8 for one in waited) and all("s3cret" not in one.query for one in server.asked)
     file = tmp_path / "mine.jsonl"
     file.write_text("{}\n")
     with pytest.raises(UsageError, match="exists already"):
-        fetch(client("openalex", "http://127.0.0.1:1"), "sea level", file)
+        fetch(Client("openalex", "http://127.0.0.1:1"), "sea level", file)
     assert file.read_text() == "{}\n"
 
 

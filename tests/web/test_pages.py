@@ -332,28 +332,29 @@ def test_a_card_leads_to_its_pages_and_a_pdf_opens_while_it_is_unchanged(serve_w
     (tmp_path / "secret.pdf").write_bytes(file.read_bytes())
     (folder / "linked.pdf").symlink_to(tmp_path / "secret.pdf")
     hashed = {"title": "x", "text": "y", "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    web = serve_web(papers=[*PAPERS, {"_id": "../secret.pdf", **hashed}, {"_id": "linked.pdf", **hashed}], pdfs=folder)
+    outside = [{"_id": name, **hashed} for name in ("../secret.pdf", "secret.pdf", "linked.pdf")]
+    web = serve_web(papers=[*PAPERS, *outside], pdfs=folder)
     web.web.service.checker.ingest(str(folder), dense=False)
     _, page = checked(web, sentence(120))
     (card,) = [one for one in page.all("li", class_="document") if "sea paper.pdf" in one.words]
     opened = {one.words: one.attributes["href"] for one in card.all("a") if "/pdf" in one.attributes["href"]}
     words = f"p. {layout.pages[120][0]}"
-    assert opened[words].startswith("/pdf-pages/sub/sea%20paper.pdf?at=")
+    assert opened[words].startswith("/pdf-pages/pdfs/sub/sea%20paper.pdf?at=")
     assert sentence(120) in [one.words for one in web.page(opened[words]).all("blockquote")]
-    answer = web.client.get("/pdf/sub/sea paper.pdf")
+    answer = web.client.get("/pdf/pdfs/sub/sea paper.pdf")
     assert answer.content == file.read_bytes() and answer.headers["content-type"] == "application/pdf"
     (policy,) = answer.headers.get_list("content-security-policy")
     assert "default-src 'none'" in policy and "object-src 'self'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "/pdf/" in web.browser.get("/documents/sub/sea paper.pdf").text
-    for path in ("../secret.pdf", "..%2fsecret.pdf", "linked.pdf", "sea", "no.pdf"):
+    assert "/pdf/" in web.browser.get("/documents/pdfs/sub/sea paper.pdf").text
+    for path in ("../secret.pdf", "secret.pdf", "pdfs/linked.pdf", "..%2fsecret.pdf", "linked.pdf", "sea", "no.pdf"):
         assert web.client.get(f"/pdf/{path}").status_code == 404, path
     file.write_bytes(file.read_bytes() + b"%")
-    assert web.client.get("/pdf/sub/sea paper.pdf").status_code == 409
+    assert web.client.get("/pdf/pdfs/sub/sea paper.pdf").status_code == 409
     dropped = [("dropped.pdf", (tmp_path / "secret.pdf").read_bytes()), ("broken.pdf", b"%PDF-1.4 no")]
     web.send("/papers", {}, files=[("file", one) for one in dropped])
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
-    assert web.client.get("/pdf/dropped.pdf").status_code == 200 and not (folder / "broken.pdf").exists()
+    assert web.client.get("/pdf/pdfs/dropped.pdf").status_code == 200 and not (folder / "broken.pdf").exists()
 
 
 def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
@@ -361,9 +362,12 @@ def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
     web = serve_web(keys=KEYS, papers=None, pdfs=tmp_path)
     web.web.service.checker.ingest(str(tmp_path / "a.pdf"), dense=False)
     for key, status in (("reader-0123456789", 200), ("checker-012345678", 403), ("nobody", 401)):
-        assert web.client.get("/pdf/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code == status
+        assert (
+            web.client.get(f"/pdf/{tmp_path.name}/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code
+            == status
+        )
     other = serve_web(papers=None)
-    assert other.client.get("/pdf/a.pdf").json()["detail"] == "this server has no PDF of this paper"
+    assert other.client.get(f"/pdf/{tmp_path.name}/a.pdf").json()["detail"] == "this server has no PDF of this paper"
 
 
 @pytest.mark.parametrize("path", ["/checks", "/files", "/papers", "/sign-in", "/checks/0123456789abcdef/corrections"])

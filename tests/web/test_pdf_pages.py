@@ -203,9 +203,9 @@ def shown(serve_web: Any, tmp_path: Path) -> tuple[Web, str]:
     web = serve_web(keys=KEYS, papers=None, pdfs=folder)
     web.web.service.checker.ingest(str(folder / "sea paper.pdf"), dense=False)
     web.browser.headers["Authorization"] = "Bearer reader-0123456789"
-    paper = web.web.service.document("sea paper.pdf")
+    paper = web.web.service.document("pdfs/sea paper.pdf")
     start, end = span(paper, sentence(next(one for one, (first, last) in layout.pages.items() if first != last)))
-    return web, f"/pdf-pages/sea%20paper.pdf?at={start}-{end}"
+    return web, f"/pdf-pages/pdfs/sea%20paper.pdf?at={start}-{end}"
 
 
 def test_the_page_of_a_sentence_is_html_and_json(shown: Any) -> None:
@@ -217,7 +217,7 @@ def test_the_page_of_a_sentence_is_html_and_json(shown: Any) -> None:
     said = [one["alt"].removeprefix(f"Page {number} of the PDF, on which this is marked: ").strip() for number, one in
             enumerate(images, 1)]  # fmt: skip
     assert " ".join(said) == quoted and all(one["src"].startswith("data:image/png;base64,iVBOR") for one in images)
-    assert "/pdf/sea%20paper.pdf#page=1" in [one.attributes["href"] for one in page.all("a")]
+    assert "/pdf/pdfs/sea%20paper.pdf#page=1" in [one.attributes["href"] for one in page.all("a")]
     found = web.browser.get(address.replace("?", ".json?")).json()
     assert found["error"] is None and [one["page"] for one in found["pages"]] == [1, 2]
     assert all(one["sentences"][0]["boxes"] and "png" not in one for one in found["pages"])
@@ -227,7 +227,7 @@ def test_who_may_see_a_page_and_when(shown, monkeypatch, request):
     web, address = shown
     for key, status in (("checker-012345678", 403), ("nobody", 401)):
         assert web.browser.get(address, headers={"Authorization": f"Bearer {key}"}).status_code == status
-    for wrong in ("/pdf-pages/sea%20paper.pdf", "/pdf-pages/sea%20paper.pdf?at=0-9999999"):
+    for wrong in ("/pdf-pages/pdfs/sea%20paper.pdf", "/pdf-pages/pdfs/sea%20paper.pdf?at=0-9999999"):
         assert web.browser.get(wrong).status_code == 400
     assert web.browser.get("/pdf-pages/..%2fa.pdf?at=0-1").status_code == 404
     monkeypatch.setattr(pages, "PATIENCE", 0.1)
