@@ -86,7 +86,7 @@ def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
         yield Reject(source.name, 1, "no text was found in the page")
         return
     tree = load_html(html)
-    data: dict[str, Any] = {"_id": source.name, "title": None, "text": text}
+    data: dict[str, Any] = {"_id": source.label, "title": None, "text": text}
     if found is not None:
         data |= {"title": found.title, "date": found.date, "url": found.url, "source": found.sitename}
         if found.url:
@@ -96,7 +96,7 @@ def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     title = str(data["title"] or "")
     if title and text.startswith(title):  # its heading
         data["text"] = text[len(title) :].strip() or text
-    yield Record(source.name, 1, {name: value for name, value in data.items() if value})
+    yield Record(source.name, 1, {name: value for name, value in data.items() if value}, kind="HTML files")
 
 
 def _citation(tree: Any) -> Plain:

@@ -229,7 +229,7 @@ def test_a_publishers_page(tmp_path: Path) -> None:
     head += f"<title>Tides - {title} | Publisher</title>"
     (tmp_path / "a.html").write_text(f"<html><head>{head}</head><body>{body}</article></body></html>")
     (paper,) = documents(tmp_path / "a.html").values()
-    assert paper.title == title and "rise in cities" not in paper.text
+    assert paper.id == f"{tmp_path.name}/a.html" and paper.title == title and "rise in cities" not in paper.text
     assert paper.published == "2019-03-05" and paper.metadata["year"] == 2019
     assert paper.metadata["authors"] == ["Ana López", "Bo Chen"] and paper.metadata["pages"] == "1-9"
     assert (paper.metadata["doi"], paper.metadata["journal"]) == ("10.5555/html.1", "Tides")
@@ -359,7 +359,7 @@ def test_a_page_without_text_or_with_a_long_address(tmp_path: Path, put: Callabl
 def test_html_is_a_page_with_its_main_text(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(HTML.format(url=SEA, text=LONG))
     (record,) = read([tmp_path])
-    assert isinstance(record, Record)
+    assert isinstance(record, Record) and record.kind == "HTML files"
     document = make_document(record.data).document
     assert document.id == SEA and document.title == "The sea rises" and document.published == "2020-10-05"
     assert document.metadata == {"date": "2020-10-05", "url": SEA, "source": "The Guardian"}
