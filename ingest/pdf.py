@@ -73,12 +73,15 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         pages: list[str] = []
         heights: list[list[float]] = []
         letters: list[tuple[float, str]] = []
+        usual = Counter[float]()
         for number in range(len(document)):
             text = upright(document[number])
             found = lines_of(text)
             said = (readable(one.text.replace(PAGE, "").replace("\n", " ")) + "-" * one.cut for one in found)
             pages.append("\n".join(said))
             heights.append([one.height for one in found])
+            for one in found:
+                usual[one.height] += len(one.text)
             if number == 0:
                 letters = [(_height(text, at), chr(FPDFText_GetUnicode(text, at))) for at in range(text.count_chars())]
             if sum(map(len, pages)) > TEXT_CHARS:
@@ -90,13 +93,14 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         why = "the PDF has no text: it is probably a scan. Recognise its text first: ocrmypdf IN.pdf OUT.pdf"
         yield Reject(source.name, 1, why)
         return
-    title = " ".join(info["Title"].split())
+    title = known = " ".join(info["Title"].split())
     if len(title) < 8 or _NOT_TITLES.search(title) or NOBODY.fullmatch(title):
-        title = _largest(letters) or ("" if NOBODY.fullmatch(title) else title)
+        known = _largest(letters, usual.most_common(1)[0][0])
+        title = known or _first_line(pages[0]) or ("" if NOBODY.fullmatch(title) else title)
     start = _ABSTRACT.search(whole[:5_000])
     doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
     year = re.search(r"D:(\d{4})", info["CreationDate"])
-    body, starts = placed(whole[start.end() :] if start else _after(whole, title), len(pages))
+    body, starts = placed(whole[start.end() :] if start else _after(whole, known), len(pages))
     with source.path.open("rb") as stream:
         file_hash = hashlib.file_digest(stream, "sha256").hexdigest()
     data: dict[str, Any] = {
@@ -209,17 +213,23 @@ def _height(page: PdfTextPage, place: int) -> float:
     return round(float(FPDFText_GetFontSize(page, place) * (abs(matrix.d) or abs(matrix.b))), 1)
 
 
-def _largest(letters: list[tuple[float, str]]) -> str:
-    """The first run of text in the largest letters of the first page, if it looks like a title."""
+def _largest(letters: list[tuple[float, str]], usual: float) -> str:
+    """The text in the largest letters of the first page, if they are larger than usual and it looks like a title."""
     sizes: list[tuple[float, str]] = []
     for height, character in letters:
         sizes.append((sizes[-1][0] if sizes and (not height or character.isspace()) else height, character))
     by_size = Counter(size for size, character in sizes if not character.isspace())
-    for size in sorted((size for size, count in by_size.items() if count >= 12), reverse=True)[:2]:
+    for size in sorted((size for size, count in by_size.items() if count >= 12 and size > usual), reverse=True)[:2]:
         title = " ".join(readable("".join(character for one, character in sizes if one == size)).split())
         if 12 <= len(title) <= 400 and len(title.split()) > 1:
             return title
     return ""
+
+
+def _first_line(page: str) -> str:
+    """The first line of a page, if it looks like a title and does not go on in the next one."""
+    found = re.match(r"\s*(\S.{7,299}?)\s*\n(?!\s*[a-z])", page)
+    return found[1] if found and not _NOT_TITLES.search(found[1]) else ""
 
 
 def without_running(pages: list[str]) -> list[str]:

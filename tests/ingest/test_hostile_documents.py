@@ -303,10 +303,7 @@ BARE = "<article><front/><body><p>Sea level rose by 20 cm.</p>{}</body></article
 
 def outcome(*files: Path) -> dict[str, str]:
     """The reason of each reject, and empty for what was read, by the file's name."""
-    found: dict[str, str] = {}
-    for one in read(list(files)):
-        found[Path(one.file).name] = one.reason if isinstance(one, Reject) else ""
-    return found
+    return {Path(one.file).name: one.reason if isinstance(one, Reject) else "" for one in read(list(files))}
 
 
 def test_a_slow_page_ends_and_the_next_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
