@@ -1,4 +1,4 @@
-"""Progress on long work: a line or a bar in a terminal, nothing elsewhere or with --quiet."""
+"""Progress on long work: a line or a bar in a terminal, a line now and then elsewhere, nothing with --quiet."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class Update(Protocol):
     def __call__(self, done: int, total: int | None, *, facts: str = ..., name: str | None = ...) -> None: ...
 
 
+EVERY = 30
+"""Seconds between lines about work whose bar nobody sees."""
 _bars: list[Console] = []
 """The consoles of the bars that are shown now. What is printed on another console would be glued to a bar."""
 
@@ -49,10 +51,14 @@ def notifier() -> Callable[[str], None]:
 def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> Iterator[Update]:
     """A bar with the time taken and left, on a terminal; it begins again where less is done than before.
 
-    With a `unit` it also shows how many of how many are done. Without `shown` there is none.
+    With a `unit` it also shows how many of how many are done. Elsewhere it is a line now and then. Without `shown`
+    there is none.
     """
-    if not shown or is_quiet() or not (console := stderr()).is_terminal:
+    if not shown or is_quiet():
         yield lambda done, total, *, facts="", name=None: None
+        return
+    if not (console := stderr()).is_terminal:
+        yield _lines(name, unit)
         return
     from rich.markup import escape
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
@@ -69,13 +75,30 @@ def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> I
         def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
             if done < bar.tasks[0].completed:
                 bar.reset(task)
-            if unit is not None:
-                facts = f"{done:,}{f'/{total:,}' if total is not None else ''} {unit} {facts}"
+            facts = _counted(done, total, unit) + facts
             if name is not None:
                 bar.update(task, description=escape(name))
             bar.update(task, completed=done, total=total, facts=escape(facts))
 
         yield update
+
+
+def _counted(done: int, total: int | None, unit: str | None) -> str:
+    return "" if unit is None else f"{done:,}{f'/{total:,}' if total is not None else ''} {unit} "
+
+
+def _lines(doing: str, unit: str | None) -> Update:
+    """Says how far the work is, at most once in `EVERY` seconds."""
+    last = time.monotonic()
+
+    def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= EVERY:
+            last = now
+            share = f"{done / total:.0%}, " if total else ""
+            notice(f"{name or doing}: {share}{_counted(done, total, unit)}{facts}".rstrip(" ,:"))
+
+    return update
 
 
 @contextmanager

@@ -65,10 +65,8 @@ def test_dry_run_shows_and_stores_nothing(mixed):
 def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "load_embedder", lambda *_: pytest.fail("loaded a model"))
     (tmp_path / "papers.jsonl").touch()
-    for source, message in (
-        (tmp_path / "papres.jsnl", f"papres.jsnl: did you mean {tmp_path / 'papers.jsonl'}?"),
-        ("nothing-*.jsonl", "no readable file matches"),
-    ):
+    meant = f"papres.jsnl: did you mean {tmp_path / 'papers.jsonl'}?"
+    for source, message in ((tmp_path / "papres.jsnl", meant), ("nothing-*.jsonl", "no readable file matches")):
         ran = ccheck("ingest", source)
         assert (ran.code, ran.out) == (4, "") and message in ran.err
 
@@ -86,8 +84,7 @@ def test_files_of_no_use_and_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes())[:9000])
     ran = ccheck("ingest", tmp_path / "cut.jsonl.gz", "--no-dense", "--json")
     assert ran.code == 7 and ran.objects[0]["added"] > 0 and ran.objects[0]["rejected"] == 1
-    folder = tmp_path / "photos"
-    folder.mkdir()
+    (folder := tmp_path / "photos").mkdir()
     (folder / "one.png").write_bytes(b"\x89PNG")
     ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
     assert ran.code == 5 and "is not a ccheck store and not empty" in ran.err

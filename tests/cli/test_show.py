@@ -153,7 +153,7 @@ def on_terminal() -> Iterator[Terminal]:
         yield made
 
 
-def test_what_is_said_beside_a_bar_has_a_line_of_its_own_and_no_rate_comes_before_the_first_document():
+def test_what_is_said_beside_a_bar_has_its_line_and_no_rate_comes_before_the_first_document(capsys, monkeypatch):
     with on_terminal() as terminal:
         say = notifier()
         with progress_bar("checking", unit="claims") as update:
@@ -170,3 +170,9 @@ def test_what_is_said_beside_a_bar_has_a_line_of_its_own_and_no_rate_comes_befor
         with ingest_progress() as show:
             show(Progress("writing", 3, 0, 500, 1000))
         assert any("3 documents" in line for line in terminal.lines)
+    # Where there is no terminal, long work says a line now and then.
+    for every, said in ((60, ""), (0, "ccheck: writing: 50%, 3")):
+        monkeypatch.setattr("ccheck.cli.progress.EVERY", every)
+        with ingest_progress() as show:
+            show(Progress("writing", 3, 0, 500, 1000))
+        assert capsys.readouterr().err.partition(" documents, ")[0] == said

@@ -314,8 +314,7 @@ def test_a_page_of_several_claims_is_stored_once(tmp_path: Path, put: Callable[.
     assert store.get([SEA])[SEA].metadata["claim_ids"] == ["0", "1"]
     assert [store.count([Filter("claim_ids", "=", claim)]) for claim in ("0", "1", "2")] == [2, 2, 0]
     # Another ingest adds to the collections and takes nothing away.
-    later = write(tmp_path / "more" / "2.json", row(2, SEA, "The sea rises."))
-    store, report = put(later)
+    store, report = put(write(tmp_path / "more" / "2.json", row(2, SEA, "The sea rises.")))
     assert report.updated == 1 and store.get([SEA])[SEA].metadata["claim_ids"] == ["0", "1", "2"]
     _, report = put(tmp_path / "kb")
     assert (report.updated, report.unchanged, report.added) == (0, 3, 0)

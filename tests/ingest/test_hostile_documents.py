@@ -336,8 +336,7 @@ def test_links_to_one_figure_and_an_inverted_index_take_linear_time(tmp_path: Pa
     (tmp_path / "a.xml").write_text(BARE.format(f"<p>{links}</p>{figure}"))
     [record] = read([tmp_path / "a.xml"])
     assert isinstance(record, Record)
-    article = article_of_record(record.data)
-    assert len(article.elements[0].mentions) == 30_000
+    assert len(article_of_record(record.data).elements[0].mentions) == 30_000
     index = {"x" * 100_000: list(range(50_000))}
     row = json.dumps({"id": "https://openalex.org/W1", "abstract_inverted_index": index})
     (tmp_path / "a.jsonl").write_text(row + '\n{"_id": "1", "text": "x"}\n')

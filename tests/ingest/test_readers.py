@@ -196,7 +196,6 @@ def test_a_damaged_compressed_file_keeps_what_came_before(tmp_path: Path, extens
 
 
 def test_memory_stays_small(tmp_path: Path) -> None:
-    """A line of a gigabyte, compressed to almost nothing."""
     path = tmp_path / "bomb.jsonl.zst"
     with path.open("wb") as stream, zstandard.ZstdCompressor().stream_writer(stream) as writer:
         for _ in range(256):
