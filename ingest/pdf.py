@@ -94,9 +94,10 @@ def read_pdf(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record
         yield Reject(source.name, 1, why)
         return
     title = known = " ".join(info["Title"].split())
-    if len(title) < 8 or _NOT_TITLES.search(title) or NOBODY.fullmatch(title):
+    poor = _NOT_TITLES.search(title) or NOBODY.fullmatch(title)
+    if len(title) < 8 or poor:
         known = _largest(letters, usual.most_common(1)[0][0])
-        title = known or _first_line(pages[0]) or ("" if NOBODY.fullmatch(title) else title)
+        title = known or _first_line(pages[0]) or ("" if poor else title)
     start = _ABSTRACT.search(whole[:5_000])
     doi = DOI.search("\n".join(pages[:2])) or DOI.search(" ".join(info.values()))
     year = re.search(r"D:(\d{4})", info["CreationDate"])

@@ -101,8 +101,7 @@ def test_parquet_that_unpacks_to_gigabytes_is_a_reject(tmp_path, monkeypatch):
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000, pa.int32()), pa.array(["x" * 8_000_000]))
     pq.write_table(pa.table({"text": text}), file, compression="zstd")  # 256 rows are 2 GB
     assert file.stat().st_size < 40_000
-    (reason,) = [one.reason for one in read(file) if isinstance(one, Reject)]
-    assert "too much memory" in reason
+    assert ["too much memory" in one.reason for one in read(file) if isinstance(one, Reject)] == [True]
 
 
 def test_parquet_with_a_row_of_many_values_keeps_its_other_rows(tmp_path):
