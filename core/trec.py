@@ -77,7 +77,8 @@ def frame_of(result: Result) -> pandas.DataFrame:
     for one in result.evidence:
         row = {"rank": one.hit.rank, "doc_id": one.document.id, "title": one.document.title, "score": one.hit.score}
         if (stance := one.stance) is not None:
-            row |= {"stance": stance.label, "confidence": stance.confidence, "error": stance.error}
+            row |= {"stance": stance.label, "leans": stance.leans}
+            row |= {"confidence": stance.confidence, "error": stance.error}
         row |= {"sentences": " … ".join(sentence.text for sentence in one.sentences)}
         row |= {f"scores.{name}": score for name, score in one.hit.scores.items()}
         rows.append(row | {f"metadata.{name}": value for name, value in one.document.metadata.items()})

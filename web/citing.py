@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
-    *("retracted", "stance", "leans", "sentences", "pages"),
+    *("retracted", "stance", "leans", "confidence", "sentences", "pages"),
 )
 FORMULA = tuple("=+-@＝＋－＠")
 """Spreadsheets take a cell that begins with one of these for a formula."""
@@ -61,6 +61,7 @@ class Citing:
                 *(cited.year, cited.journal, cited.doi or "", "true" if cited.retracted else ""),
                 (piece.stance.label if piece.stance is not None else None) or "",
                 "true" if piece.stance is not None and piece.stance.leans else "",
+                _number(piece.stance.confidence if piece.stance is not None else None),
                 " ".join(sentence.text for sentence in piece.sentences),
                 on_pages(*piece.sentences),
             )

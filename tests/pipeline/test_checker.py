@@ -136,8 +136,7 @@ def test_a_judge_that_fails_is_an_error_and_never_a_label(words: Checker, wrong:
 
 
 def test_everything_that_is_promised_is_there() -> None:
-    for name in ccheck.__all__:
-        assert getattr(ccheck, name) is not None
+    assert all(getattr(ccheck, name) is not None for name in ccheck.__all__)
     with pytest.raises(AttributeError):
         ccheck.nothing  # noqa: B018
 
@@ -224,10 +223,11 @@ def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     frame = result.to_frame()
     assert list(frame["doc_id"]) == [one.document.id for one in result.evidence] == ["a", "b"]
     assert frame["metadata.year"][0] == 2001 and frame["scores.bm25"][0] == result.evidence[0].hit.score
+    weak = replace(result.evidence[0], stance=Stance("SUPPORTS", 0.5, decides=False))
+    assert list(replace(result, evidence=(weak,)).to_frame()["leans"]) == [True]
     with ccheck.open(tmp_path / "store", recipe="bm25", rerank="none", verdict="none") as checker:
         alone = checker.check("tea is hot")
-    assert result.verdict is not None and alone.verdict is None
-    assert list(alone.to_frame()["doc_id"]) == ["a", "b"] and "stance" not in alone.to_frame()
+    assert list(alone.to_frame()["doc_id"]) == ["a", "b"] and "stance" not in alone.to_frame() and not alone.verdict
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ccheck.CcheckError, match="pip install pandas"):
         result.to_frame()

@@ -112,6 +112,6 @@ def test_cells_and_markdown_show_text_as_it_is(text: str) -> None:
 def test_links_in_markdown_lead_to_the_doi(doi: str, link: str) -> None:
     found = one_paper(doi=doi)
     assert cited("md", found).splitlines()[4].endswith(f"Sea. {link} **SUPPORTS**")
-    leaning = replace(found, evidence=(replace(found.evidence[0], stance=Stance("SUPPORTS", decides=False)),))
+    leaning = replace(found, evidence=(replace(found.evidence[0], stance=Stance("SUPPORTS", 0.5, decides=False)),))
     assert cited("md", leaning).splitlines()[4].endswith(f"Sea. {link} leans to **SUPPORTS**")
-    assert ",SUPPORTS,true," in cited("csv", leaning) and ",SUPPORTS,," in cited("csv", found)
+    assert ",SUPPORTS,true,0.5," in cited("csv", leaning) and ",SUPPORTS,,," in cited("csv", found)
