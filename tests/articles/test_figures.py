@@ -155,8 +155,7 @@ def test_bm25_is_lucenes_also_without_elements_and_words() -> None:
 def found(article: Article, claim: str, expressions: Expressions | None = None, **keys: object) -> list[str]:
     ranker = PassageRanker([article], PassagesStage(**keys), expressions=expressions)  # type: ignore[arg-type]
     passages = ranker.find(claim, [article.id])
-    for one in passages:
-        assert article.text[one.start : one.end] == one.text
+    assert all(article.text[one.start : one.end] == one.text for one in passages)
     return [one.text for one in passages]
 
 

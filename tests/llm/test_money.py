@@ -137,8 +137,7 @@ def test_the_key_is_in_no_output_cache_log_or_error(open_model, tmp_path, capfd,
     model.close()
     shown = capfd.readouterr()
     assert KEY not in f"{caught.value!r}{caught.value}{shown.out}{shown.err}{caplog.text}{vars(model)}"
-    for file in (tmp_path / "cache").iterdir():
-        assert KEY.encode() not in file.read_bytes()
+    assert all(KEY.encode() not in file.read_bytes() for file in (tmp_path / "cache").iterdir())
 
 
 def test_a_key_that_would_go_over_the_network_unencrypted_is_told(open_model):

@@ -26,8 +26,7 @@ def test_figures_are_found_by_recipe_table_row_and_metric():
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_row_loads_and_has_its_command(name):
     recipe = load_recipe(name)
-    for ablation in recipe.ablations:
-        assert load_recipe(f"{name}:{ablation}").ablation == ablation
+    assert all(load_recipe(f"{name}:{ablation}").ablation == ablation for ablation in recipe.ablations)
     for number, table in tables_of(name).items():
         assert table.rows and table.metrics
         for row in table.rows.values():

@@ -97,8 +97,7 @@ def test_five_retrievers_and_what_each_handed_on_at_its_own_depth(settings: Sett
         fused = fuse(rankings, dict.fromkeys(rankings, 1.0), recipe.fusion)
         assert [id_ for id_, _ in fused[:5]] == ids
         for piece in result.evidence:
-            for name, rank in piece.hit.ranks.items():
-                assert result.stages[name][rank - 1] == piece.document.id
+            assert all(result.stages[name][rank - 1] == piece.document.id for name, rank in piece.hit.ranks.items())
         assert usual.stages == {}
     assert len(traced.stages["whole"]) == 10, "measuring goes no deeper than a retriever does"
     assert sum("whole" in piece.hit.ranks for piece in deep.evidence) > 10

@@ -64,8 +64,7 @@ def test_a_hit_is_a_unit_of_a_document_or_a_parent(checker: Checker, tmp_path: P
     assert unit.text == first.hit.text == "The sea level rose by 20 cm since 1900."
     assert first.document.text == DOCUMENTS[0]["text"]
     assert [one.text for one in first.sentences] == [unit.text]
-    for sentence in first.sentences:
-        assert first.document.text[sentence.start : sentence.end] == sentence.text
+    assert all(first.document.text[sentence.start : sentence.end] == sentence.text for sentence in first.sentences)
     said = first.to_dict()
     place = {"start": unit.start, "end": unit.end, "text": unit.text}
     assert said["doc_id"] == "sea" and said["unit"] == {"granularity": "sentences", "number": 1, **place}
@@ -126,8 +125,7 @@ def test_rerankers_and_judges_read_the_unit(tmp_path: Path, checker: Checker, mo
     assert result.scored_by == {"words": "retriever", "length": "reranker"}
     for piece in result.evidence:
         assert piece.document.text in {one["text"] for one in DOCUMENTS}
-        for sentence in piece.sentences:
-            assert piece.document.text[sentence.start : sentence.end] == sentence.text
+        assert all(piece.document.text[sentence.start : sentence.end] == sentence.text for sentence in piece.sentences)
 
 
 def test_a_unit_that_stands_elsewhere_has_no_sentences(checker: Checker) -> None:

@@ -47,8 +47,7 @@ def test_a_service_is_there_for_this_machine_alone_with_a_health_check_and_a_mem
 
 
 def test_the_versions_are_the_ones_that_the_tests_run() -> None:
-    for name in ELASTIC:
-        assert SERVICES[name]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}")
+    assert all(SERVICES[name]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}") for name in ELASTIC)
     # The schemas come with the operator: only what ccheck relies on is compared.
     found = {one["kind"]: one for one in ECK}
     assert [found[kind]["spec"]["version"] for kind in ("Elasticsearch", "Kibana")] == [VERSION] * len(found)

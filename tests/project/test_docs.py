@@ -150,8 +150,7 @@ def test_the_page_on_the_command_line_names_exit_codes_and_what_a_folder_may_set
     allowed = page.partition("can set only")[2].partition("commands")[0]
     named = {word for word in re.findall(r"`(\w+)`", allowed) if word in Settings.model_fields}
     assert named - {"none"} == {name for name in Settings.model_fields if unasked(name) is not None}
-    for names in settings._OTHER_NAMES.values():
-        assert all(name in page for name in names)
+    assert all(all(name in page for name in names) for names in settings._OTHER_NAMES.values())
 
 
 def test_the_pages_on_recipes_and_json_name_every_recipe_and_key():

@@ -88,8 +88,7 @@ def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
 def test_cells_and_markdown_show_text_as_it_is(text: str) -> None:
     rows = list(csv.reader(io.StringIO(cited("csv", one_paper(text, text, authors=[text], journal=text)))))
     assert rows[0] == list(COLUMNS) and [len(row) for row in rows] == [len(COLUMNS)] * 2
-    for cell in rows[1]:
-        assert cell == printable(cell) and not cell.startswith(tuple("=+-@\t\r＝＋－＠ "))
+    assert all(cell == printable(cell) and not cell.startswith(tuple("=+-@\t\r＝＋－＠ ")) for cell in rows[1])
     assert rows[1][6].removeprefix("'") == " ".join(printable(text).split()).removeprefix("'")
     markdown = cited("md", one_paper(text, text))
     assert markdown.count("\n") == 6 and all(line == printable(line) for line in markdown[:-1].split("\n"))
