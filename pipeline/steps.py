@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from numbers import Real
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import orjson
 
 from ..core.analysis import foreign_language
 from ..core.cache import Memory, memory_key, recall
-from ..core.errors import CcheckError
+from ..core.errors import CcheckError, InvalidData
 from ..core.fusion import Scored
 from ..core.stages import QueryText, Retriever
 from ..core.telemetry import span
@@ -20,6 +21,7 @@ from ..core.text import name_of
 from ..core.types import (
     Evidence,
     Hit,
+    Label,
     Query,
     Ranking,
     Sentence,
@@ -45,6 +47,7 @@ Role: TypeAlias = Literal["query", "document"]
 Texts: TypeAlias = Mapping[QueryText, tuple[str, ...]]
 """The texts that can stand for a claim in a search: its own, and those that a language model made of it."""
 Ranked: TypeAlias = Scored[str]
+_Said = TypeVar("_Said", Stance, Verdict)
 
 
 def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
@@ -441,21 +444,34 @@ def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
     """The claim with what a user's own judge says; whatever it raises is that verdict's error, never a label."""
     if state.error is not None:
         return state
-    started = time.perf_counter()
+    started, name = time.perf_counter(), name_of(judge)
     try:
         stances, verdict = judge(state.claim, state.evidence)
+        if len(stances) != len(state.evidence):
+            raise InvalidData(f"the judge {name} gave {len(stances)} stances for {len(state.evidence)} documents")
         state.evidence = tuple(
-            replace(piece, stance=stance) for piece, stance in zip(state.evidence, stances, strict=True)
+            replace(piece, stance=_fit(name, stance)) for piece, stance in zip(state.evidence, stances, strict=True)
         )
         failed = sum(stance.label is None for stance in stances)
-        method = name_of(judge) if verdict.method == "none" else verdict.method
-        state.verdict = replace(verdict, method=method, judged=len(stances) - failed, failed=failed)
+        method = name if verdict.method == "none" else verdict.method
+        state.verdict = replace(_fit(name, verdict), method=method, judged=len(stances) - failed, failed=failed)
     except Exception as error:  # noqa: BLE001
-        message = f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, CcheckError) else f"{type(error).__name__}: {error}"
         state.evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in state.evidence)
-        state.verdict = Verdict(None, method=name_of(judge), error=message, failed=len(state.evidence))
+        state.verdict = Verdict(None, method=name, error=message, failed=len(state.evidence))
     state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
     return state
+
+
+def _fit(judge: str, said: _Said) -> _Said:
+    """What a judge said, if its label and its confidence are possible; else raises InvalidData."""
+    labels: tuple[str, ...] = get_args(Label)
+    sure: object = said.confidence
+    if said.label not in (None, *labels):
+        raise InvalidData(f"the judge {judge} gave the label {said.label!r}, not one of {', '.join(labels)}")
+    if sure is not None and not (isinstance(sure, Real) and 0 <= float(sure) <= 1):
+        raise InvalidData(f"the judge {judge} gave the confidence {sure!r}, not a number between 0 and 1")
+    return replace(said, confidence=None if sure is None else float(sure))
 
 
 def _milliseconds(seconds: float, claims: int = 1) -> float:

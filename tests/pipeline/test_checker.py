@@ -115,23 +115,29 @@ def test_another_model_is_refused_at_query(embedded: Path, tmp_path: Path) -> No
 
 def test_what_a_judge_could_not_judge_is_counted(words: Checker) -> None:
     def judge(claim: Claim, evidence: Sequence[Evidence]) -> tuple[list[Stance], Verdict]:
-        return [Stance("SUPPORTS", 0.9), Stance(None, error="?")], Verdict("SUPPORTS", 0.8)
+        return [Stance("SUPPORTS", 0.9), Stance(None, error="?")], Verdict("SUPPORTS", 1)
 
     with Checker(words.settings, judge=judge) as checker:
         verdict = checker.check("sea level", k=2).verdict
-    assert verdict == Verdict("SUPPORTS", 0.8, method="judge", judged=1, failed=1)
+    assert verdict == Verdict("SUPPORTS", 1, method="judge", judged=1, failed=1) and type(verdict.confidence) is float
 
 
-@pytest.mark.parametrize("wrong", ["raises", "too few", "no tuple"])
-def test_a_judge_that_fails_is_an_error_and_never_a_label(words: Checker, wrong: str) -> None:
-    def judge(claim: Claim, evidence: Sequence[Evidence]) -> tuple[list[Stance], Verdict]:
-        if wrong == "raises":
-            raise RuntimeError("out of tokens")
-        return ([Stance("SUPPORTS")], Verdict("SUPPORTS")) if wrong == "too few" else None  # type: ignore[return-value]
+GOOD, THREE = Verdict("SUPPORTS"), [Stance("SUPPORTS", 1)] * 3
+ANSWERS: list[tuple[Any, str]] = [
+    (None, "TypeError: cannot unpack"),
+    ((THREE[:1], GOOD), "the judge <lambda> gave 1 stances for 3 documents"),
+    (([*THREE[:2], replace(THREE[0], label="SUPPORTED")], GOOD), "the label 'SUPPORTED', not one of SUPPORTS, REFUTES"),
+    (([*THREE[:2], Stance("SUPPORTS", float("nan"))], GOOD), "the confidence nan, not a number between 0 and 1"),
+    ((THREE, replace(GOOD, label="TRUE")), "the label 'TRUE'"),
+    ((THREE, Verdict("SUPPORTS", 5)), "the confidence 5,"),
+]
 
-    with Checker(words.settings, judge=judge) as checker:
+
+@pytest.mark.parametrize(("answer", "said"), ANSWERS)
+def test_a_judge_that_fails_is_an_error_and_never_a_label(words: Checker, answer: Any, said: str) -> None:
+    with Checker(words.settings, judge=lambda claim, evidence: answer) as checker:
         result = checker.check("sea level", k=3)
-    assert result.verdict.label is None and result.verdict.error
+    assert result.verdict.label is None and said in result.verdict.error
     assert all(e.stance is not None and e.stance.label is None and e.stance.error for e in result.evidence)
 
 
@@ -192,7 +198,7 @@ def longest(claim: str, passages: Sequence[str]) -> list[float]:
 
 
 def failing(*given: object) -> Any:
-    raise RuntimeError("no electricity")
+    raise RuntimeError("no power")
 
 
 def test_a_judge_and_a_reranker_of_ones_own_are_named_and_what_they_raise_is_said(tmp_path: Path) -> None:
@@ -207,12 +213,12 @@ def test_a_judge_and_a_reranker_of_ones_own_are_named_and_what_they_raise_is_sai
     def short(claim: str, passages: Sequence[str]) -> list[float]:
         return [1.0]
 
-    for reranker, said in ((failing, "RuntimeError: no electricity"), (short, "1 scores for 2 passages")):
+    for reranker, said in ((failing, "RuntimeError: no power"), (short, "1 scores for 2 passages")):
         with ccheck.open(tmp_path / "store", recipe="bm25", judge=failing, reranker=reranker) as checker:
             checker.ingest(PAIR, dense=False)
             result = checker.check("tea is hot")
         assert [one.document.id for one in result.evidence] == ["a", "b"] and said in result.warnings[0]
-        assert result.verdict is not None and (result.verdict.label, result.verdict.method) == (None, "failing")
+        assert result.verdict == Verdict(None, None, None, "failing", "RuntimeError: no power", 0, 2, "not_judged")
 
 
 def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
