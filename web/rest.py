@@ -75,6 +75,23 @@ class FileSent(HowToCheck):
     name: str = Field("claims.txt", max_length=500, description="the file's name, whose ending tells its format")
 
 
+class ChecksAsked(_Sent):
+    """Which recorded checks to list."""
+
+    search: str | None = Field(None, max_length=500)
+    label: str | None = Field(None, max_length=40)
+    limit: int = Field(20, ge=1, le=200)
+    before: str | None = Field(None, max_length=40, description="older than this time (ISO 8601)")
+
+
+class SearchAsked(_Sent):
+    """What to search for."""
+
+    query: str = Field(min_length=1, max_length=10_000)
+    k: int = Field(10, ge=1, le=100)
+    filters: list[str] = Field([], max_length=20)
+
+
 class CorrectionSent(_Sent):
     """What is wrong with a check. `doc_id` is the document concerned, none for the verdict."""
 
@@ -186,16 +203,9 @@ async def check_many(
 
 
 @rest.get("/checks", tags=["checks"], responses=_answers(list[Check]))
-async def checks(
-    web: Shared,
-    _: Reader,
-    search: Annotated[str | None, Query(max_length=500)] = None,
-    label: Annotated[str | None, Query(max_length=40)] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 20,
-    before: Annotated[str | None, Query(max_length=40, description="older than this time (ISO 8601)")] = None,
-) -> Response:
+async def checks(web: Shared, _: Reader, asked: Annotated[ChecksAsked, Query()]) -> Response:
     """The recorded checks, the newest first."""
-    wanted = Wanted(search=search, label=label, limit=limit, before=before)
+    wanted = Wanted(**asked.model_dump())
     return json_answer([one.to_dict() for one in await web.service.checks_async(wanted)])
 
 
@@ -243,16 +253,10 @@ async def pairs(web: Shared, _: Reader) -> Response:
 
 
 @rest.get("/search", tags=["collection"], response_model=Search, responses=_problems(409))
-async def search(
-    web: Shared,
-    _: Reader,
-    query: Annotated[str, Query(min_length=1, max_length=10_000)],
-    k: Annotated[int, Query(ge=1, le=100)] = 10,
-    filters: Annotated[list[str] | None, Query(max_length=20)] = None,
-) -> Response:
+async def search(web: Shared, _: Reader, asked: Annotated[SearchAsked, Query()]) -> Response:
     """The documents that a claim would be checked against."""
-    found = await web.service.search_async(query, k=k, filters=filters or [])
-    return json_answer({"query": query, "hits": [one.to_dict() for one in found]})
+    found = await web.service.search_async(asked.query, k=asked.k, filters=asked.filters)
+    return json_answer({"query": asked.query, "hits": [one.to_dict() for one in found]})
 
 
 @rest.get("/documents/{id:path}", tags=["collection"], response_model=DocumentFound, responses=_problems(404))

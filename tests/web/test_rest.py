@@ -156,6 +156,8 @@ def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
     assert (pair["claim"], pair["doc_id"], pair["label"]) == (CLAIM, "ice", "REFUTES")
     for wrong in {"doc_id": "nobody"}, {"what": "not relevant"}:
         assert problem(web.client.post(place, json=sent | wrong), 400, "UsageError")
+    assert "query.q: Extra" in problem(web.client.get("/v1/checks?q=sugar"), 422, "InvalidData")
+    assert "query.year: Extra" in problem(web.client.get("/v1/search?query=sugar&year=2010"), 422, "InvalidData")
     assert "'nope' is no label" in problem(web.client.get("/v1/checks?label=nope"), 400, "UsageError")
     assert problem(web.client.post("/v1/checks/0123456789abcdef/corrections", json=sent), 404, "NotFound")
 
