@@ -293,6 +293,20 @@ def with_ways_to_get(error: CcheckError, recipe: Recipe) -> CcheckError:
     return NotFound(f"{error}. {ways}", model=error.model)
 
 
+def packaged_recipe(name: str) -> Recipe:
+    """A recipe that comes with ccheck, or an ablation of one. Raises UsageError."""
+    if name.partition(":")[0] not in (names := recipe_names()):
+        hint = did_you_mean(name, names, "ccheck recipes list has them")
+        raise UsageError(f"{name!r} is not a packaged recipe: {hint}")
+    return load_recipe(name)
+
+
+def cannot_run(recipe: Recipe, error: CcheckError) -> UsageError:
+    """The error for a recipe that somebody chose, where a store has or a server can run only others."""
+    how = "Choose another, or have the papers ingested for it and its models installed"
+    return UsageError(f"the recipe {recipe.name} can't run here. {how}: {error}")
+
+
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with other settings, by dotted keys such as `fusion.k`; a stage that is set to False is taken out, and
     one that is set to True stays as it is.

@@ -14,7 +14,7 @@ from ..core.adjust import filled, resolved
 from ..core.cache import Memory
 from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
-from ..core.recipe import Recipe, name_clash
+from ..core.recipe import Recipe, load_recipe, name_clash, recipe_names
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import ListwiseStage, VerdictStage
@@ -25,7 +25,7 @@ from ..rerank.several import Score
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import NEGATED, refuse_unfit
 from ..verdict import Judge, of_parts
-from .plan import DEGRADED, Plan, make_plan
+from .plan import DEGRADED, Plan, fits, make_plan
 from .run import ClaimState, Run, Tell, going, why_nothing
 from .steps import (
     cases,
@@ -219,6 +219,11 @@ class Checker(Closing):
                 plan = self._compared(plan)
             self._plan = plan
         return plan
+
+    def fitting(self) -> list[str]:
+        """The packaged recipes for which the store has what they search."""
+        info = self.store.info(figures=False)
+        return [] if info is None else [name for name in recipe_names() if fits(load_recipe(name), info)]
 
     def rerank_with(self, function: Score | Reranker) -> None:
         """Use a program's own reranker in place of the recipe's."""

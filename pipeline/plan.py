@@ -112,6 +112,13 @@ def make_plan(
 # -- retrievers
 
 
+def fits(recipe: Recipe, info: StoreInfo) -> bool:
+    """Whether a store has what a recipe searches. An index that others made can have it in fields of any name."""
+    missing = {name: stage.searches.missing(info.layout) for name, stage in recipe.retrievers.items()}
+    needs = (missing[name] for name, stage in recipe.retrievers.items() if stage.required)
+    return not info.made_here or (None in missing.values() and not any(needs))
+
+
 def _open_retrievers(
     recipe: Recipe, info: StoreInfo, runtime: Runtime, warnings: list[str]
 ) -> tuple[dict[str, Retriever], dict[str, Embedder | SparseEmbedder]]:

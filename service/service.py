@@ -20,12 +20,11 @@ from ..core.adjust import resolved
 from ..core.analysis import clean
 from ..core.answers import result_of
 from ..core.closing import Closing
-from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
 from ..core.events import event
-from ..core.recipe import Recipe, load_recipe, recipe_names
+from ..core.recipe import Recipe, cannot_run, packaged_recipe
 from ..core.settings import Settings
 from ..core.telemetry import count, span
-from ..core.text import did_you_mean
 from ..core.types import Claim, Document, Evidence, Filter, Result
 from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
 from ..pipeline.checker import Checker, claims_of, filters_of
@@ -157,8 +156,7 @@ class Service(Closing):
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
     ) -> Iterator[Check]:
         """Check claims in their order, in batches, each as soon as it is there. See `check`."""
-        for check, _ in self.answers(map(ClaimRecord, claims_of(claims)), on_event, **how):
-            yield check
+        yield from (check for check, _ in self.answers(map(ClaimRecord, claims_of(claims)), on_event, **how))
 
     def answers(
         self, claims: Iterable[ClaimRecord], on_event: OnEvent | None = None, **how: Unpack[How]
@@ -196,7 +194,11 @@ class Service(Closing):
         checker = self._checker(how.get("recipe"))
         filters = filters_of(how.get("filters", ()))
         k = how.get("k", 10)
-        ready = ready or self._planned(checker)
+        try:
+            ready = ready or self._planned(checker)
+        except (NotFound, MissingExtra) as error:
+            self._planned(self.checker)  # if that fails too, it is not the recipe's fault
+            raise cannot_run(checker.recipe, error) from error
         key = k, json.dumps(list(map(str, filters)))
         if (way := ready.ways.get(key)) is None:
             if len(ready.ways) >= MOST_WAYS:
@@ -227,10 +229,7 @@ class Service(Closing):
         if recipe is None:
             return self.checker
         if isinstance(recipe, str):
-            if recipe.partition(":")[0] not in (names := recipe_names()):
-                hint = did_you_mean(recipe, names, "ccheck recipes list has them")
-                raise UsageError(f"{recipe!r} is not a packaged recipe: {hint}")
-            recipe = load_recipe(recipe)
+            recipe = packaged_recipe(recipe)
         own = self.checker
         with self._lock:
             found = self._checkers.get(name := recipe.model_dump_json())
@@ -397,7 +396,8 @@ class Service(Closing):
         try:
             models = models_of(self._planned(self.checker).plan, self.checker.judge)
             missing = None if self.workers is None else self.workers.missing()
-            return Description(store.name, store.count(), dict(store.fields()), models, recipe, record, missing)
+            found = store.name, store.count(), dict(store.fields()), models, recipe, record, missing
+            return Description(*found, self.checker.fitting())
         except CcheckError as error:
             return Description(store.name, 0, {}, (), recipe, record, missing=str(error))
 

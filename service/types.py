@@ -169,7 +169,8 @@ OnEvent: TypeAlias = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a service searches, and with what. `missing` says why it can't check now; None if it can."""
+    """What a service searches, and with what. `missing` says why it can't check now; None if it can. `recipes`: the
+    packaged ones for which the store has what they search."""
 
     store: str
     documents: int
@@ -178,6 +179,7 @@ class Description:
     recipe: str
     record: str | None
     missing: str | None = None
+    recipes: Sequence[str] = ()
 
     @property
     def ready(self) -> bool:

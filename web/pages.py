@@ -130,11 +130,12 @@ async def static(name: str) -> Response:
 @pages.get("/home")
 async def home(page: Opened) -> Response:
     described, recent = await asyncio.gather(page.web.describe(), _recent(page.web))
+    recipes = [] if described is None else described.recipes
     data = {
         "collection": None if described is None else described.to_dict(),
         "missing": page.web.missing,
         "recent": None if recent is None else [one["check"].to_dict() for one in recent],
-        "recipes": (recipes := recipe_names()),
+        "recipes": recipes,
     }
     claim = page.query("claim")["claim"][:MAX_CLAIM_CHARS]
     return page.show("home.html", data, described=described, recent=recent, recipes=recipes, claim=claim)
