@@ -5,8 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, TypeAlias
+
+from more_itertools import collapse
 
 from ..core.analysis import REFERS, Wording, clean, terms, two_claims, wording_of
 from ..core.cache import Memory
@@ -14,9 +18,10 @@ from ..core.errors import CcheckError, InvalidData
 from ..core.question import QuestionAnswer
 from ..core.recipe import Recipe
 from ..core.stages import Bm25, LateStage, Retriever
+from ..core.text import did_you_mean
 from ..core.types import Claim, Evidence, FusedBy, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
-from ..search.filters import PUBLISHED, refuse_unfit
+from ..search.filters import PUBLISHED, as_number, refuse_unfit
 from ..search.store import no_documents
 from ..verdict import is_packaged
 from .plan import DEGRADED, Plan
@@ -200,6 +205,8 @@ def _problem(claim: Claim) -> CcheckError | None:
 _WORD = re.compile(r"\w+")
 MOST_WORDS = 8
 """How many words of a claim are named."""
+LOOKED_AT = 1000
+"""How many documents are read for a value that a filter may have meant."""
 
 
 def why_nothing(run: Run) -> Callable[[str], str]:
@@ -241,10 +248,23 @@ def why_nothing(run: Run) -> Callable[[str], str]:
 
 def _filtered_out(store: Store, filters: Sequence[Filter], total: int) -> str:
     said = f"none of {total:,} documents passes {' and '.join(map(str, filters))}"
+    left = [0] if len(filters) == 1 else [store.count([one]) for one in filters]
     if len(filters) > 1:
-        said += ": " + ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
+        said += ": " + ", ".join(f"{one} leaves {many:,}" for one, many in zip(filters, left, strict=True))
     if any(one.field == PUBLISHED for one in filters):
         # Every date is after this one.
         undated = total - store.count([Filter(PUBLISHED, ">", "0000-01-01")])
         said += f". {undated:,} of them have no date" if undated else ""
+    for one, many in zip(filters, left, strict=True):
+        if not many and one.operator == "=" and as_number(one.value) is None:
+            hint = did_you_mean(one.value, _values(store, one.field))
+            said += f"; {hint}" if hint else ""
     return said
+
+
+def _values(store: Store, name: str) -> set[str]:
+    """Texts that the first `LOOKED_AT` documents have in a field; none if they can't be read."""
+    with suppress(CcheckError):
+        found = [document.metadata.get(name) for document in islice(store.scan(), LOOKED_AT)]
+        return {one for one in collapse(found) if isinstance(one, str)}
+    return set()

@@ -402,6 +402,9 @@ def _listed(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
 
 def _how(page: Page) -> How:
     """How to check, from the fields of a form. Raises UsageError."""
+    first, last = page.text("from"), page.text("to")
+    if first.isdecimal() and last.isdecimal() and int(first) > int(last):
+        raise UsageError(f"no year is from {first} to {last}: {first} is later than {last}")
     filters = [f"year{sign}{page.text(name)}" for name, sign in (("from", ">="), ("to", "<=")) if page.text(name)]
     filters += [line.strip() for line in page.text("filters").splitlines() if line.strip()]
     fields = {"k": page.text("k") or 10, "filters": filters, "recipe": page.text("recipe") or None}

@@ -88,6 +88,7 @@ def test_an_empty_answer_says_which_stage_left_nothing_with_counts(words: Checke
         ((), "of the", "the claim has only words that are too common to search for"),
         ([parse_filter("published<1500")], "sea", f"none of {total} documents passes published<1500-01-01"),
         (filters[1:], "sea", f"passes journal=Nature and year>3000: journal=Nature leaves {nature}, year>3000 leaves"),
+        ([parse_filter("journal=nature"), filters[0]], "sea", f"year>=1 leaves {total}; did you mean 'Nature'?"),
     ):
         for result in words.check_many([Claim(claim), Claim(claim)], filters=some):
             assert not result.evidence and result.error is None
