@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,7 @@ def evaluate(asked: Evaluate) -> None:
         inform(*filter(None, [session.memory.notice]))
         prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
         points = _with_points(prepared, axes)
+        known = functools.cache(session.known)
 
         def measured() -> Iterator[tuple[str, dict[str, Any], Sequence[str]]]:
             for name, one in session.evaluate_all(prepared, data):
@@ -175,6 +177,7 @@ def evaluate(asked: Evaluate) -> None:
                     write_run(runs[name], one.run, name)
                 row = one.to_dict() | about(one.recipe, one.usage, chosen)
                 row |= {"settings": points[name]} if name in points else {}
+                row["warnings"] += coverage(data.claims, one.run, data.qrels, known)
                 inform(*(f"{name}: {message}" for message in dict.fromkeys(one.warnings) if message not in seen))
                 seen.update(one.warnings)
                 against = _against(done, data) if changed and asked.as_json else None
@@ -189,7 +192,7 @@ def evaluate(asked: Evaluate) -> None:
         finally:
             if done:
                 first = next(iter(done.values()))
-                inform(*coverage(data.claims, first.run, data.qrels, session.known))
+                inform(*coverage(data.claims, first.run, data.qrels, known))
             if axes:
                 inform(
                     "the best of several settings looks better than it is on the claims that chose it. Measure it once "

@@ -119,7 +119,7 @@ def coverage(
     claims: Sequence[Claim] | None,
     run: Run,
     qrels: Qrels,
-    known: Callable[[Sequence[str]], Collection[str]] | None = None,
+    known: Callable[[tuple[str, ...]], Collection[str]] | None = None,
 ) -> list[str]:
     """The mismatches between claims, run and judgements, a sentence each. `claims`: None if they are not known.
 
@@ -139,7 +139,7 @@ def coverage(
             f"{_of(open_, qrels, 'judged claim')} without a relevant document, counted as 0 (left out of "
             f"ClimateCheck's score): {_first(open_)}"
         )
-    judged = list(dict.fromkeys(document for grades in qrels.values() for document in grades))
+    judged = tuple(dict.fromkeys(document for grades in qrels.values() for document in grades))
     found = {document for claim in qrels for document in run.get(claim, ())}
     if found and not found & set(judged):
         said.append(
