@@ -48,6 +48,7 @@ from ccheck.core.types import Document, Stance
 from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
+from ccheck.lab.measure.pairs import risk_coverage
 from ccheck.verdict.differences import Compared
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
@@ -337,7 +338,8 @@ def measured(one: Answered, weights: PackagedWeights) -> dict[str, Any]:
     bins = np.clip(np.ceil(sure * 10).astype(int) - 1, 0, 9)
     gaps = [abs(right[bins == number].mean() - sure[bins == number].mean()) * (bins == number).mean()
             for number in range(10) if (bins == number).any()]  # fmt: skip
-    errors = np.cumsum(~right[np.argsort(-sure, kind="stable")]) / np.arange(1, len(right) + 1)
+    risk = risk_coverage(sure, right)
+    assert risk is not None
     each = precision_recall_fscore_support(one.labels, given, labels=range(len(STANCES)), zero_division=0)
     return {
         "pairs": len(right),
@@ -345,7 +347,7 @@ def measured(one: Answered, weights: PackagedWeights) -> dict[str, Any]:
         "interval": [round(float(end), 3) for end in np.percentile(
             [_f1(one.labels[some], given[some]) for some in resampled(one.claims)], (2.5, 97.5))],
         "calibration_error": round(float(sum(gaps)), 3),
-        "risk_coverage": round(float(errors.mean()), 3),
+        "risk_coverage": round(risk, 3),
         "labels": {label: {"precision": round(float(each[0][place]), 3), "recall": round(float(each[1][place]), 3)}
                    for place, label in enumerate(STANCES)},
         "decided": int(deciding.sum()),

@@ -8,7 +8,6 @@ measured.metrics["weighted_f1"], measured.intervals["weighted_f1"]
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections import Counter
@@ -121,12 +120,12 @@ def measure_pairs(
         intervals["weighted_recall"] = intervals["accuracy"]
     sure = [(one, row.label) for row, one in zip(pairs, said, strict=True) if one.label and one.confidence is not None]
     error = reliability(*zip(*sure, strict=True)).error if sure else None
+    risk = risk_coverage([one.confidence or 0.0 for one, _ in sure], [one.label == label for one, label in sure])
     return PairsMeasured(
         method=method.name,
         pairs=len(pairs),
         judged=sum(stance.label is not None for stance in said),
-        metrics={name: figures[name] for name in _FIGURES}
-        | {"calibration_error": error, "risk_coverage": _risk_coverage(pairs, said)},
+        metrics={name: figures[name] for name in _FIGURES} | {"calibration_error": error, "risk_coverage": risk},
         intervals={name: intervals.get(name) for name in _FIGURES},
         confusion={
             label: dict(zip((*STANCES, UNJUDGED), map(int, row), strict=True))
@@ -160,15 +159,15 @@ def _decided(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> dict[str, in
     }
 
 
-def _risk_coverage(pairs: Sequence[StanceRow], said: Sequence[Stance]) -> float | None:
-    """None without confidences. Of equally sure pairs, those in error come first."""
-    sure = [
-        (-stance.confidence, stance.label == row.label)
-        for row, stance in zip(pairs, said, strict=True)
-        if stance.label is not None and stance.confidence is not None
-    ]
-    errors = itertools.accumulate(not right for _, right in sorted(sure))
-    return sum(error / count for count, error in enumerate(errors, 1)) / len(sure) if sure else None
+def risk_coverage(sure: Sequence[float], right: Sequence[bool]) -> float | None:
+    """The mean share of errors among the surest pairs, over all numbers of pairs; None without pairs.
+
+    Equally sure pairs have no order: it is the expected value over all of their orders.
+    """
+    _, groups, sizes = np.unique(-np.asarray(sure), return_inverse=True, return_counts=True)
+    expected = np.bincount(groups, np.logical_not(right)) / sizes
+    errors = np.repeat(expected, sizes).cumsum() / np.arange(1, len(sure) + 1)
+    return float(errors.mean()) if len(sure) else None
 
 
 def _share(part: float, whole: float) -> float | None:

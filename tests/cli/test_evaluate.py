@@ -9,6 +9,7 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 from ccheck.cli.lab.tables import cost_of
 from ccheck.core.types import Usage
 from ccheck.lab.measure.datasets import read_run
+from ccheck.lab.measure.pairs import risk_coverage
 from ccheck.lab.papers import published
 from ccheck.llm.budget import Price
 from ccheck.search.local.store import LocalStore
@@ -25,9 +26,7 @@ def test_one_recipe_as_json(papers, files, tmp_path):
     (said,) = ran.objects
     assert said["recipe"] == "bm25" and said["claims"] == 12 and said["errors"] == [] and said["depth"] == 100
     assert list(said["metrics"]) == ["nDCG@10", "R@100"]
-    for name, value in said["metrics"].items():
-        low, high = said["intervals"][name]
-        assert low <= value <= high
+    assert all(low <= said["metrics"][name] <= high for name, (low, high) in said["intervals"].items())
     assert said["stages"] == {"bm25": said["metrics"]} and said["stances"] is said["verdicts"] is None
     assert said["seconds_per_claim"]["total"] > 0 and said["tokens_per_claim"]["llm_calls"] == 0
     assert set(ranked(run)) == {str(n) for n in range(1, 13)}
@@ -265,7 +264,8 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     assert found["metrics"]["macro_f1"] == pytest.approx((1 / 2 + 1 + 2 / 3) / 3, abs=1e-4)
     assert found["metrics"]["accuracy"] == 0.6
     assert found["metrics"]["calibration_error"] == pytest.approx(0.05)  # .8 said, 3 of 4 right
-    assert found["metrics"]["risk_coverage"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4, abs=1e-4)
+    assert found["metrics"]["risk_coverage"] == pytest.approx(1 / 4)  # in whatever order
+    assert risk_coverage([0.8, 0.9, 0.8], [False, True, True]) == pytest.approx((0 + 1 / 2 / 2 + 1 / 3) / 3)
     assert found["labels"]["SUPPORTS"] == {"precision": 0.5, "recall": 0.5}
     assert found["decided"] == {
         "pairs": 3, "right": 2, "refuted": 1, "refuted_said_supports": 0, "refuted_decided_supports": 0
