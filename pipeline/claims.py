@@ -30,6 +30,7 @@ GRADES = ("score", "relevance", "rel", "grade")
 LABELS = ("annotation", "label", "claim_label", "verdict")
 COLUMNS = frozenset((*CLAIM_IDS, *TEXTS, *DOCUMENTS, *GRADES, *LABELS))
 """The columns by which a table is known to have a header, also those of judgements."""
+AS_TEXT = ". Standard input is read as JSON Lines or a table with a header, and text lines from a file named .txt"
 
 
 def iter_claims(path: str | os.PathLike[str]) -> Iterator[ClaimRecord]:
@@ -62,7 +63,8 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
         claim = Claim("", str(number))
         try:
             if isinstance(record, Reject):
-                raise InvalidData(record.reason + TO_UTF8 * (record.reason == NOT_UTF8))
+                as_text = number == 1 and record.reason.startswith("not valid JSON")
+                raise InvalidData(record.reason + TO_UTF8 * (record.reason == NOT_UTF8) + AS_TEXT * as_text)
             data = _with_topic(record.data)
             id_ = claim_id(data, number, any_text=True)
             claim = Claim("", id_)
@@ -93,7 +95,7 @@ def _with_topic(data: dict[str, Any]) -> dict[str, Any]:
     if "0" not in data:
         return data
     if len(data) != 2:
-        raise InvalidData(f"{len(data)} columns; topics have two, an id and a text, with a tab between them")
+        raise InvalidData(f"{len(data)} columns; topics have two, an id and a text, with a tab between them{AS_TEXT}")
     return {"_id": data["0"], "text": data["1"]}
 
 

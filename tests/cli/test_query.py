@@ -176,6 +176,7 @@ def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
     plain = jsonl(tmp_path / "claims.jsonl", MIXED[0][0], "", *(record for record, *_ in MIXED[1:]))
     (tmp_path / "claims.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
     ran, packed = query("--claims", plain, "-k", "1"), query("--claims", tmp_path / "claims.jsonl.gz", "-k", "1")
+    assert "JSON Lines or a table" in query("--claims", "-", stdin="Seas rise, and ice melts.\n").err
     assert answers(ran) == answers(packed) == answers(query("--claims", "-", "-k", "1", stdin=plain.read_bytes()))
     assert ran.code == 7 and "6 of 9 claims could not be checked" in ran.err
     assert "The first: line 3: claim b has no text" in ran.err
