@@ -157,9 +157,10 @@ def print_rows(
 
 def print_figures(rows: Rows, metrics: Sequence[str], count: str = "claims") -> None:
     """The table of measured recipes, with published figures below each; `count` is the key of how many there were."""
-    made = table("recipe", *map(_in_words, metrics), count, "per claim")
+    made = table("recipe", *map(_in_words, metrics), count, f"per {count.removesuffix('s')}")
     for name, row in rows.items():
         intervals, timing = row.get("intervals") or {}, row.get("seconds_per_claim")
+        timing = {"total": row["seconds"] / row[count]} if "seconds" in row else timing
         cells = [
             "unknown" if (value := row["metrics"].get(metric)) is None else figure(value, intervals.get(metric))
             for metric in metrics

@@ -381,7 +381,7 @@ def test_a_person_sees_cost_published_figures_and_differences(pairs, server):
     told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
     assert ran.code == 0, ran.err
     published = ("published: table 3, Zero-shot-hybrid", " 0.6957 ", "published: table 3, DeBERTa-v3-base-mnli")
-    for said in (*published, "0.0011, at your prices", "p (Holm)", "against climatecheck-hybrid"):
+    for said in (*published, "per pair", " ms ", "0.0011, at your prices", "p (Holm)", "against climatecheck-hybrid"):
         assert said in ran.out
     assert told["cost"] is None and told["replaced"] == {STAND_IN: "packaged"}
     assert ccheck("evaluate", "--pairs", pairs, "--replace", "a=b").code == 2
