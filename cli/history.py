@@ -55,7 +55,7 @@ def history(
             for pair in service.pairs():
                 print_json(pair)
                 count += 1
-            inform(counted(count, "pair"))
+            inform(f"{counted(count, 'pair')}. Corrections of verdicts are left out, since they name no document")
             return
         found = service.checks(Wanted(" ".join(words), label, limit, before, corrected=corrected))
         for check in found:

@@ -26,8 +26,7 @@ def test_a_check_is_listed_and_shown_as_it_was_printed(own_papers):
     shown = ccheck("show", id_, "--store", own_papers)
     assert shown.out == asked.out and f"checked {listed[1][18:28]}" in shown.err
     assert f" UTC by {user_name()}\n" in shown.err
-    found = ccheck("history", "AUTISM", "--store", own_papers, "--json")
-    assert [one["check"]["id"] for one in found.objects] == [id_]
+    assert [one["check"]["id"] for one in ccheck("history", "AUTISM", "--store", own_papers, "--json").objects] == [id_]
     again = ccheck("show", id_, "--store", own_papers, "--json").objects[0]
     assert again["check"]["settings"]["recipe"] == again["recipe"] == "bm25" and "result" not in again["check"]
     assert ccheck("history", "--before", "2020-01-31", "--store", own_papers).out == ""
@@ -44,8 +43,7 @@ def test_what_is_not_to_be_kept_is_not(own_papers, monkeypatch, how):
     if how == "no store":
         own_papers = own_papers.with_name("nowhere")
     more = {"flag": ["--no-record"], "dry run": ["--dry-run", "--llm", "m"]}.get(how, [])
-    ran = query(own_papers, CLAIM, *more)
-    assert "Kept as" not in ran.out
+    assert "Kept as" not in query(own_papers, CLAIM, *more).out
     assert not list(own_papers.parent.glob("*.checks.sqlite*"))
     ran = ccheck("history", "--store", own_papers)
     assert (ran.code, ran.out) == (0, "") and "no check in" in ran.err
@@ -63,14 +61,14 @@ def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(own_papers, tmp
     shown = ccheck("show", id_, "--store", own_papers).out
     assert "wrong verdict (REFUTES)" in shown and "read [31mthe table" in shown
     report = tmp_path / "asked.html"
-    again = query(own_papers, CLAIM, "--report", str(report))
-    assert "wrong verdict (REFUTES)" in again.out
+    assert "wrong verdict (REFUTES)" in query(own_papers, CLAIM, "--report", str(report)).out
     assert report.read_text(encoding="utf-8").count("Corrected:") == 2
     assert "[2 corrections]" in ccheck("history", "--corrected", "--store", own_papers).out
     ran = ccheck("history", "--pairs", "--store", own_papers)
     (tmp_path / "pairs.jsonl").write_text(ran.out)
     (row,) = read_rows(tmp_path / "pairs.jsonl").rows
     assert (row.claim, row.doc_id, row.label) == (CLAIM, document, "REFUTES") and len(row.text) > 200
+    assert "1 pair. Corrections of verdicts are left out" in ran.err
     measured = ccheck("evaluate", "--pairs", tmp_path / "pairs.jsonl", "--json")
     assert measured.objects[0]["pairs"] == measured.objects[0]["decided"]["refuted"] == 1
 
