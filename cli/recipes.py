@@ -133,7 +133,7 @@ def check(
     """
     from ..core.adjust import printed, resolved
     from ..core.errors import MissingExtra
-    from ..core.recipe import load_recipe, ways_to_get
+    from ..core.recipe import load_recipe, recipe_names, ways_to_get
     from ..core.stages import ModelStage
     from ..rerank.open import AUTO, choose_model
 
@@ -158,7 +158,8 @@ def check(
                 models[part] = f"reranker, not available here: {error}"
     data = {"recipe": recipe.name, "usable": not missing, "models": models, **printed(recipe)}
     data["decisions"] = recipe.decisions
-    fields = {"recipe": f"{name}. {_standing(recipe)}.", **models}
+    mine = recipe.source is None and name.partition(":")[0] not in recipe_names()
+    fields = {"recipe": f"{name}. {'Your own' if mine else _standing(recipe)}.", **models}
     fields |= {f"decision {number}": said for number, said in enumerate(recipe.decisions, 1)}
     print_answer(as_json, data, fields)
     if missing:
