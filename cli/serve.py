@@ -217,7 +217,8 @@ def web(asked: ServedWeb) -> None:
     CCHECK_API_KEYS=desk:read+check:LONG-RANDOM-KEY ccheck serve web --host ::
 
     On this machine no key is needed. Any other address needs CCHECK_API_KEYS: NAME:RIGHTS:KEY, separated by spaces,
-    with the rights read, check and write. On SIGTERM the server finishes the checks that run. docs/serve.md has more.
+    with the rights read, check and write. On SIGTERM the server finishes the checks that run. Of an option's two
+    environment variables, the one with WEB in its name wins. docs/serve.md has more.
     """
     from ..core.recipe import recipe_names
 

@@ -270,6 +270,7 @@ def test_help_has_the_three_that_matter_first_all_exit_codes_and_what_each_comma
     ]
     codes = {error.exit_code for error in vars(errors).values() if hasattr(error, "exit_code")}
     assert [code for code in codes if f" {code} " not in " ".join(shown.split())] == []
+    assert "variables, the one with WEB in its name wins" in " ".join(ccheck("serve", "web", "--help").out.split())
     ran = ccheck()
     assert ran.code == 2 and "Usage: ccheck" in ran.err and "ingest" in ran.err
     for name in COMMANDS:
