@@ -1,12 +1,3 @@
-"""The Elasticsearch node of these tests."""
+"""The client of the Elasticsearch node of these tests."""
 
-from collections.abc import Iterator
-
-import httpx
-import pytest
-
-
-@pytest.fixture
-def client(elasticsearch_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        yield client
+from elastic_indices import node_client  # noqa: F401 (a fixture)

@@ -26,6 +26,12 @@ WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
 
 
+@pytest.fixture(name="client")
+def node_client(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        yield client
+
+
 @pytest.fixture(name="store")
 def node_store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
     with ElasticStore(Connection(elasticsearch_url, request_timeout=PATIENCE_S), elasticsearch_index) as store:

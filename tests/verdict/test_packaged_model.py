@@ -183,15 +183,13 @@ def test_what_a_paper_asked_supports_nothing():
     assert what_was_found(paper, [asked]) == []
     claims = ["measles vaccine causes autism", "combined measles vaccine might cause autism", "vaccines cause autism"]
     assert not any(stance.decides for stance in PackagedStances(Runtime()).read([(claim, paper) for claim in claims]))
-    short = Document("d", "", "The sea rose.")
-    assert what_was_found(short, ["The sea rose."]) == ["The sea rose."]
+    assert what_was_found(Document("d", "", "The sea rose."), ["The sea rose."]) == ["The sea rose."]
 
 
 @pytest.mark.slow
 def test_no_false_claim_about_other_subjects_is_decided_as_supported():
     """Thirty claims about subjects that the model was not made from, each with a passage."""
-    lines = Path(__file__).with_name("other-subjects.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = [*map(json.loads, Path(__file__).with_name("other-subjects.jsonl").read_text("utf-8").splitlines())]
     stances = PackagedStances(Runtime()).read([(row["claim"], Document("d", "", row["text"])) for row in rows])
     wrong = [row for row, it in zip(rows, stances, strict=True) if it.decides and it.label != row["label"]]
     assert len(rows) == 30 and not wrong
