@@ -1,4 +1,4 @@
-"""Progress on long work: a line or a bar in a terminal, a line now and then elsewhere, nothing with --quiet."""
+"""Progress on long work: a line or a bar in a terminal, elsewhere a line from time to time, nothing with --quiet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Update(Protocol):
 
 
 EVERY = 30
-"""Seconds between lines about work whose bar nobody sees."""
+"""The least seconds between two such lines."""
 _bars: list[Console] = []
 """The consoles of the bars that are shown now. What is printed on another console would be glued to a bar."""
 
@@ -51,7 +51,7 @@ def notifier() -> Callable[[str], None]:
 def progress_bar(name: str, *, unit: str | None = None, shown: bool = True) -> Iterator[Update]:
     """A bar with the time taken and left, on a terminal; it begins again where less is done than before.
 
-    With a `unit` it also shows how many of how many are done. Elsewhere it is a line now and then. Without `shown`
+    With a `unit` it also shows how many of how many are done. Without a terminal it prints lines. Without `shown`
     there is none.
     """
     if not shown or is_quiet():

@@ -346,7 +346,7 @@ def foreign_language(text: str) -> str | None:
     likely = {label.removeprefix("__label__"): chance for label, chance in zip(labels, chances, strict=True)}
     best = max(_NAMES, key=lambda code: likely.get(code, 0.0))
     chance = likely.get(best, 0.0)
-    best = "zh" if best == "ja" and not _KANA.search(text) else best  # a short text of Chinese signs alone
+    best = "zh" if best == "ja" and not _KANA.search(text) else best  # a short text in Chinese characters
     return _NAMES[best] if chance >= LEAST and chance >= TIMES * likely.get("en", 0.0) else None
 
 

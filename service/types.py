@@ -41,7 +41,7 @@ def refuse_unknown(how: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown_label(label: str | None) -> None:
-    """Raises UsageError for what is no label."""
+    """Raises UsageError if there is a label, and it is not one of ccheck's."""
     from ..core.errors import UsageError
     from ..core.types import Label
 

@@ -94,7 +94,7 @@ _ABOVE = re.compile(r"(?:more|greater|higher|longer) than|over|above|at least|ex
 _BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up to|[<≤]", re.IGNORECASE)
 _ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a little \w+|just \w+|~", re.IGNORECASE)
 _TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
-"""A number in a name (IL-6, Ad26) is none."""
+"""The digits of a name (IL-6, Ad26) are no number."""
 _MORE = re.compile(
     r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
     r"|induc\w*|upregulat\w*|accelerat\w*|gain(?:s|ed|ing)?|gr[eo]w\w*|expand\w*|warm(?:s|ed|ing|er)"
@@ -124,7 +124,7 @@ _CONDITIONS = (
     *"indoor/outdoor indoors/outdoors summer/winter arctic/antarctic northern/southern systolic/diastolic".split(),
     *"rural/urban primary/secondary oral/intravenous benign/malignant".split(),
 )
-"""What is found of one of two says nothing of the other."""
+"""Pairs of which a finding about one says nothing about the other."""
 _APART = ("condition", "order")
 _TURNS = re.compile(
     r"than|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill)s?|led|drove"
