@@ -242,7 +242,7 @@ class Difference:
     """What a sentence says differently from a claim whose words it shares: what the claim says, and what it says
     instead, each empty if nothing stands there."""
 
-    kind: Literal["number", "direction", "negation", "condition", "order", "word"]
+    kind: Literal["number", "direction", "negation", "condition", "order", "certainty", "word"]
     claim: str
     sentence: str
 

@@ -61,5 +61,6 @@ def in_words(sentence: Sentence) -> str:
     said: list[str] = [sentence.role] if sentence.role else []
     for one in sentence.differences:
         both = ", ".join(f"{who}: {what}" for who, what in (("claim", one.claim), ("paper", one.sentence)) if what)
-        said.append(f"differs in {'the' if one.kind == 'order' else 'a'} {one.kind} ({both})")
+        kind = {"order": "the order", "certainty": "certainty"}.get(one.kind, f"a {one.kind}")
+        said.append(f"differs in {kind} ({both})")
     return ", ".join(said)

@@ -1,5 +1,5 @@
 """How a sentence differs from a claim whose words it shares: another number, the other direction, a denial, another
-condition, the other order, one word.
+condition, the other order, less certainty, one word.
 
 A sentence that repeats a claim's words can say the opposite. What differs is shown beside the sentence, and the
 packaged model does not call such a sentence support. Quantities are read with their units, and so is a rate (`3 mm a
@@ -19,80 +19,12 @@ from typing import NamedTuple
 
 from ..core.analysis import clean, term_set, terms, terms_of_word
 from ..core.types import Difference
+from .quantities import LARGE, MOST, SMALL, UNIT, agrees_with_any, quantities
 
 NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
 """A word that denies what comes after it: a regular expression, for small letters."""
 SHARED = 0.5
 """The least share of a claim's other words that a sentence must have to be about the same."""
-_UNITS: dict[str, dict[str, float]] = {
-    "pressure": {"mm ?hg": 1, "kpa": 7.5006, "hpa|mbar": 0.75006},
-    "percent": {"%": 1, "percent": 1, "per cent": 1, "percentage points?": 1},
-    "length": {
-        "mm|millimet(?:er|re)s?": 1e-3,
-        "cm|centimet(?:er|re)s?": 1e-2,
-        "m|met(?:er|re)s?": 1,
-        "km|kilomet(?:er|re)s?": 1e3,
-        "inch(?:es)?": 0.0254,
-        "f(?:oo|ee)t": 0.3048,
-        "miles?": 1609,
-    },
-    "mass": {
-        "µg|μg|mcg|micrograms?": 1e-6,
-        "mg|milligrams?": 1e-3,
-        "g|grams?": 1,
-        "kg|kilograms?": 1e3,
-        "t|tons?|tonnes?": 1e6,
-        "gigatons?|gigatonnes?|gt": 1e15,
-    },
-    "volume": {"ml|millilit(?:er|re)s?": 1e-3, "l|lit(?:er|re)s?": 1},
-    "time": {
-        "microseconds?|µs|μs": 1e-6 / 86400,
-        "milliseconds?|(?-i:ms)": 1e-3 / 86400,
-        "seconds?": 1 / 86400,
-        "minutes?|min": 1 / 1440,
-        "hours?|h": 1 / 24,
-        "days?": 1,
-        "weeks?": 7,
-        "months?": 30.44,
-        "years?|yr": 365.25,
-        "decades?": 3652.5,
-        "centur(?:y|ies)": 36525,
-    },
-    "temperature": {"°c|°|degrees?(?: celsius| centigrade| c)?": 1, "°f|degrees? fahrenheit": 5 / 9},
-    "share": {"ppm|parts per million": 1e-6, "ppb|parts per billion": 1e-9},
-    "times": {"fold|times": 1},
-    "power": {"kw": 1e3, "mw|megawatts?": 1e6, "gw|gigawatts?": 1e9, "tw|terawatts?": 1e12},
-}
-"""The dimensions, and how much of its own a unit is."""
-_FACTORS = {unit: (name, factor) for name, units in _UNITS.items() for unit, factor in units.items()}
-_SMALL = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
-_TIMES = {"halv": 0.5, "doubl": 2, "tripl": 3, "quadrupl": 4}
-_LARGE = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-_UNIT = re.compile("|".join((*_FACTORS, *_LARGE)))
-_QUANTITY = re.compile(
-    rf"(?<![\w.,])(?P<value>(?P<comma>(?:0,\d+|\d+,\d\d?)(?![.,]?\d|\s?(?:and|or|&)\s?\d+(?!,?\d)))"
-    rf"|\d{{1,3}}(?:(?:,\d{{3}})+|(?:\s\d{{3}})+(?!\d))(?:\.\d+)?|\d+(?:\.\d+)?|(?:{'|'.join(_SMALL)})\b)"
-    rf"(?:[\s-]?(?P<scale>{'|'.join(_LARGE)})\b)?"
-    rf"(?:[\s-]?(?:{'|'.join(f'(?P<u{place}>{unit})' for place, unit in enumerate(_FACTORS))})(?!\w)"
-    r"(?P<rate>\s?(?:an?|per|each|every|/)\s?(?:year|decade|century|day|week|month|hour|yr|kg|person|capita)\b"
-    r"|\s?(?:annually|yearly|daily|weekly))?)?",
-    re.IGNORECASE,
-)
-_MULTIPLIED = re.compile(rf"\b({'|'.join(_TIMES)})(?:ed|es|ing)\b", re.IGNORECASE)
-_INTERVAL = re.compile(
-    r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?"
-    r"\d+(?:[.,]\d+)?\s?(?:-|–|to|,|and)\s?\d+(?:[.,]\d+)?%?|\bp\s?[<=>≤]\s?0?[.,]\d+",
-    re.IGNORECASE,
-)
-"""A confidence interval or a p value, whose numbers are not the finding."""
-_RANGE = re.compile(r"\s?(?:to|and|or|[-–,])\s?(?=\d)")
-"""`40 to 50 %`: both have the unit."""
-_MEASURED = re.compile(r"\b(?:by|of|to|from|than|at|was|is|were|are|mean|average|median|between(?: \S+ and)?)|[=±]")
-"""What stands before one number. Without it or a unit, `3,5` may be a list, as in `groups 3,5`, and no decimal."""
-_WORDS = re.compile(r"[^\W\d_]+")
-_ABOVE = re.compile(r"(?:more|greater|higher|longer) than|over|above|at least|exceed\w*|[>≥]", re.IGNORECASE)
-_BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up to|[<≤]", re.IGNORECASE)
-_ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a little \w+|just \w+|~", re.IGNORECASE)
 _TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
 """The digits of a name (IL-6, Ad26) are no number."""
 _MORE = re.compile(
@@ -125,30 +57,35 @@ _CONDITIONS = (
     *"rural/urban primary/secondary oral/intravenous benign/malignant".split(),
 )
 """Pairs of which a finding about one says nothing about the other."""
+_SYLLABLES = (
+    *(("up", "down"), ("in", "out"), ("pre", "post"), ("hyper", "hypo"), ("over", "under"), ("intra", "extra")),
+    ("macro", "micro"),
+)
+"""What makes such a pair of a word: inpatients, outpatients."""
+_UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", ""))
+"""What makes a word its denial: unsafe, safe."""
 _APART = ("condition", "order")
 _TURNS = re.compile(
-    r"than|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill)s?|led|drove"
-    r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill)ed"
+    r"than|as|to|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill|infect"
+    r"|follow|depend|eat|attack|affect|influence|predict)s?|led|drove|ate"
+    r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill|infect|follow|predict)ed"
 )
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
+_UNSURE = re.compile(
+    r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
+    r"|retracted|[Oo]nly (?=(?:if|when|where|in|among|for|at)\b))\b"
+)
+"""What says that something may be, is to come, or holds in part. In capitals, May is a month."""
+_CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
+_LINKED = re.compile(r"(?:associat|correlat|link)(?:es?|ed|ions?|s)?|relat(?:ed|ions?|ionships?)")
+_EFFECT = re.compile(
+    r"affect|effect|associat|alter|chang|influenc|link|eviden|benefi|differ|show|f[io]u?nd|help|sign|indicat"
+)
+"""How words begin whose denial denies any effect."""
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _MORE_THAN = re.compile(r"more|less|worse|\w+er")
-_MOST = 50
-"""How many quantities of a text are read."""
 _NEAR = 4
 """How many words after a denial or a direction it is about, and how many words of a text may turn it round."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Quantity:
-    text: str
-    value: float
-    dimension: str
-    about: bool
-    side: int
-    """1 for more than the value, -1 for less, 0 for the value itself."""
-    beside: frozenset[str] = frozenset()
-    """The words around it. A number without a unit is compared with one that shares a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +114,7 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
         told = {one.sentence.split()[0] for one in conditions}  # "without" denies "with", and nothing else
         ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
     others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions, *_exchanged(mine, given))
+    others += tuple(_certainty(claim, mine, sentence, given))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
 
@@ -193,6 +131,8 @@ class Compared(NamedTuple):
     denied: bool
     """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
     lacks, does not count: that is often said in other words."""
+    unsure: bool
+    """One says what may be, or goes together, where the claim says what is, or is the cause; none states the claim."""
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
@@ -205,10 +145,10 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     apart = not stated and any(
         not some.isdisjoint(_APART) or ("word" in some and some & {"direction", "negation"}) for some in kinds
     )
-    denied = any(
-        one.kind != "negation" or one.sentence for some in found for one in some if one.kind not in (*_APART, "word")
-    )
-    return Compared(stated, not set().union(*kinds) <= {"condition", "word"}, apart, denied)
+    others = [one for some in found for one in some if one.kind not in (*_APART, "certainty", "word")]
+    denied = any(one.kind != "negation" or one.sentence for one in others)
+    told = set().union(*kinds)
+    return Compared(stated, bool(others) or "order" in told, apart, denied, not stated and "certainty" in told)
 
 
 # -- numbers
@@ -219,62 +159,14 @@ def _numbers(claim: str, sentence: str) -> Iterator[Difference]:
     for one in quantities(claim):
         same = [other for other in given if other.dimension == one.dimension]
         alike = [other for other in same if one.dimension or one.beside & other.beside]
-        if alike and not any(_agrees(one, value) for value in _values(alike)):
-            yield Difference("number", one.text, ", ".join(dict.fromkeys(other.text for other in alike[:3])))
-
-
-@functools.lru_cache(maxsize=4096)
-def quantities(text: str) -> tuple[_Quantity, ...]:
-    """The quantities of a text. The dimension of a number without a unit is empty."""
-    text = _INTERVAL.sub(lambda found: " " * len(found.group()), text)
-    made: list[_Quantity] = []
-    following = ("", 1.0)
-    for one in reversed(list(itertools.islice(_QUANTITY.finditer(text), _MOST))):
-        unit = next((name for place, name in enumerate(_FACTORS) if one[f"u{place}"]), None)
-        written, scale, after = one["value"].lower(), (one["scale"] or "").lower(), text[one.end() :]
-        if unit is not None:
-            dimension, factor = _FACTORS[unit]
-            dimension += re.sub(r"\W|per|an?\b|each|every", "", (one["rate"] or "").lower())
-        else:
-            dimension, factor = following if _RANGE.match(after) else ("", 1.0)
-        following = (dimension, factor)
-        before = text[max(0, one.start() - 24) : one.start()].rstrip()
-        side = _ends_with(_ABOVE, before) - _ends_with(_BELOW, before)
-        beside = " ".join(_WORDS.findall(before)[-2:] + _WORDS.findall(after[:24])[:1])
-        about = _ends_with(_ABOUT, before)
-        if one["comma"]:
-            counted = dimension or scale or about or side or after.startswith(("-fold", " times"))
-            decimal = counted or written[0] == "0" or _ends_with(_MEASURED, before)
-            written = written.replace(",", ".") if decimal else written.partition(",")[0]
-        value = (_SMALL.get(written) or float(re.sub(r"[,\s]", "", written))) * _LARGE.get(scale, 1)
-        said = one.group().strip()
-        made.append(_Quantity(said, value * factor, dimension, about, side, frozenset(terms(beside))))
-    times = (_Quantity(one[0], _TIMES[one[1].lower()], "times", True, 0) for one in _MULTIPLIED.finditer(text))
-    return (*reversed(made), *times)
-
-
-def _ends_with(pattern: re.Pattern[str], text: str) -> bool:
-    return any(found.end() == len(text) for found in pattern.finditer(text))
-
-
-def _values(given: Sequence[_Quantity]) -> list[_Quantity]:
-    """The quantities, and how far two of them are apart, which a claim may say in one number."""
-    made = list(given)
-    for one, other in itertools.combinations(given, 2):
-        apart = abs(one.value - other.value)
-        made.append(_Quantity("", apart, one.dimension, True, 0))
-        if one.dimension == "percent" and max(one.value, other.value) > 0:
-            made.append(_Quantity("", 100 * apart / max(one.value, other.value), one.dimension, True, 0))
-    return made
-
-
-def _agrees(one: _Quantity, other: _Quantity) -> bool:
-    if not one.dimension and not one.about and not one.side:
-        return one.value == other.value
-    if one.side and (other.value - one.value) * one.side >= 0:
-        return True
-    allowed = 0.15 if one.about or other.about or one.side or other.side else 0.05
-    return abs(one.value - other.value) <= allowed * max(one.value, other.value)
+        if alike and not agrees_with_any(one, alike):
+            # What is true of less than six hours may also be true of more than nine.
+            others = all(other.side * one.side < 0 and other.value != one.value for other in alike)
+            yield Difference(
+                "condition" if others else "number",
+                one.text,
+                ", ".join(dict.fromkeys(other.text for other in alike[:3])),
+            )
 
 
 # -- directions and denials
@@ -299,7 +191,7 @@ def _read(text: str) -> _Read:
         if denies[place]:
             after = frozenset(stem for stem in _after(words, stems, place) if stem)
             denied.append((after, word))
-    content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in _SMALL)
+    content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in SMALL)
     return _Read(words, stems, content, tuple(ways), tuple(denied))
 
 
@@ -317,7 +209,7 @@ def _about(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
     """What rises or falls: what follows up to a preposition, quantities left out; else what stands before."""
     following = range(place + 1, len(words))
     until = itertools.takewhile(lambda at: words[at][0] not in ".,;:()" and words[at] not in _ENDS, following)
-    things = (at for at in until if not words[at][0].isdigit() and words[at] not in _LARGE)
+    things = (at for at in until if not words[at][0].isdigit() and words[at] not in LARGE)
     found = [stems[at] for at in itertools.islice(things, _NEAR) if stems[at]]
     if not found or _ALONE.fullmatch(words[place]):
         before = range(place - 1, max(-1, place - 1 - _NEAR), -1)
@@ -334,19 +226,50 @@ def _ways(mine: _Read, given: _Read) -> Iterator[Difference]:
 
 
 def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
-    denying = [word for about, word in given.denied if about & shared]
+    denying = [(about, word) for about, word in given.denied if about & shared]
     if denying and not mine.denied:
-        yield Difference("negation", "", denying[0])
+        about, word = denying[0]
+        yield Difference("negation", "", word)
+        verb = given.words[given.words.index(word) + 1]  # "did not treat strokes" says nothing of "prevents strokes"
+        ways = [way for stem, _, way in mine.ways if stem in about]
+        if ways and not _EFFECT.match(verb) and about.issuperset(terms_of_word(verb)) and verb not in mine.words:
+            yield Difference("word", ways[0], verb)
+    elif not mine.denied and not given.denied:
+        yield from itertools.islice((Difference("negation", *two) for two in _opposites(mine, given, _UN)), 1)
     elif mine.denied and not given.denied and len(shared) >= 0.6 * len(mine.content):
         yield Difference("negation", mine.denied[0][1], "")
 
 
+def _opposites(mine: _Read, given: _Read, syllables: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Words that only one of two texts has and that differ in how they begin: "unsafe", "safe"."""
+    there = {tuple(terms_of_word(word)): word for word in _words_of(given.content - mine.content, given)}
+    for word in _words_of(mine.content - given.content, mine):
+        for first, second in itertools.chain.from_iterable(map(itertools.permutations, syllables)):
+            begins = word.startswith(first) and len(word) > len(first) + 2
+            if begins and (other := there.get(tuple(terms_of_word(second + word[len(first) :])))):
+                yield word, other
+
+
+def _certainty(claim: str, mine: _Read, sentence: str, given: _Read) -> Iterator[Difference]:
+    """What only may be, and what goes together without being the cause."""
+    unsure = _UNSURE.search(sentence)
+    cause = next(filter(_CAUSES.fullmatch, mine.words), None)
+    linked = next(filter(_LINKED.fullmatch, given.words), None)
+    if unsure and not _UNSURE.search(claim):
+        yield Difference("certainty", "", unsure[0])
+    elif cause and linked and not given.denied and not any(map(_CAUSES.fullmatch, given.words)):
+        yield Difference("certainty", cause, linked)
+
+
 def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
+    people = _stems_of_conditions()[0][0]
     for two in _stems_of_conditions():
         for ours, theirs in itertools.permutations(two):
             named, instead = mine.content & ours, given.content & theirs
-            if named and instead and not (mine.content & theirs or given.content & ours):
-                yield Difference("condition", _one_of(named, mine), _one_of(instead, given))
+            # A claim is about people unless it says otherwise.
+            if (named or ours is people) and instead and not (mine.content & theirs or given.content & ours):
+                yield Difference("condition", _one_of(named, mine) if named else "", _one_of(instead, given))
+    yield from (Difference("condition", *two) for two in _opposites(mine, given, _SYLLABLES))
     others = _accompanied(given)
     for stem, said in _accompanied(mine).items():
         other = others.get(stem, said)
@@ -366,7 +289,11 @@ def _stems_of_conditions() -> list[list[frozenset[str]]]:
 
 
 def _one_of(stems: frozenset[str], text: _Read) -> str:
-    return next(word for word, stem in zip(text.words, text.stems, strict=True) if (stem or word) in stems)
+    return next(_words_of(stems, text))
+
+
+def _words_of(stems: frozenset[str], text: _Read) -> Iterator[str]:
+    return (word for word, stem in zip(text.words, text.stems, strict=True) if (stem or word) in stems)
 
 
 def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
@@ -376,7 +303,8 @@ def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
         return None
     for (word, *sides), (other, *others) in itertools.product(_turns(mine), _turns(given)):
         first = (sides[0] - sides[1]) & (others[1] - others[0])
-        if first and sides[1] - sides[0] <= others[0] - others[1]:
+        second = sides[1] - sides[0]
+        if first and (not second or second & (others[0] - others[1])):
             if _sign(word) * _sign(other) < 0:
                 return []
             if terms_of_word(word) == terms_of_word(other):
@@ -399,7 +327,7 @@ def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
     """Where two numbers are told of each other's: "5 % of women and 7 % of men" for "7 % of women and 5 % of men"."""
     for after in (True, False):
         ours, theirs = _told_of(mine, after), _told_of(given, after)
-        for (one, first), (other, second) in itertools.combinations(list(ours.items())[:_MOST], 2):
+        for (one, first), (other, second) in itertools.combinations(list(ours.items())[:MOST], 2):
             its, others = theirs.get(one, first), theirs.get(other, second)
             told = (first - second) & others - its
             if told and (second - first) & its - others:
@@ -425,11 +353,14 @@ def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Differe
     if len(missing) != 1 or len(shared) < 3:
         return
     place = mine.stems.index(next(iter(missing)))
-    if _UNIT.fullmatch(mine.words[place]):
+    if UNIT.fullmatch(mine.words[place]):
         return  # `20 cm` and `200 mm` are the same
     instead = ""
     for kind, start, end, first, last in SequenceMatcher(None, mine.stems, given.stems, autojunk=False).get_opcodes():
-        if kind == "replace" and start <= place < end and last - first == end - start:
-            at = first + place - start
-            instead = given.words[at] if given.stems[at] in given.content else ""
+        more = last - first - (end - start)
+        if kind == "replace" and start <= place < end and more in (0, 2):  # two more for "did not"
+            at = last - (end - place)
+            instead = (
+                given.words[at] if _sign(given.words[at]) or (given.stems[at] in given.content and not more) else ""
+            )
     yield Difference("word", mine.words[place], instead)

@@ -120,7 +120,8 @@ class PackagedStances(PairStances):
             if sure:
                 # Roles are read only of the few documents whose stance is sure.
                 found = compared(claim, what_was_found(document, some))
-                told = read.stated and not found.stated  # the claim's words are what others said
+                # The claim's words are what others said, or what only may be.
+                told = read.unsure or (read.stated and not found.stated)
                 sure = decides(stance, found, self._weights) and not (told and stance.label == "SUPPORTS")
             yield replace(stance, decides=sure)
 

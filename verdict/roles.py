@@ -72,9 +72,11 @@ _AIM = re.compile(
 _SAID = re.compile(
     r"\b(?:has|have|had) (?:previously |recently |long )?been "
     r"(?:suggested|proposed|hypothesi[sz]ed|postulated|speculated|claimed|assumed|thought)\b"
-    r"|\b(?:is|are|was|were) (?:\w+ )?(?:thought|believed|assumed|hypothesi[sz]ed|claimed|postulated) to\b"
+    r"|\b(?:is|are|was|were) (?:\w+ )?(?:thought|believed|assumed|hypothesi[sz]ed|claimed|postulated) (?:to|that)\b"
     r"|\b(?:remains?|is|are|was|were) (?:\w+ )?"
     r"(?:unclear|unknown|controversial|debated|uncertain|not known|not clear|poorly understood)\b"
+    r"|\b(?:think|believe|assume|fear|argue|perceive|predict)s? that\b|\b(?:argue|contend|perceive)[sd]?\b"
+    r"|\b(?:idea|notion|belief|myth|claim|assumption|rumou?r)s? that\b"
     r"|\blittle is known\b|\b(?:unclear|unknown|uncertain|not known) (?:whether|if)\b",
     re.IGNORECASE,
 )
