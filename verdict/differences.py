@@ -66,14 +66,14 @@ _UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", "")
 """What makes a word its denial: unsafe, safe."""
 _APART = ("condition", "order")
 _TURNS = re.compile(
-    r"than|as|to|(?:cause|prevent|lead|induce|trigger|drive|promote|inhibit|activate|suppress|regulate|kill|infect"
-    r"|follow|depend|eat|attack|affect|influence|predict)s?|led|drove|ate"
-    r"|(?:caus|prevent|induc|trigger|promot|inhibit|activat|suppress|regulat|kill|infect|follow|predict)ed"
+    r"than|as|to|instead|(?:cause|lead|trigger|drive|activate|regulate|kill|infect|follow|precede|depend|eat|attack"
+    r"|affect|influence|predict|exceed|outperform|beat|replace)s?|led|drove|ate"
+    r"|(?:caus|trigger|activat|regulat|kill|infect|follow|preced|attack|affect|influenc|predict|exceed|outperform|replac)ed"
 )
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|[Oo]nly (?=(?:if|when|where|in|among|for|at)\b))\b"
+    r"|retracted|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
 """What says that something may be, is to come, or holds in part. In capitals, May is a month."""
 _CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
@@ -85,7 +85,7 @@ _EFFECT = re.compile(
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _NEAR = 4
-"""How many words after a denial or a direction it is about, and how many words of a text may turn it round."""
+"""How many words after a denial or a direction it is about, and half of how many words of a text may turn it round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,22 +305,26 @@ def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
         first = (sides[0] - sides[1]) & (others[1] - others[0])
         second = sides[1] - sides[0]
         if first and (not second or second & (others[0] - others[1])):
-            if _sign(word) * _sign(other) < 0:
+            if _sign(word) * _sign(other) < 0 and _MORE_THAN.fullmatch(word) and _MORE_THAN.fullmatch(other):
                 return []
-            if terms_of_word(word) == terms_of_word(other):
+            if terms_of_word(word) == terms_of_word(other) or _sign(word) * _sign(other) > 0:
                 return [Difference("order", f"{_one_of(first, mine)} … {word}", f"{other} … {_one_of(first, given)}")]
     return None
 
 
 def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
     """What can't be turned round, for "than" what is more or less, with the stems before and after it."""
-    places = (place for place, word in enumerate(text.words) if _TURNS.fullmatch(word))
-    for place in itertools.islice(places, _NEAR):
-        if text.words[place + 1 : place + 2] != ("by",):
-            word = text.words[place]
-            more = (one for one in reversed(text.words[:place]) if _MORE_THAN.fullmatch(one))
-            before, after = text.stems[:place], text.stems[place + 1 :]
-            yield next(more, word) if word == "than" else word, frozenset(before) - {""}, frozenset(after) - {""}
+    found = (
+        (place, word)
+        for place, (word, following) in enumerate(itertools.pairwise(text.words))
+        if (_TURNS.fullmatch(word) and following != "by")
+        or (_sign(word) and following not in {*_ENDS, "in", "of"})
+        or (word == "but" and _DENIAL.fullmatch(following))
+    )
+    for place, word in itertools.islice(found, 2 * _NEAR):
+        more = (one for one in reversed(text.words[:place]) if _MORE_THAN.fullmatch(one))
+        before, after = text.stems[:place], text.stems[place + 1 :]
+        yield next(more, word) if word == "than" else word, frozenset(before) - {""}, frozenset(after) - {""}
 
 
 def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
