@@ -75,7 +75,7 @@ _SAID = re.compile(
     r"|\b(?:is|are|was|were) (?:\w+ )?(?:thought|believed|assumed|hypothesi[sz]ed|claimed|postulated) (?:to|that)\b"
     r"|\b(?:remains?|is|are|was|were) (?:\w+ )?"
     r"(?:unclear|unknown|controversial|debated|uncertain|not known|not clear|poorly understood)\b"
-    r"|\b(?:think|believe|assume|fear|argue|perceive|predict)s? that\b|\b(?:argue|contend|perceive)[sd]?\b"
+    r"|\b(?:think|believe|assume|fear|argue|perceive|predict)s? that\b|\b(?:argue|contend|perceive)s?\b"
     r"|\b(?:idea|notion|belief|myth|claim|assumption|rumou?r)s? that\b"
     r"|\blittle is known\b|\b(?:unclear|unknown|uncertain|not known) (?:whether|if)\b",
     re.IGNORECASE,
