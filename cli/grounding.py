@@ -257,6 +257,8 @@ def _of_store(given: Given, claims: Sequence[AskedClaim]) -> Asked:
         named = [one.article for one in claims if one.article is not None]
         wanted = sorted({*named, *given.article, *(one for some in found.values() for one in some)})
         documents = store.get(wanted)
+    if absent := [one for one in given.article if one not in documents]:
+        raise NotFound(f"the store {store.name} has no document {absent[0]!r} (--article)")
     articles, unread = articles_of(documents[one] for one in wanted if one in documents)
     if not articles and not unread:
         other = next((one for one in wanted if one in documents), None)

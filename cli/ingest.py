@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..core.errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..core.files import check_output
+from ..core.text import per_second
 from ..ingest.sniff import Format
 from . import opt
 from .common import (
@@ -183,8 +184,8 @@ def _report(report: Report, store: str, deduped: bool, settings: Settings) -> It
         return
     counts = ((name, getattr(report, name)) for name in ("added", "updated", "unchanged", "repeated", "rejected"))
     said = ", ".join(f"{count:,} {name}" for name, count in counts if count)
-    rate = report.read / report.seconds if report.seconds else 0
-    yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
+    rate = per_second(report.read, report.seconds)
+    yield f"{store}: {said} in {report.seconds:.1f} s ({rate.replace('/s', ' records/s')})"
     for name, kind in report.kinds.items():
         without = f", {kind.without_text:,} without an abstract" if kind.without_text else ""
         yield f"{name}: {counted(kind.papers, 'paper')}{without}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.text import per_second
 from .common import notice, stderr
 from .opt import is_quiet
 
@@ -110,8 +111,8 @@ def ingest_progress() -> Iterator[Callable[[Progress], None]]:
         def show(progress: Progress) -> None:
             facts = ""
             if progress.documents:  # they are counted when they are stored, which takes a while at first
-                rate = progress.documents / max(1e-9, time.monotonic() - started)
-                facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
+                rate = per_second(progress.documents, time.monotonic() - started)
+                facts = f"{progress.documents:,} documents, {rate}"
             update(progress.bytes_done, progress.bytes_total, facts=facts, name=progress.phase)
 
         yield show

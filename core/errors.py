@@ -109,5 +109,5 @@ def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> Cche
     message = f"{message}. The first: {errors[0]}"
     if len(errors) < total:
         return Incomplete(message)
-    kind = next((type(one) for one in errors if isinstance(one, ServerError)), type(errors[0]))
+    kind = next((ServerError for one in errors if isinstance(one, ServerError)), type(errors[0]))
     return kind(message) if kind in (UsageError, NotFound, InvalidData, ServerError) else InvalidData(message)

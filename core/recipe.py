@@ -31,6 +31,7 @@ from .stages import (
     Stage,
     VerdictStage,
 )
+from .table import toml
 from .text import did_you_mean
 
 _MODEL_KEYS = ("model", "models", "llm", "asker", "subwords")
@@ -117,6 +118,18 @@ class Recipe(Stage):
     figures: FiguresStage | None = Field(default=None, description="for ccheck figures, inside articles")
     passages: PassagesStage | None = Field(default=None, description="for ccheck passages, inside articles")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_out_what_is_there(cls, data: Any) -> Any:
+        for stages in ("retrievers", "rerankers"):
+            tables = data.get(stages) if isinstance(data, dict) else None
+            known: dict[str, Any] = tables if isinstance(tables, dict) else {}
+            for key, value in known.items():
+                if value is False:
+                    hint = did_you_mean(key, [one for one in known if known[one] is not False], "leave the line out")
+                    raise ValueError(f"{stages}.{key} = false: there is no {key} to take out: {hint}")
+        return data
+
     @model_validator(mode="after")
     def _one_name_each(self) -> Recipe:
         """Results keep scores and ranks by stage: two of one name would overwrite each other's."""
@@ -179,11 +192,19 @@ def recipe_names() -> list[str]:
 
 
 def recipe_text(name: str) -> str:
-    """The TOML of a packaged recipe or of a file; of NAME:ABLATION that of NAME.
+    """The TOML of a packaged recipe or of a file; of NAME:ABLATION that of a recipe that extends NAME with its tables.
 
-    Raises NotFound if there is neither, naming the nearest.
+    Raises NotFound if there is none, naming the nearest.
     """
-    name, _ = without_ablations(name)
+    base, ablations = without_ablations(name)
+    if ablations:
+        recipe = load_recipe(name)
+        *others, last = ablations
+        extended = base if base in recipe_names() else str(Path(base).resolve())
+        about: dict[str, Any] = {"name": recipe.name, "extends": ":".join(filter(None, (extended, "+".join(others))))}
+        about |= {"ablation": recipe.ablation, "description": recipe.description}
+        tables = recipe.ablations[last].changes
+        return "".join(f"{key} = {toml(value)}\n" for key, value in (about | tables).items())
     if name in recipe_names():
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
@@ -191,7 +212,7 @@ def recipe_text(name: str) -> str:
         hint = did_you_mean(name, recipe_names(), f"the packaged recipes are {', '.join(recipe_names())}")
         raise NotFound(f"there is no packaged recipe and no file named {name!r}: {hint}")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidData(f"the recipe {name} can't be read: {error}") from error
 

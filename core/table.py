@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -23,3 +25,13 @@ class Table(BaseModel):
             hint = did_you_mean(unknown[0], known, f"known: {', '.join(known)}", cutoff=0.4)
             raise ValueError(f"unknown key {unknown[0]}: {hint}")
         return data
+
+
+def toml(value: Any) -> str:
+    """A value of a recipe as TOML; a table is an inline one."""
+    if isinstance(value, dict):
+        keys = (key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key) for key in value)
+        return f"{{{', '.join(f'{key} = {toml(one)}' for key, one in zip(keys, value.values(), strict=True))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -40,6 +40,12 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: f
     return f"did you mean {near!r}?" if near is not None else otherwise
 
 
+def per_second(count: int, seconds: float) -> str:
+    """`1,234/s`, or of what is slow `0.2/s`."""
+    rate = count / max(seconds, 1e-9)
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+
+
 def without_controls(text: str) -> str:
     """Text without what could steer a terminal or turn the text beside it; lines and tabs stay."""
     return _SEPARATOR.sub("\n", _CONTROL.sub("", text))

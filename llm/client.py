@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -40,6 +41,8 @@ _LONGEST = 300
 Limit = Literal["max_completion_tokens", "max_tokens"]
 PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "response_format", "reasoning_effort")
 """The parameters that a server may refuse."""
+TOO_LONG = re.compile(r"context[ _](length|size|window|limit)|too (large|long)|exceeds the maximum", re.IGNORECASE)
+"""The question or its answer does not fit, which no other parameters change."""
 RECIPES = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
 """Those that only a recipe sends. Without them, another system would answer."""
 
@@ -232,7 +235,9 @@ class ChatClient:
                 "--llm or OPENAI_BASE_URL"
             )
         if status in (408, 409, 425, 429) or status >= 500:
-            return Busy(f"{self.url} is busy or failing ({status}: {said})", retry_after(headers))
+            wait = retry_after(headers)
+            asks = f" and asks to wait {wait:,.0f} s" if wait and wait >= 1 else ""
+            return Busy(f"{self.url} is busy or failing ({status}: {said}){asks}", wait)
         if status in (400, 422):
             return BadRequest(f"{self.url} refused the question ({status}: {said})", fault.parameter, said)
         return ServerError(f"{self.url} answered with an error ({status}: {said})")
@@ -287,24 +292,26 @@ class Dialect:
             chosen["seed"] = 0
         return chosen
 
-    def weaker(self, parameter: str | None, said: str) -> Dialect | None:
-        """The next one to try after a server refused this one; None if there is none left.
+    def weaker(self, parameter: str | None, said: str) -> tuple[Dialect, bool] | None:
+        """The next one to try after a server refused this one, and whether the server named what it changes; None if
+        no other one helps.
 
         `parameter` is the one that the server named; many servers name it only in what they `said`. Where they name
         none, the format is changed, which servers refuse most often.
         """
         named = parameter if parameter in PARAMETERS else said.lower()
-        if any(word in named for word in RECIPES):
+        about_format = any(word in named for word in ("response_format", "json_", "schema"))
+        if any(word in named for word in RECIPES) or (TOO_LONG.search(said) and not about_format):
             return None
         if self.limit is not None and ("max_tokens" in named or "max_completion_tokens" in named):
-            return replace(self, limit=self.other_limit, other_limit=None)
+            return replace(self, limit=self.other_limit, other_limit=None), True
         if self.temperature and "temperature" in named:
-            return replace(self, temperature=False)
+            return replace(self, temperature=False), True
         if self.seed and "seed" in named:
-            return replace(self, seed=False)
+            return replace(self, seed=False), True
         if self.format == "json_schema":
-            return replace(self, format="json_object")
-        return replace(self, format="text") if self.format == "json_object" else None
+            return replace(self, format="json_object"), about_format
+        return (replace(self, format="text"), about_format) if self.format == "json_object" else None
 
 
 def dialect_of(url: str) -> Dialect:

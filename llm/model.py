@@ -26,7 +26,7 @@ from ..core.redaction import redact
 from ..core.runtime import Connection, Runtime
 from ..core.types import Usage
 from .budget import Budget, open_budget
-from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion, dialect_of
+from .client import CUT_OFF, TOO_LONG, WHOLE, BadRequest, Busy, ChatClient, Completion, dialect_of
 from .reply import BadReply, json_schema, parse_reply
 from .types import Answer, Failure, InvalidReply, Message, Question, Refused, T, Unreachable, estimate_tokens
 
@@ -65,7 +65,7 @@ class LanguageModel(Connection):
         own = "llm_max_tokens" in settings.model_fields_set or way.max_tokens is None
         self._max_tokens = settings.llm_max_tokens if own else way.max_tokens or 0
         self._way = way.parameters()
-        self._dialect = dialect_of(client.url)
+        self._dialect = self._answered_in = dialect_of(client.url)
         self._slots: asyncio.Semaphore | None = None
         self._in_flight: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
@@ -232,7 +232,7 @@ class LanguageModel(Connection):
 
     async def _request(self, messages: tuple[Message, ...], question: Question[T], again: bool) -> Completion:
         """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
-        dialect, schema = self._dialect, json_schema(question.reply)
+        dialect, schema, named = self._dialect, json_schema(question.reply), True
         while True:
             # A server that asks one question to wait asks all of them.
             while (pause := self._resume_at - time.monotonic()) > 0:
@@ -261,12 +261,15 @@ class LanguageModel(Connection):
                 counts = False
                 weaker = dialect.weaker(error.parameter, error.said)
                 if weaker is None:
-                    raise ServerError(str(error)) from None
-                dialect = weaker
+                    hint = ". CCHECK_LLM_MAX_TOKENS is the answer's limit" if TOO_LONG.search(error.said) else ""
+                    raise ServerError(f"{error}{hint}") from None
+                dialect, named = weaker[0], named and weaker[1]
                 continue
             finally:
                 await self.budget.settle(reserved, size, tokens, counts=counts)
-            self._dialect, self.answered, self._refusing.failures = dialect, True, 0
+            if named or dialect == self._answered_in:  # one question alone may have been refused for what it is
+                self._dialect = dialect
+            self._answered_in, self.answered, self._refusing.failures = dialect, True, 0
             return completion
 
     def _known(self, question: Question[T], key: bytes) -> T | None:

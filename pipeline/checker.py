@@ -121,7 +121,8 @@ class Checker(Closing):
         `details` fills the scores and ranks of each retriever.
 
         `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the
-        recipe's depth, and chooses sentences only for the documents that are judged. `tell` is told what happens, in
+        recipe's depth, chooses sentences only for the documents that are judged, and makes the failure of any stage
+        the claim's error: another pipeline would be measured. `tell` is told what happens, in
         this thread; what it raises ends the call.
         """
         run = replace(self._run(k, filters, details=details, trace=trace), tell=tell)
@@ -257,7 +258,7 @@ class Checker(Closing):
         mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
         if filters and mistakes_pass:
             refuse_unfit(filters, self.store.fields(), self.store.name)
-        return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
+        return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict or trace, self.memory)
 
     def _part(self, text: str, k: int, filters: Filters) -> Part:
         """One of the claims that a sentence makes, checked alone."""

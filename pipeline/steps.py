@@ -89,7 +89,7 @@ def _rewrite(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
         state.use("rewrite", one.usage)
         if one.error is not None:
             state.warnings.append(f"the search used the claim itself, because it could not be rewritten: {one.error}")
-            state.error = one.error if run.recipe.rewriting.required else None
+            state.error = one.error if run.recipe.rewriting.required or run.strict else None
     return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
 
 

@@ -17,7 +17,7 @@ from ...core.files import check_folder, check_outputs, write_text
 from ...core.text import json_line
 from ...core.types import Usage
 from .. import opt
-from ..common import counted, inform, replacements, settings_from, stdout, usage_said
+from ..common import counted, inform, notice, replacements, settings_from, stdout, usage_said
 from ..grounding import image_folders, read_articles
 from ..progress import checker, progress_bar, runtime
 from .tables import (
@@ -164,6 +164,7 @@ def evaluate(asked: Evaluate) -> None:
     seen: set[str] = set()
     changes = Changes(llm=asked.llm, stance=asked.stance)
     changed = asked.ablation is not None or bool(axes)
+    say = inform if asked.as_json else notice  # rows of JSON have the warnings too; figures never stand without them
     with runtime(chosen) as opened, open_session(opened, changes) as session:
         inform(*filter(None, [session.memory.notice]))
         prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
@@ -178,7 +179,7 @@ def evaluate(asked: Evaluate) -> None:
                 row = one.to_dict() | about(one.recipe, one.usage, chosen)
                 row |= {"settings": points[name]} if name in points else {}
                 row["warnings"] += coverage(data.claims, one.run, data.qrels, known)
-                inform(*(f"{name}: {message}" for message in dict.fromkeys(one.warnings) if message not in seen))
+                say(*(f"{name}: {message}" for message in dict.fromkeys(one.warnings) if message not in seen))
                 seen.update(one.warnings)
                 against = _against(done, data) if changed and asked.as_json else None
                 yield name, row | differences_json(against, name), one.failures
@@ -192,7 +193,7 @@ def evaluate(asked: Evaluate) -> None:
         finally:
             if done:
                 first = next(iter(done.values()))
-                inform(*coverage(data.claims, first.run, data.qrels, known))
+                say(*coverage(data.claims, first.run, data.qrels, known))
             if axes:
                 inform(
                     "the best of several settings looks better than it is on the claims that chose it. Measure it once "
@@ -441,18 +442,21 @@ def _first(errors: Mapping[str, str], what: str) -> list[str]:
 
 def evaluate_articles(asked: Evaluate, names: Sequence[str], settings: Settings) -> None:
     """Print the measures of the recipes with these names. Raises Incomplete if claims failed."""
-    from ...lab.measure.context24 import measure, read_gold
+    from ...lab.measure.context24 import marked, measure, read_gold
     from ...lab.measure.session import load_recipes
 
     if asked.claims is None:
         raise click.MissingParameter(param_type="option", param_hint="'--claims'")
-    gold = read_gold(asked.claims)
+    gold, changes = read_gold(asked.claims), Changes(llm=asked.llm)
+    loaded = load_recipes(names, replacements(asked.replace))
+    recipes = {name: resolved(settings, changes, recipe) for name, recipe in loaded.items()}
+    for recipe in recipes.values():
+        marked(recipe, gold)  # raises what keeps it from being measured
     articles, unread = read_articles(asked.articles or "")
     inform(*(f"skipped {reason}" for reason in unread))
 
     def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
-        for name, recipe in load_recipes(names, replacements(asked.replace)).items():
-            recipe = resolved(settings, Changes(llm=asked.llm), recipe)
+        for name, recipe in recipes.items():
             with runtime(settings) as opened:
                 found = measure(recipe, gold, articles, opened, image_folders(asked.articles or ""), asked.bertscore)
             yield name, found.to_dict() | about(recipe, found.usage, settings), _first(found.errors, "failed")

@@ -142,6 +142,20 @@ class Measured:
         }
 
 
+def marked(recipe: Recipe, gold: Sequence[GoldClaim]) -> tuple[bool, dict[str, GoldClaim]]:
+    """Whether a recipe's `[figures]` are measured, not its `[passages]`, and the claims with such gold.
+
+    Raises InvalidData if there are none, and UsageError for a recipe with neither table.
+    """
+    inside = recipe.figures is not None and any(one.elements for one in gold)
+    if not inside:
+        passages_stage(recipe)
+    found = {one.id: one for one in gold if (one.elements if inside else one.passages)}
+    if not found:
+        raise InvalidData(f"the recipe {recipe.name} can't be measured: no claim has {' or '.join(_PASSAGES)}")
+    return inside, found
+
+
 def measure(
     recipe: Recipe,
     gold: Sequence[GoldClaim],
@@ -152,12 +166,11 @@ def measure(
 ) -> Measured:
     """A resolved recipe's `[figures]`, or its `[passages]`, on the gold claims of these articles.
 
-    Gold elements are ids of the article or the task's (FIG 1). `bert`: the model of BERTScore. Raises what opening the
-    models raises, and InvalidData if no claim with gold could be answered.
+    Gold elements are ids of the article or the task's (FIG 1). `bert`: the model of BERTScore. Raises what `marked`
+    and opening the models raise, and InvalidData if no claim could be answered.
     """
     runtime = runtime.asking(recipe.language_model)
-    inside = recipe.figures is not None and any(one.elements for one in gold)
-    marked = {one.id: one for one in gold if (one.elements if inside else one.passages)}
+    inside, asked = marked(recipe, gold)
     started = time.perf_counter()
     find: Callable[[str, Sequence[str]], Sequence[Any]]
     if inside:
@@ -166,25 +179,25 @@ def measure(
         find = open_passages(articles, passages_stage(recipe), runtime).find
     found: dict[str, Sequence[Any]] = {}
     errors: dict[str, str] = {}
-    for claim, one in marked.items():
+    for claim, one in asked.items():
         try:
             found[claim] = find(one.claim, [one.article])
         except CcheckError as error:
             errors[claim] = str(error)
     if not found:
-        raise InvalidData(f"no claim could be measured: {next(iter(errors.values()), 'none has gold of this kind')}")
+        raise InvalidData(f"no claim could be measured: {next(iter(errors.values()))}")
     seconds = time.perf_counter() - started
     named = [name for name, kind in models_used(recipe).items() if kind == "language model"]
     usage = sum((open_llm(runtime, name).usage for name in named), Usage())
     if not inside:
         texts = {claim: [passage.text for passage in one] for claim, one in found.items()}
-        wanted = {claim: marked[claim].passages for claim in found}
+        wanted = {claim: asked[claim].passages for claim in found}
         return Measured(passage_scores(texts, wanted, bert), len(found), seconds, usage, errors)
     rankings: dict[str, list[str]] = {}
     for claim, ranking in found.items():
-        own = {one.element.id for one in ranking} & set(marked[claim].elements)
+        own = {one.element.id for one in ranking} & set(asked[claim].elements)
         rankings[claim] = [one.element.id if own else one.element.task_id for one in ranking]
-    scores = figure_scores(rankings, {claim: one.elements for claim, one in marked.items()}, rankings)
+    scores = figure_scores(rankings, {claim: one.elements for claim, one in asked.items()}, rankings)
     names = next(iter(scores.values()))
     means = {name: sum(one[name] for one in scores.values()) / len(scores) for name in names}
     return Measured(means, len(scores), seconds, usage, errors)

@@ -44,8 +44,8 @@ class Evaluation:
     """One recipe over one set of claims.
 
     `run` is the final ranking, `stages` has that of each stage, in the order in which they ran. Claims that failed are
-    in `errors`, by id, with the reason, and are left out of the means. `seconds` are per claim, by stage; `total` is
-    wall-clock time. `usage_by_stage` covers all claims.
+    in `errors`, by id, with the reason, and are left out of the means. `not_judged` has claims with a stance or verdict
+    that failed. `seconds` are per claim, by stage; `total` is wall-clock time. `usage_by_stage` covers all claims.
     """
 
     recipe: Recipe
@@ -62,6 +62,7 @@ class Evaluation:
     usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
+    not_judged: Mapping[str, str] = field(default_factory=dict)
     remembered: Mapping[str, int] = field(default_factory=dict)
     """How many values came from a memory and cost no time, by kind."""
     unmeasured: tuple[str, ...] = ()
@@ -93,7 +94,8 @@ class Evaluation:
                 f"Claim {claim}: {reason}"
             )
         if self.unjudged:
-            said.append(f"{self.unjudged:,} stances and verdicts failed")
+            claim, reason = next(iter(self.not_judged.items()))
+            said.append(f"{self.unjudged:,} stances and verdicts failed. Claim {claim}: {reason}")
         if self.verdicts is not None and self.verdicts.partial:
             said.append(f"{self.verdicts.partial:,} verdicts were made without some of their documents, which failed")
         return (*said, *self.unmeasured)
@@ -116,7 +118,9 @@ class Evaluation:
             "remembered": dict(self.remembered),
             "unmeasured": list(self.unmeasured),
             "warnings": list(self.warnings),
-            "errors": [{"claim": claim, "error": reason} for claim, reason in self.errors.items()],
+            "errors": [
+                {"claim": claim, "error": reason} for claim, reason in (*self.errors.items(), *self.not_judged.items())
+            ],
         }
 
 
@@ -146,8 +150,7 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
     total = time.perf_counter() - started
     judged = {claim: qrels[claim] for claim in answers.run if claim in qrels}
     if not judged:
-        claim, reason = next(iter(answers.errors.items()))
-        said = f"no claim that has judgements could be checked. Claim {claim}: {reason}"
+        said = f"no claim that has judgements could be checked, from claim {next(iter(answers.errors))} on"
         raise batch_error(said, list(answers.errors.values()), len(answers.errors))
     stages = answers.in_order()
     stances, verdicts = answers.classified(data.gold) if data.gold is not None else (None, None)
@@ -174,6 +177,7 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
         answers.usage_by_stage,
         answers.said(),
         {claim: str(error) for claim, error in answers.errors.items()},
+        answers.not_judged,
         unmeasured=tuple(answers.unmeasured),
     )
 
@@ -198,6 +202,7 @@ class _Answers:
         self._milliseconds: dict[str, float] = {}
         self._warned: dict[str, int] = {}
         self.unmeasured: list[str] = []
+        self.not_judged: dict[str, str] = {}
 
     def add(self, result: Result) -> None:
         claim = str(result.claim.id)
@@ -214,7 +219,7 @@ class _Answers:
         hits = [piece.hit for piece in result.by_document]
         scores = strictly_decreasing([hit.score for hit in hits])
         self.run[claim] = dict(zip((sys.intern(hit.document.id) for hit in hits), scores, strict=True))
-        # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
+        # A reranker does not run where nothing was found: the order is that of the claim at which most stages ran.
         self._most = max(self._most, list(result.stages), key=len)
         for name, ids in result.stages.items():
             # One object for all ids that are equal: thousands of documents come with every claim.
@@ -252,6 +257,9 @@ class _Answers:
 
         The rankings were measured all the same, and may have taken hours.
         """
+        for key in true:
+            if key in made and (failed := made[key]).label is None:
+                self.not_judged.setdefault(key if isinstance(key, str) else key[0], failed.error or "no reason given")
         try:
             return classify(made, true) if true else None
         except InvalidData as error:

@@ -187,6 +187,8 @@ def _measure(name: str) -> Any:
     registry = library.measures.registry
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
+    if match is None and "," in name:
+        raise UsageError(f"{name!r} names several metrics: give --metric once for each")
     if match is None or base is None:
         known = {*_OWN, *(measure.NAME for measure in registry.values())}
         hint = did_you_mean(name, {*known, *(one + name[name.find("@") :] for one in known if "@" in name)} - {name})

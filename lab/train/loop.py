@@ -16,6 +16,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -346,6 +347,7 @@ def _told(on_progress: OnProgress) -> Any:
 # -- the folder that a training works in, and the model that it leaves: whole, or not at all
 
 SETTINGS = "settings.json"
+LOCK = ".ccheck-lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,36 +358,52 @@ class Output:
     resume: bool = False
 
 
-def work_folder(wanted: Output, settings: str) -> Path:
-    """`OUTPUT.training`, new or to continue in. Raises UsageError for an output that is there, or without `resume`."""
+@contextmanager
+def work_folder(wanted: Output, settings: str) -> Iterator[Path]:
+    """`OUTPUT.training`, new or to continue in, for this training alone.
+
+    Raises UsageError for an output that is there, for an unfinished training without `resume`, and while another one
+    works there.
+    """
+    from filelock import FileLock
+
     output, resume = wanted.folder, wanted.resume
     work = output.with_name(f"{output.name}.training")
     check_folder(output, "the model")
     check_folder(work, "the training")
-    if output.exists():
-        raise UsageError(f"{output} already exists. Choose another output, or remove it")
+    _refuse(output)
     if work.exists() and not _is_training(work):
         raise UsageError(f"{work} is not a training folder of ccheck. Choose another output, or remove this folder")
-    # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
-    begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
-    if work.exists() and not resume and not begun:
-        shutil.rmtree(work)
-    if not work.exists():
-        work.mkdir(parents=True)
-        write_text(work / SETTINGS, settings)
-        return work
-    if not resume:
-        raise UsageError(
-            f"{work} contains an unfinished training. Use --resume to continue it, or remove it to start again"
-        )
-    saved = work / SETTINGS
-    if not saved.is_file():
-        write_text(saved, settings)  # killed before anything else
-    elif saved.read_text(encoding="utf-8") != settings:
-        raise UsageError(
-            f"{work} contains a training with other settings or data. Use the same ones, or remove it to start again"
-        )
-    return work
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        held = FileLock(work / LOCK, mode=0o600, thread_local=False).acquire(timeout=0)
+    except TimeoutError:
+        raise UsageError(f"another training works in {work}. Wait until it is done, or choose another output") from None
+    with held:
+        _refuse(output)  # by the one that worked here until now
+        # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
+        begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
+        if begun and not resume:
+            raise UsageError(
+                f"{work} contains an unfinished training. Use --resume to continue it, or remove it to start again"
+            )
+        for file in () if resume else work.iterdir():
+            if file.name != LOCK:
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        saved = work / SETTINGS
+        if not saved.is_file():
+            write_text(saved, settings)
+        elif saved.read_text(encoding="utf-8") != settings:
+            raise UsageError(
+                f"{work} contains a training with other settings or data. Use the same ones, or remove it to start "
+                "again"
+            )
+        yield work
+
+
+def _refuse(output: Path) -> None:
+    if output.exists():
+        raise UsageError(f"{output} already exists. Choose another output, or remove it")
 
 
 def _is_training(work: Path) -> bool:

@@ -218,14 +218,17 @@ def open_candidates(
             update={"rerankers": {}}
         )
         with Checker(runtime, recipe=recipe) as checker:
-            if corpus is not None:
-                runtime.notify("ingesting the corpus into a temporary store, to find candidates")
-                checker.ingest(corpus)
+            ingested = corpus is None  # only once candidates are asked for: folders and settings are checked before
 
             def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
+                nonlocal ingested
                 found: dict[str, dict[str, float]] = {}
                 if not claims:
                     return found
+                if not ingested:
+                    runtime.notify("ingesting the corpus into a temporary store, to find candidates")
+                    checker.ingest(corpus)
+                    ingested = True
                 for result in checker.check_many(claims, k=depth, details=False):
                     if result.error is not None:
                         raise result.error

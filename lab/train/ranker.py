@@ -75,8 +75,18 @@ def train_ranker(
     require_training()
     check_metrics([options.metric])
     settings = json.dumps({"options": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
-    training = Training(work_folder(output, settings), options, runtime)
-    learner = open_learner(training)
+    with work_folder(output, settings) as work:
+        return _train(open_learner, Training(work, options, runtime), options, data, output)
+
+
+def _train(
+    open_learner: Callable[[Training], Learner],
+    training: Training,
+    options: RetrievalOptions,
+    data: RetrievalData,
+    output: Output,
+) -> Report:
+    learner, runtime = open_learner(training), training.runtime
     metrics = check_metrics([options.metric, *learner.metrics])
     measured = [claim for claims in data.groups.values() for claim in claims]
     if measured:

@@ -47,8 +47,12 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
     """
     require_training()
     _check(data)
-    training = Training(work_folder(output, _settings(options, data)), options, runtime)
-    start = training.work / "start"
+    with work_folder(output, _settings(options, data)) as work:
+        return _train(data, Training(work, options, runtime), options, output)
+
+
+def _train(data: StanceData, training: Training, options: StanceOptions, output: Output) -> Report:
+    runtime, start = training.runtime, training.work / "start"
     if not start.is_dir():
         _prepare(options, start)
     method = StanceClassifier(str(start), runtime.using(device=training.device), max_tokens=options.max_tokens)

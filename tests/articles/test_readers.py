@@ -286,6 +286,7 @@ def test_a_store_answers_as_the_files_do(papers, stored):
     [of_all] = ccheck("figures", "--store", stored, EATEN, "--json").objects
     assert {one["article"] for one in of_all} == {"snails", "limpets"}
     assert "not a full text" in ccheck("figures", "--store", stored, "--article", "plain", EATEN).err
+    assert "no document 'nope'" in ccheck("figures", "--store", stored, "--article", "nope", EATEN).err
     assert ccheck("figures", "--store", papers / "none", EATEN).code == 4
 
 
@@ -333,6 +334,8 @@ def test_recipes_are_measured_on_articles(papers):
     told = ccheck("evaluate", "context24-passages", "--articles", papers, "--claims", gold).out
     assert "published: table 5, rule-based" in told and "0.3485" in told
     assert ccheck("evaluate", "bm25", "--articles", papers, "--claims", gold).code == 2
+    ran = ccheck("evaluate", "figures", "passages", "--articles", papers, "--claims", papers / "task.json")
+    assert (ran.code, ran.out) == (5, "") and "the recipe passages can't be measured: no claim has passages" in ran.err
 
 
 # -- language models that order figures and select passages

@@ -94,7 +94,7 @@ def test_a_grid_measures_every_combination_and_nothing_twice(papers, files, tmp_
     assert ran.code == 0 and "1 combination left out, because no retriever is left" in ran.err
 
 
-def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files):
+def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files, no_server, monkeypatch):
     with files.claims.open("a") as more:
         more.write(json.dumps({"_id": "long", "text": "x " * 60_000}) + '\n{"_id": "unjudged", "text": "seas rise"}\n')
     with files.qrels.open("a") as more:
@@ -104,26 +104,25 @@ def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files):
     assert ran.objects[0]["claims"] == 12 and ran.objects[0]["errors"][0]["claim"] == "long"
     for said in ("without judgements", "unjudged", "elsewhere", "no-such-paper", "not in the store"):
         assert said in ran.err and said in str(ran.objects[0]["warnings"])
-    assert "unjudged" not in ccheck("evaluate", "bm25", *files.options, "--store", papers, "--quiet").err
+    arguments = ("evaluate", "bm25", *files.options, "--store", papers, "--quiet")
+    assert "unjudged" in ccheck(*arguments).err and "unjudged" not in ccheck(*arguments, "--json").err
+    monkeypatch.setenv("CCHECK_RERANK", no_server)
+    monkeypatch.setenv("CCHECK_RERANK_RETRY_SECONDS", "0")
+    ran = ccheck(*arguments)
+    assert (ran.code, ran.out) == (6, "") and "no claim that has judgements could be checked" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["nosuch"], 4, "no file named 'nosuch'"),
-        (["bm25", "bm25"], 2, "given twice"),
-        (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
-        (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
-        (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"),
-        (["bm25", "--run", "no/where.run"], 2, "can't be written"),
-        (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
-        (["bm25", "dense"], 4, "has no vectors"),
-        (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
-        (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
-        (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["nosuch"], 4, "no file named 'nosuch'"), (["bm25", "bm25"], 2, "given twice"),
+    (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
+    (["bm25", "--metric", "nDCG@10,R@100"], 2, "give --metric once for each"),
+    (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
+    (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"), (["bm25", "--run", "no/where.run"], 2, "can't be written"),
+    (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"), (["bm25", "dense"], 4, "has no vectors"),
+    (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
+    (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
+    (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
 def test_what_is_wrong_is_said(papers, files, arguments, code, said):
     ran = ccheck("evaluate", *arguments, *files.options, "--store", papers)
     assert (ran.code, ran.out) == (code, "") and said in ran.err
@@ -157,7 +156,7 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     with scripted(lambda request: answer if next(count) < 5 else Said(status=500, body={})) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         ran = ccheck(*arguments, "--llm", "other", "--json")
-    assert ran.code == 7 and "stances and verdicts failed" in ran.err
+    assert ran.code == 7 and f"stances and verdicts failed. Claim {ran.objects[0]['errors'][0]['claim']}: " in ran.err
     assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
 
 

@@ -122,8 +122,14 @@ def test_folders_of_models_replace_no_file_link_store_or_folder_of_something_els
         folder.mkdir()
         (folder / "one.jpg").write_text("x")
     for folder, why in ((photos, "already exists"), (tmp_path / "new", "not a training folder")):
-        with pytest.raises(UsageError, match=why):
-            work_folder(Output(folder), "{}")
+        with pytest.raises(UsageError, match=why), work_folder(Output(folder), "{}"):
+            pass
+    (work / "one.jpg").rename(work / ".ccheck-x")
+    with work_folder(new := Output(tmp_path / "new", resume=True), "{}"):
+        for output in (new, Output(new.folder)):
+            with pytest.raises(UsageError, match="another training works in"), work_folder(output, "{}"):
+                pass
+        assert (work / ".ccheck-x").rename(work / "one.jpg")
     assert (photos / "one.jpg").is_file() and (work / "one.jpg").is_file()
 
 

@@ -6,6 +6,7 @@ import pytest
 from cli_runs import BM25, ccheck, jsonl
 from scripted_llm import KEY, Said, say, scripted, user_text
 
+from ccheck.core.text import per_second
 from ccheck.demo import CORPUS
 from ccheck.encode import dense
 
@@ -75,6 +76,7 @@ def test_files_of_no_use_and_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     ran = ccheck("ingest", tmp_path / "empty.jsonl", "--no-dense")
     assert ran.code == 0 and "nothing to store: no records in 1 file" in ran.err
+    assert [per_second(count, 10) for count in (2, 15, 12_345)] == ["0.2/s", "1.5/s", "1,234/s"]
     ran = ccheck("ingest", jsonl(tmp_path / "other.jsonl", {"_id": "1", "body": "words"}), "--no-dense")
     assert ran.code == 5 and "'_id', 'body'" in ran.err and "--text-field" in ran.err
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")

@@ -38,11 +38,12 @@ def toml(file: Path, **settings: object) -> Path:
 def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
     data = {"corpus": files / "corpus.jsonl", "claims": files / "claims.jsonl", "base": files / "base"}
     config = toml(tmp_path / "mine.toml", **data, epochs=9, depth=10, eval_depth=4)
-    ran = ccheck(
-        *("train", "reranker", "--config", config, "--qrels", files / "qrels.tsv", "--output", tmp_path / "out"),
-        *("--set", "epochs=1", "--set", "hard=1", "--set", "random=1", "--recipe", "bm25", "--json"),
-    )
-    assert ran.code == 0, ran.err
+    arguments = ("train", "reranker", "--config", config, "--qrels", files / "qrels.tsv", "-o", tmp_path / "out")
+    how = ("--set", "epochs=1", "--set", "hard=1", "--set", "random=1", "--recipe", "bm25", "--json")
+    ran = ccheck(*arguments, *how)
+    assert ran.code == 0 and "ingesting the corpus" in ran.err, ran.err
+    again = ccheck(*arguments, *how)
+    assert again.code == 2 and "already exists" in again.err and "ingesting" not in again.err
     (report,) = ran.objects
     assert report["kind"] == "reranker" and report["phases"][0]["phase"] == "first"
     assert {figure["group"] for figure in report["figures"]} == {"by document", "by claim"}
@@ -60,17 +61,12 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
 DATA = ("--corpus", "corpus.jsonl", "--claims", "claims.jsonl", "--qrels", "qrels.tsv")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("--output", "out"), 2, "--corpus is missing"),
-        (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
-        (("--set", "clip"), 2, "write it as KEY=VALUE"),
-        (("--set", "clipp=1"), 5, "did you mean 'clip'"),
-        (("--config", "nothing.toml"), 4, "nothing.toml can't be read"),
-        ((*DATA, "--output", "out", "--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (("--output", "out"), 2, "--corpus is missing"), (("--set", "clip"), 2, "write it as KEY=VALUE"),
+    (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
+    (("--set", "clipp=1"), 5, "did you mean 'clip'"), (("--config", "nothing.toml"), 4, "nothing.toml can't be read"),
+    ((*DATA, "--output", "out", "--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
+])  # fmt: skip
 def test_what_can_not_be_done_is_said(files, monkeypatch, arguments, code, message):
     monkeypatch.chdir(files)
     ran = ccheck("train", "embedder", *arguments)
@@ -120,17 +116,13 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(stance_files, tmp_path)
     assert {piece["stance"]["label"] for piece in ran.objects[0]["evidence"]} <= set(SPELLED)
 
 
-@pytest.mark.parametrize(
-    ("lines", "options", "code", "message"),
-    [
-        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
-        (records(30), ("--base", "no-such-model"), 4, "no-such-model"),
-        (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
-        (records(30), ("--set", "balanced=2"), 2, "balanced"),
-        (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
-        ([], (), 5, "pairs.jsonl is empty"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "options", "code", "message"), [
+    ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
+    (records(30), ("--base", "no-such-model"), 4, "no-such-model"), ([], (), 5, "pairs.jsonl is empty"),
+    (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
+    (records(30), ("--set", "balanced=2"), 2, "balanced"),
+    (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
+])  # fmt: skip
 def test_what_can_not_be_trained_is_said(tmp_path, lines, options, code, message):
     jsonl(tmp_path / "pairs.jsonl", *lines)
     ran = ccheck("train", "stance", "--train", "pairs.jsonl", "-o", "out", *options)

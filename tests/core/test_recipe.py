@@ -9,14 +9,19 @@ import pytest
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, UnitField
-from ccheck.core.recipe import load_recipe, models_used, recipe_names, recipe_text, with_ways_to_get
+from ccheck.core.recipe import Recipe, load_recipe, models_used, recipe_names, recipe_text, with_ways_to_get
 from ccheck.core.stages import Analysis, Bm25, Dense
 
 
 def written(text: str, file: str = "mine.toml") -> str:
     """Where a recipe is, in the folder of the test."""
-    Path(file).write_text(text)
+    Path(file).write_text(text, "utf-8-sig" if file == "mine.toml" else "utf-8")
     return str(Path(file).absolute())
+
+
+def pipeline(recipe: Recipe) -> Recipe:
+    """Without where it comes from."""
+    return recipe.model_copy(update={"extends": None, "source": None, "decisions": []})
 
 
 def test_a_recipe_from_a_file_and_one_that_lays_its_tables_over_another() -> None:
@@ -38,22 +43,20 @@ def test_a_recipe_from_a_file_and_one_that_lays_its_tables_over_another() -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[retrievers.bm25]\ndpth = 3", "did you mean 'depth'"),
-        ("[retrievers.bm25]\n[fuson]\nk = 1", "did you mean 'fusion'"),
-        ("[retrievers.bm25]\n[fusion]\nmethd = 'rrf'", "did you mean 'method'"),
-        ("[retrievers.bm25]\ndepth = 0", "greater than or equal to 1"),
-        ("[retrievers.bm25]\ndepth = 'many'", "retrievers.bm25"),
+        *((f"[retrievers.bm25]\n{text}", message) for text, message in {
+            "dpth = 3": "did you mean 'depth'", "[fuson]\nk = 1": "did you mean 'fusion'",
+            "[fusion]\nmethd = 'rrf'": "did you mean 'method'", "[fusion]\nmethod = 'sum'": "rrf",
+            "depth = 0": "greater than or equal to 1", "depth = 'many'": "retrievers.bm25", "[": "TOML",
+            "[ingest.units.'Long Window']": r"ingest\.units\.Long Window",
+        }.items()),
         ("[retrievers.splade]\n", "bm25"),
         *((text, "retrievers") for text in ("[fusion]\nk = 1", "[retrievers]\n", "retrievers = 3")),
-        ("[retrievers.bm25]\n[fusion]\nmethod = 'sum'", "rrf"),
-        ("[retrievers.bm25", "TOML"),
-        ("[retrievers.bm25]\n[ingest.units.'Long Window']", r"ingest\.units\.Long Window"),
-        ("extends = 'bm25'\n[retrievers]\ndense = false", r"retrievers\.dense"),
+        ("extends = 'bm25'\n[retrievers]\nbm52 = false", r"retrievers\.bm52 = false: .* did you mean 'bm25'"),
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'", "changes at least one stage"),
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'\nname = 'y'", "changes stages, not name"),
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'\nretrievers.bm25.dpeth = 3", "did you mean 'depth'"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_recipe_is_said(text: str, message: str) -> None:
     file = written(text)
     with pytest.raises(InvalidData, match=message) as caught:
@@ -65,16 +68,12 @@ WEIGHTS = ("-1", "0", "inf", "nan", "1e300", "1e-300")
 WHOLE = ("0", "-1", "1" + 400 * "0", 5_000 * "9")
 
 
-@pytest.mark.parametrize(
-    ("table", "key", "value"),
-    [
-        *(("retrievers.bm25", "weight", value) for value in WEIGHTS),
-        *(("retrievers.bm25", "fields", f"{{ content = {value} }}") for value in WEIGHTS),
-        *(("fusion", "k", value) for value in WHOLE),
-        *(("retrievers.bm25", "depth", value) for value in WHOLE),
-        *(("retrievers.dense", "candidates", value) for value in WHOLE),
-    ],
-)
+@pytest.mark.parametrize(("table", "key", "value"), [
+    *(("retrievers.bm25", "weight", value) for value in WEIGHTS),
+    *(("retrievers.bm25", "fields", f"{{ content = {value} }}") for value in WEIGHTS),
+    *(("fusion", "k", value) for value in WHOLE), *(("retrievers.bm25", "depth", value) for value in WHOLE),
+    *(("retrievers.dense", "candidates", value) for value in WHOLE),
+])  # fmt: skip
 def test_numbers_of_a_recipe_have_limits(table: str, key: str, value: str) -> None:
     with pytest.raises(InvalidData, match="mine") as caught:
         load_recipe(written(f'name = "mine"\nextends = "default"\n[{table}]\n{key} = {value}\n'))
@@ -145,6 +144,8 @@ def test_packaged_recipes_load_by_their_names_and_use_their_fine_tuned_models(na
     recipe = load_recipe(name)
     assert recipe.name == name and recipe.description
     ablations = [load_recipe(f"{name}:{ablation}") for ablation in recipe.ablations]
+    for one in ablations:
+        assert pipeline(load_recipe(written(recipe_text(one.name)))) == pipeline(one)
     assert set(recipe.fine_tuned) <= {model for one in (recipe, *ablations) for model in models_used(one)}
 
 
@@ -169,7 +170,9 @@ def test_an_ablation_is_laid_over_the_recipe_and_can_be_extended() -> None:
     assert (whole.name, one.name, both.name) == ("mine", "mine:no-dense", "mine:no-dense+k-6")
     assert (one.fusion.k, both.fusion.k, set(both.retrievers)) == (20, 6, {"bm25"})
     assert load_recipe(f"{mine}:unshown").verdict.examples is None  # false also where there was nothing to take out
-    written(MINE)
+    for each in (one, both, load_recipe(f"{mine}:unshown")):
+        shown = written(recipe_text(f"mine.toml:{each.ablation}"), "shown.toml")
+        assert pipeline(load_recipe(shown)) == pipeline(each)
     other = load_recipe(written('extends = "mine.toml:no-dense"\n[fusion]\nk = 3\n', "other.toml"))
     assert (other.name, other.ablation, set(other.retrievers), other.fusion.k) == ("other", None, {"bm25"}, 3)
 

@@ -191,16 +191,21 @@ def test_the_parameter_that_a_server_names_is_changed_whatever_else_its_message_
     assert second["response_format"] == {"type": "json_object"}
 
 
-def test_a_question_that_is_refused_in_every_dialect_changes_nothing_for_others(open_model):
+def test_one_question_that_is_refused_for_what_it_is_changes_nothing_for_others(open_model):
     def answer(request: dict[str, Any]) -> Said:
-        return error(400, "this model's context length is 100") if "long" in user_text(request) else say(GOOD)
+        if "long" in (asked := user_text(request)):
+            return error(400, "'max_tokens' is too large: 4096. This model's maximum context length is 4096 tokens")
+        return error(400, "no") if "odd" in asked and request["response_format"]["type"] == "json_schema" else say(GOOD)
 
     with scripted(answer) as server:
         model = open_model(server.url)
-        with pytest.raises(ServerError, match="context length is 100"):
+        with pytest.raises(ServerError, match=r"is too large.*CCHECK_LLM_MAX_TOKENS"):
             model.ask(words("long"), Number)
-        model.ask(words(), Number)
-    assert server.requests[-1]["response_format"]["type"] == "json_schema"
+        for asked in ("odd", "plain", "odd one", "odder", "plain too"):
+            model.ask(words(asked), Number)
+    assert {request["max_tokens"] for request in server.requests} == {4096}
+    formats = [request["response_format"]["type"].removeprefix("json_") for request in server.requests]
+    assert " ".join(formats) == "schema schema object schema schema object schema object object"
 
 
 def test_answers_come_in_order_and_no_more_are_asked_at_a_time_than_allowed(open_model):

@@ -31,7 +31,7 @@ def test_retry_after_is_seconds_or_a_date(value, seconds):
 
 def test_a_pause_that_is_longer_than_allowed_is_an_error_at_once(open_model):
     later = error(429, "slow down", retry_after="3600")
-    with scripted([later]) as server, pytest.raises(ServerError, match=r"429.*CCHECK_LLM_RETRY_SECONDS"):
+    with scripted([later]) as server, pytest.raises(ServerError, match=r"429.* 3,600 s; .*LLM_RETRY_SECONDS"):
         open_model(server.url).ask(words(), Number)
     assert len(server.requests) == 1
 

@@ -234,9 +234,9 @@ def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_erro
     with scripted(lambda request: say({"nonsense": 1})) as server:
         for query, required in (("rewrite", True), ("rewrite", False), ("claim", True)):
             with Checker(llm_settings(server.url), recipe=_rewriting(recipe, required, bm25=query)) as checker:
-                results += checker.check_many(CLAIMS[:1])
-    failed, went_on, plain = results
-    assert failed.error is not None and not failed.evidence
+                results += [*checker.check_many(CLAIMS[:1]), *checker.check_many(CLAIMS[:1], trace=True)]
+    failed, _, went_on, measured, plain, _ = results
+    assert failed.error is not None and not failed.evidence and measured.error is not None
     assert failed.usage_by_stage["rewrite"].llm_calls == 2  # what came to nothing was paid too
     assert [piece.document.id for piece in went_on.evidence] == [piece.document.id for piece in plain.evidence]
     assert any("the search used the claim itself" in warning for warning in went_on.warnings)

@@ -97,15 +97,16 @@ def fails(query: str, passages: Sequence[str]) -> Scores:
     raise ServerError("the reranker at http://there does not answer")
 
 
-def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_is_an_error(opened):
+def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_or_measured_is_an_error(opened):
     plain = opened().check(SEA)
     result = opened(fails).check(SEA)
     assert [piece.document.id for piece in result.evidence] == [piece.document.id for piece in plain.evidence]
     assert result.scored_by == {"bm25": "retriever", "rerank": "reranker"}
     (warning,) = result.warnings
     assert "rerank failed and was skipped: the reranker at http://there does not answer" in warning
-    results = list(opened(fails, strict=True).check_many([Claim(SEA, "1"), Claim("green tea and weight", "2")]))
-    assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
+    for strict in (True, False):  # whoever measures is strict, too
+        results = list(opened(fails, strict=strict).check_many([SEA, "green tea and weight"], trace=not strict))
+        assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
 
 
 def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypatch):
