@@ -112,17 +112,24 @@ def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files, no_
     assert (ran.code, ran.out) == (6, "") and "no claim that has judgements could be checked" in ran.err
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
-    (["nosuch"], 4, "no file named 'nosuch'"), (["bm25", "bm25"], 2, "given twice"),
-    (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
-    (["bm25", "--metric", "nDCG@10,R@100"], 2, "give --metric once for each"),
-    (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
-    (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"), (["bm25", "--run", "no/where.run"], 2, "can't be written"),
-    (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"), (["bm25", "dense"], 4, "has no vectors"),
-    (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
-    (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
-    (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nosuch"], 4, "no file named 'nosuch'"),
+        (["bm25", "bm25"], 2, "given twice"),
+        (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
+        (["bm25", "--metric", "nDCG@10,R@100"], 2, "give --metric once for each"),
+        (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
+        (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"),
+        (["bm25", "--run", "no/where.run"], 2, "can't be written"),
+        (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
+        (["bm25", "dense"], 4, "has no vectors"),
+        (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
+        (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
+        (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
 def test_what_is_wrong_is_said(papers, files, arguments, code, said):
     ran = ccheck("evaluate", *arguments, *files.options, "--store", papers)
     assert (ran.code, ran.out) == (code, "") and said in ran.err

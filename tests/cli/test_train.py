@@ -61,12 +61,17 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
 DATA = ("--corpus", "corpus.jsonl", "--claims", "claims.jsonl", "--qrels", "qrels.tsv")
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (("--output", "out"), 2, "--corpus is missing"), (("--set", "clip"), 2, "write it as KEY=VALUE"),
-    (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
-    (("--set", "clipp=1"), 5, "did you mean 'clip'"), (("--config", "nothing.toml"), 4, "nothing.toml can't be read"),
-    ((*DATA, "--output", "out", "--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--output", "out"), 2, "--corpus is missing"),
+        (("--set", "clip"), 2, "write it as KEY=VALUE"),
+        (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
+        (("--set", "clipp=1"), 5, "did you mean 'clip'"),
+        (("--config", "nothing.toml"), 4, "nothing.toml can't be read"),
+        ((*DATA, "--output", "out", "--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
+    ],
+)
 def test_what_can_not_be_done_is_said(files, monkeypatch, arguments, code, message):
     monkeypatch.chdir(files)
     ran = ccheck("train", "embedder", *arguments)
@@ -116,13 +121,17 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(stance_files, tmp_path)
     assert {piece["stance"]["label"] for piece in ran.objects[0]["evidence"]} <= set(SPELLED)
 
 
-@pytest.mark.parametrize(("lines", "options", "code", "message"), [
-    ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
-    (records(30), ("--base", "no-such-model"), 4, "no-such-model"), ([], (), 5, "pairs.jsonl is empty"),
-    (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
-    (records(30), ("--set", "balanced=2"), 2, "balanced"),
-    (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "options", "code", "message"),
+    [
+        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
+        (records(30), ("--base", "no-such-model"), 4, "no-such-model"),
+        ([], (), 5, "pairs.jsonl is empty"),
+        (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
+        (records(30), ("--set", "balanced=2"), 2, "balanced"),
+        (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
+    ],
+)
 def test_what_can_not_be_trained_is_said(tmp_path, lines, options, code, message):
     jsonl(tmp_path / "pairs.jsonl", *lines)
     ran = ccheck("train", "stance", "--train", "pairs.jsonl", "-o", "out", *options)

@@ -43,12 +43,19 @@ def test_a_recipe_from_a_file_and_one_that_lays_its_tables_over_another() -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((f"[retrievers.bm25]\n{text}", message) for text, message in {
-            "dpth = 3": "did you mean 'depth'", "[fuson]\nk = 1": "did you mean 'fusion'",
-            "[fusion]\nmethd = 'rrf'": "did you mean 'method'", "[fusion]\nmethod = 'sum'": "rrf",
-            "depth = 0": "greater than or equal to 1", "depth = 'many'": "retrievers.bm25", "[": "TOML",
-            "[ingest.units.'Long Window']": r"ingest\.units\.Long Window",
-        }.items()),
+        *(
+            (f"[retrievers.bm25]\n{text}", message)
+            for text, message in {
+                "dpth = 3": "did you mean 'depth'",
+                "[fuson]\nk = 1": "did you mean 'fusion'",
+                "[fusion]\nmethd = 'rrf'": "did you mean 'method'",
+                "[fusion]\nmethod = 'sum'": "rrf",
+                "depth = 0": "greater than or equal to 1",
+                "depth = 'many'": "retrievers.bm25",
+                "[": "TOML",
+                "[ingest.units.'Long Window']": r"ingest\.units\.Long Window",
+            }.items()
+        ),
         ("[retrievers.splade]\n", "bm25"),
         *((text, "retrievers") for text in ("[fusion]\nk = 1", "[retrievers]\n", "retrievers = 3")),
         ("extends = 'bm25'\n[retrievers]\nbm52 = false", r"retrievers\.bm52 = false: .* did you mean 'bm25'"),
@@ -56,7 +63,7 @@ def test_a_recipe_from_a_file_and_one_that_lays_its_tables_over_another() -> Non
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'\nname = 'y'", "changes stages, not name"),
         ("extends = 'bm25'\n[ablations.x]\ndescription = 'x'\nretrievers.bm25.dpeth = 3", "did you mean 'depth'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_recipe_is_said(text: str, message: str) -> None:
     file = written(text)
     with pytest.raises(InvalidData, match=message) as caught:
@@ -68,12 +75,16 @@ WEIGHTS = ("-1", "0", "inf", "nan", "1e300", "1e-300")
 WHOLE = ("0", "-1", "1" + 400 * "0", 5_000 * "9")
 
 
-@pytest.mark.parametrize(("table", "key", "value"), [
-    *(("retrievers.bm25", "weight", value) for value in WEIGHTS),
-    *(("retrievers.bm25", "fields", f"{{ content = {value} }}") for value in WEIGHTS),
-    *(("fusion", "k", value) for value in WHOLE), *(("retrievers.bm25", "depth", value) for value in WHOLE),
-    *(("retrievers.dense", "candidates", value) for value in WHOLE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        *(("retrievers.bm25", "weight", value) for value in WEIGHTS),
+        *(("retrievers.bm25", "fields", f"{{ content = {value} }}") for value in WEIGHTS),
+        *(("fusion", "k", value) for value in WHOLE),
+        *(("retrievers.bm25", "depth", value) for value in WHOLE),
+        *(("retrievers.dense", "candidates", value) for value in WHOLE),
+    ],
+)
 def test_numbers_of_a_recipe_have_limits(table: str, key: str, value: str) -> None:
     with pytest.raises(InvalidData, match="mine") as caught:
         load_recipe(written(f'name = "mine"\nextends = "default"\n[{table}]\n{key} = {value}\n'))
@@ -192,9 +203,17 @@ FULL = Layout(
 
 @pytest.mark.parametrize(
     "path",
-    ["", "dense.passages", "dense.passages.chunking", "dense.passages.embedding", "sparse", "additional",
-     "units.windows", "analyses.0"],
-)  # fmt: skip
+    [
+        "",
+        "dense.passages",
+        "dense.passages.chunking",
+        "dense.passages.embedding",
+        "sparse",
+        "additional",
+        "units.windows",
+        "analyses.0",
+    ],
+)
 def test_what_a_later_version_would_add_is_refused(path: str) -> None:
     """It may change how documents are made, so that theirs and ours would be mixed."""
     data: Any = json.loads(json.dumps(FULL.to_dict()))

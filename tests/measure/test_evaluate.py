@@ -147,10 +147,17 @@ def test_values_are_written_as_in_toml():
         assert parse_grid([f"fusion.k={said}", "x=1"]) == {"fusion.k": values, "x": [1]}
 
 
-@pytest.mark.parametrize(("grid", "said"), [
-    (["fusion.k"], "is not KEY=VALUE"), (["fusion..k=3"], "is not KEY=VALUE"), (["fusion.k="], "is not KEY=VALUE"),
-    (["fusion.k=1,1"], "a value twice"), (["fusion.k=1", "fusion.k=2"], "twice"), (["fusion.k=1,[2"], "is not TOML"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (["fusion.k"], "is not KEY=VALUE"),
+        (["fusion..k=3"], "is not KEY=VALUE"),
+        (["fusion.k="], "is not KEY=VALUE"),
+        (["fusion.k=1,1"], "a value twice"),
+        (["fusion.k=1", "fusion.k=2"], "twice"),
+        (["fusion.k=1,[2"], "is not TOML"),
+    ],
+)
 def test_a_grid_that_is_none_says_why(grid, said):
     with pytest.raises(UsageError, match=said.replace("[", r"\[")):
         parse_grid(grid)
@@ -169,12 +176,18 @@ def test_a_point_changes_what_it_names_and_nothing_else():
     assert DEFAULT.retrievers.keys() == {"bm25", "dense"}  # it is as it was
 
 
-@pytest.mark.parametrize(("settings", "said"), [
-    ({"fusion.kk": 3}, "default with fusion.kk = 3: fusion: unknown key kk: did you mean 'k'"),
-    ({"retrievers.bm52.depth": 3}, "did you mean 'bm25'"), ({"retrievers.sparse": False}, "to leave out"),
-    ({"fusion.k": "many"}, "fusion.k"), ({"retrievers.bm25.depth": 0}, "depth"),
-    ({"retrievers.bm25.depth.x": 1}, "no 'depth'"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fusion.kk": 3}, "default with fusion.kk = 3: fusion: unknown key kk: did you mean 'k'"),
+        ({"retrievers.bm52.depth": 3}, "did you mean 'bm25'"),
+        ({"retrievers.sparse": False}, "to leave out"),
+        ({"fusion.k": "many"}, "fusion.k"),
+        ({"retrievers.bm25.depth": 0}, "depth"),
+        ({"retrievers.bm25.depth.x": 1}, "no 'depth'"),
+    ],
+    ids=str,
+)
 def test_a_setting_that_the_recipe_does_not_take_says_why(settings, said):
     with pytest.raises(UsageError, match=said):
         changed(DEFAULT, settings)
