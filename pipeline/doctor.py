@@ -276,7 +276,8 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
             about += [f"{what}: {said}" for what, said in info.details.items()]
             profile, model = info.profile, resolved.settings.embedding_model
             if profile is not None:
-                yield _profile(profile, info.dimensions, model)
+                # The model of a companion is known, and is said with the store.
+                yield _profile(profile, None if info.layout.dense else info.dimensions, model)
             plan: Plan | None = None
             try:
                 plan = checker.plan(compared=False)  # this says so itself, below

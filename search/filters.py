@@ -13,6 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from ..core.errors import UsageError
@@ -32,15 +33,15 @@ _FORM = re.compile(
     re.DOTALL,
 )
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?|[0-9]{5,}|now\b.*")
+_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T.*)?)?)?|[0-9]{5,}|now\b.*")
 NAMED = 20
 """The most fields that an error lists."""
 
-Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "booleans", "nested", "mixed", "other"]
+Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "booleans", "keys", "nested", "mixed", "other"]
 """The kind of a field's values for a filter: only numbers (including numbers written as text), only text, or either.
 
-`words` can only be searched for. Filters can't use `nested`, `mixed` (a different type in each index of an alias) and
-`other` fields at all.
+`words` can only be searched for. `keys` are an object's, and each (`FIELD.KEY`) holds text. Filters can't use `nested`,
+`mixed` (a different type in each index of an alias) and `other` fields at all.
 """
 
 
@@ -70,6 +71,9 @@ def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: s
     refuse_ordered_ids(filters)
     for one in filters:
         kind = "either" if one.field == DOCUMENT_ID else fields.get(one.field)
+        above = accumulate(one.field.split("."), "{}.{}".format)
+        if kind is None and any(fields.get(name) == "keys" for name in above):
+            kind = "text"
         if kind is None:
             raise UsageError(_unknown(one, fields, store))
         wrong = _unfit(one, kind)
@@ -115,7 +119,7 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
             return f"{one.field} is full text, which can only be compared with = and !="
         case "booleans" if orders or one.value not in ("true", "false"):
             return f"{one.field} is true or false. Write {one.field}=true or {one.field}=false"
-        case "dates" if not _DATE.fullmatch(one.value):
+        case "dates" if not _is_date(one.value):
             example = f"{one.field}{one.operator}2015-01-31"
             return f"{one.field} holds dates, and {one.value!r} is not a date. Write, for example, {example}"
         case "numbers" if as_number(one.value) is None:
@@ -125,6 +129,19 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
                 f"{one.field} holds text, which {one.operator} compares letter by letter, but {one.value!r} is a number"
             )
     return None
+
+
+def _is_date(text: str) -> bool:
+    """Whether it is a day that the calendar has, its month or year, a moment, milliseconds since 1970, or `now`."""
+    if not _DATE.fullmatch(text):
+        return False
+    day = text.partition("||")[0]  # what follows is added to it, or rounds it
+    try:
+        if day[4:5] == "-":
+            datetime.datetime.fromisoformat(day if len(day) > len("2011-03") else f"{day}-01")
+    except ValueError:
+        return False
+    return True
 
 
 def parse_filter(text: str) -> Filter:

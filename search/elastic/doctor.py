@@ -69,19 +69,24 @@ def _privileges(client: Client, index: str, described: dict[str, Any]) -> Findin
     theirs = any(OURS not in one.get("mappings", {}).get("_meta", {}) for one in described.values())
     companions = theirs and may_have_one(index)
     wanted = [(role, work, _for(role, index, its)) for role, its, work in WORK if companions or not its]
+    behind = {"names": [*described], "privileges": ["read"]}
     body = {
         "cluster": sorted({one for _, _, role in wanted for one in role["cluster"]}),
-        "index": [entry for _, _, role in wanted for entry in role["indices"]],
+        "index": [entry for _, _, role in wanted for entry in role["indices"]] + [behind] * bool(described),
     }
     try:
         answer = client.request("POST", "/_security/user/_has_privileges", body, patient=False)
         lacking = [list(_lacks(needed, answer)) for _, _, needed in wanted]
+        fusing = ", ".join(_lacks({"cluster": [], "indices": [behind]}, answer))
     except (CcheckError, KeyError, TypeError, AttributeError):
         return "privileges", True, "unknown: the server has no security, or does not say"
     said = [
         f"can't {work}: grant {'; '.join(lacks)} (es_mappings/roles/{role}.json)" if lacks else f"can {work}"
         for (role, work, _), lacks in zip(wanted, lacking, strict=True)
     ]
+    if fusing and not lacking[0]:
+        grant = fusing if theirs else f"read on {index}-*"
+        said.append(f"ccheck joins rankings itself: for the server's rrf, grant {grant}")
     return "privileges", not lacking[0], "; ".join(said)
 
 

@@ -197,9 +197,9 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
         )
 
 
-def is_licence(body: Any) -> bool:
-    """Whether an answer says that the server's licence does not allow what was asked."""
-    return any("license.expired.feature" in error for error in _errors(body))
+def is_security(body: Any) -> bool:
+    """Whether an answer says that the server's licence, or a privilege, does not allow what was asked."""
+    return is_type(body, "security_exception")
 
 
 def unknown_retriever(body: Any) -> bool:

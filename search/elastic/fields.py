@@ -20,6 +20,10 @@ TEXT_TYPES: Final = ("text", "match_only_text")
 NUMBERS: Final = (
     "long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long",
 )  # fmt: skip
+INTEGERS: Final = {
+    name: (-(1 << bits), (1 << bits) - 1) for name, bits in {"long": 63, "integer": 31, "short": 15, "byte": 7}.items()
+} | {"unsigned_long": (0, (1 << 64) - 1)}
+"""The least and the greatest number that a field can hold. The server refuses to compare it with others."""
 SEMANTIC: Final = "semantic_text"
 """The type of a field that the server itself embeds, claims too."""
 VECTOR_TYPES: Final = ("dense_vector", "sparse_vector", "rank_vectors")
@@ -34,12 +38,13 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("text", "match_only_text"), "words"),
     **dict.fromkeys(("date", "date_nanos"), "dates"),
     "boolean": "booleans",
+    "flattened": "keys",
 }
 DIGEST_IN_PLACE = "ccheck.digest"
 """What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
-_LANGUAGE = re.compile(r"\.[a-z]{2}$")
+LANGUAGE = re.compile(r"\.[a-z]{2}$")
 
 _TAG = re.compile(
     r"</?(?:a|b|br|blockquote|div|em|h[1-6]|hr|i|img|li|ol|p|span|strong|su[bp]|t[dhr]|table|ul)"
@@ -160,7 +165,7 @@ def by_last_part(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
     by_depth = sorted(names, key=lambda name: name.count("."))
     for want in wanted:
         for name in by_depth:
-            above, _, last = _LANGUAGE.sub("", name).rpartition(".")
+            above, _, last = LANGUAGE.sub("", name).rpartition(".")
             if last.lower() == want and not (above and want in _VAGUE):
                 yield name
 

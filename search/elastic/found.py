@@ -15,6 +15,7 @@ from ...core.profiles import StoreProfile
 from .client import Client
 from .fields import (
     CONFLICT,
+    LANGUAGE,
     NUMBERS,
     SEMANTIC,
     TEXT_TYPES,
@@ -182,6 +183,8 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     shown = [name for name in texts if name not in left_out]
     title = names.title or next(by_last_part(TITLES, [name for name in titles if name not in left_out]), None)
     others = [name for name in shown if name != title]
+    alike = LANGUAGE.sub("", title) if title is not None and names.title is None else None
+    languages = [name for name in others if LANGUAGE.sub("", name) == alike]
     inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
     outer = {name: samples[name].words for name in others if name in samples}
     text = (
@@ -198,7 +201,9 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
             left_out.setdefault(name, "it is in nested documents, and the index has other texts")
     held = {name: why for name, why in left_out.items() if name not in nowhere}
     notices = tuple(_notices(fields, held, where, text)) if names.text is None else ()
-    words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in searchable)
+    words = tuple(
+        name for name in dict.fromkeys([*([title] if title else []), *languages, *text]) if name in searchable
+    )
     if not words and not semantic:
         said = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:10])
         if fields and not any(one.in_source for one in fields.values()):
@@ -206,13 +211,16 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
                 f"{where} keeps no _source, so ccheck could find documents but not show their text. Index them again "
                 "with _source, or into another index with ccheck ingest"
             )
-        raise InvalidData(
-            f"{where} has no text field that ccheck can search{f' ({said})' if said else ''}. Name its text fields "
-            "in a profile of the settings ([stores])"
+        advice = (
+            "Name its text fields in a profile of the settings ([stores])"
+            if searchable
+            else "BM25 searches fields of the type text: add one, such as a multi-field of a keyword (PUT "
+            "INDEX/_mapping), and index the documents again (POST INDEX/_update_by_query)"
         )
+        raise InvalidData(f"{where} has no text field that ccheck can search{f' ({said})' if said else ''}. {advice}")
     stood_for = {fields[name].of for name in (title, *text) if name}
     for name in texts:
-        if name != title and name not in text and name not in stood_for:
+        if name not in (title, *languages, *text) and name not in stood_for:
             words_held = samples[name].words if name in samples else 0
             few = f", {words_held:.0f} words on average" if words_held else ""
             left_out.setdefault(name, f"does not look like a text field{few}")
@@ -336,6 +344,19 @@ def _notices(
         likely = _likely(name) and not (fields[name].nested and text)
         if likely or (fields[name].type == CONFLICT and fields[name].dimensions):
             yield f"the field {name} of {where} is left out: {why}"
+
+
+def with_hidden(client: Client, name: str, index: Index, mappings: Mapping[str, Any]) -> Index:
+    """The index with a notice about documents in indices behind the alias that have none of the fields of words."""
+    words = {one for one in (index.title, *index.text) if one and one in index.searched}
+    hidden = [one for one in index.concrete if words.isdisjoint(fields_of(mappings[one]["mappings"]))] if words else []
+    if not hidden or not (many := client.count(name, {"terms": {"_index": hidden}})):
+        return index
+    notice = (
+        f"BM25 can't find the documents in {', '.join(hidden)} ({many:,}), which have no {' or '.join(sorted(words))}. "
+        "Name their text fields too, in a profile of the settings ([stores])"
+    )
+    return replace(index, notices=(*index.notices, notice))
 
 
 def _alike(one: Field) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import sys
@@ -16,7 +17,7 @@ from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
 from ..store import Search, not_held
 from . import reading, units
-from .fields import NUMBERS, SEMANTIC, TEXT_TYPES, Index
+from .fields import INTEGERS, NUMBERS, SEMANTIC, TEXT_TYPES, Index
 from .mappings import SPARSE, TERMS
 
 Body = dict[str, Any]
@@ -328,8 +329,18 @@ def _metadata(name: str, filter_: Filter) -> Body:
 
 def _foreign(index: Index, filter_: Filter) -> Body:
     known = index.fields.get(filter_.field)
-    if known is None:
-        return _NOTHING
+    if known is None:  # or a key of an object that is kept whole (`flattened`)
+        return _compare(filter_.field, filter_.operator, filter_.value)
+    if known.type in INTEGERS and (number := as_number(filter_.value)) is not None:
+        least, greatest = INTEGERS[known.type]
+        if not least <= (int(filter_.value) if filter_.value.isdecimal() else number) <= greatest:
+            raise UsageError(f"the filter {str(filter_)!r}: {filter_.field} holds numbers from {least} to {greatest}")
+    if known.type == "ip":
+        try:
+            ipaddress.ip_network(filter_.value, strict=False)
+        except ValueError as error:
+            said = f"{filter_.field} holds IP addresses. Write, for example, {filter_.field}=192.0.2.1"
+            raise UsageError(f"the filter {str(filter_)!r}: {said}, or =192.0.2.0/24") from error
     if known.type in NUMBERS:
         # Digits stay text, which the server reads exactly: a float would round a long id.
         value = filter_.value if filter_.value.isdecimal() else as_number(filter_.value)

@@ -23,7 +23,7 @@ from more_itertools import chunked
 from ...core.errors import CcheckError, ServerError
 from ...core.types import Document
 from .client import Client
-from .errors import part_error
+from .errors import Denied, part_error
 from .fields import TEXT_TYPES, Index, document
 from .mappings import ID
 
@@ -112,7 +112,14 @@ def pages(
     }
     try:
         while True:
-            answer = client.request("POST", "/_search", {**body, "pit": {"id": held, **keep}}, index=name, slow=True)
+            body["pit"] = {"id": held, **keep}
+            try:
+                answer = client.request("POST", "/_search", body, index=name, slow=True)
+            except Denied:
+                if "search_after" in body:
+                    raise
+                yield from _scrolled(client, name, search, keep_alive)
+                return
             held = answer.get("pit_id", held)
             hits = answer.get("hits", {}).get("hits", ())
             if not hits:
@@ -121,6 +128,29 @@ def pages(
             body["search_after"] = hits[-1]["sort"]
     finally:
         client.request("DELETE", "/_pit", {"id": held}, index=name)
+
+
+def _scrolled(
+    client: Client, name: str, search: Mapping[str, Any], keep_alive: str
+) -> Generator[Sequence[Mapping[str, Any]]]:
+    """The same for a key that may search the alias alone, and so no point in time.
+
+    Raises ServerError if a page was lost with its answer: asking again brings the next one.
+    """
+    body = {"size": SCANNED_AT_ONCE, "sort": ["_doc"], **search, "track_total_hits": True}
+    answer = client.on_index("POST", name, "_search", body, params={"scroll": keep_alive}, slow=True)
+    with client.understanding():
+        left, held = int(answer["hits"]["total"]["value"]), {"scroll_id": answer["_scroll_id"]}
+    try:
+        while hits := answer.get("hits", {}).get("hits"):
+            left -= len(hits)
+            yield hits
+            answer = client.request("POST", "/_search/scroll", {"scroll": keep_alive, **held}, index=name)
+            held = {"scroll_id": answer.get("_scroll_id", held["scroll_id"])}
+        if left:
+            raise ServerError(f"{client.connection.url}/{name} left out {left:,} documents: try again later")
+    finally:
+        client.request("DELETE", "/_search/scroll", held, index=name)
 
 
 def hits_by_id(
@@ -265,12 +295,12 @@ class Written:
 def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> list[Shard]:
     """The shards of indices. Without `refresh`, searches may not see the writes up to `last` yet.
 
-    Raises Denied if the key or user lacks the privilege, and ServerError if a shard has no primary.
+    Raises Denied if the key or user lacks the privilege, and ServerError if a shard has no primary. A search waits for
+    all shards, and counts them: statistics leave out those that are not there.
     """
     name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
+    there = client.search(",".join(concrete), {"size": 0, "track_total_hits": False})
     answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)
-    if refresh:
-        client.request("POST", f"{path}/_refresh", index=name, slow=True)
     found: list[Shard] = []
     with client.understanding():
         for index, one in sorted(answer["indices"].items()):
@@ -282,6 +312,12 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
                     )
                 last, newest = int(primary["global_checkpoint"]), int(primary["max_seq_no"])
                 found.append(Shard(index, one["uuid"], int(number), last, newest))
+        if len(found) != (total := there["_shards"]["total"]):
+            raise ServerError(
+                f"{client.connection.url}: {len(found)} of the {total} shards of {name} are there. Try again later"
+            )
+    if refresh:
+        client.request("POST", f"{path}/_refresh", index=name, slow=True)
     return found
 
 

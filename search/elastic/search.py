@@ -23,7 +23,7 @@ from .errors import (
     Busy,
     TooManyClauses,
     busy_part,
-    is_licence,
+    is_security,
     part_error,
     refuse_parts,
     translate,
@@ -74,7 +74,8 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse in these ways: its licence or version has them not, or it does not say how it did."""
+    """The server does not fuse in these ways: its licence, its version or the key's privileges do not allow it (a key
+    for the alias alone may not search the point in time inside), or it does not say how it did."""
 
     def __init__(self, ways: Collection[str]) -> None:
         super().__init__(*ways)
@@ -287,7 +288,7 @@ class Searcher:
         except Busy as error:
             found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         except (ApiError, TransportError) as error:
-            if self.native and isinstance(error, ApiError) and is_licence(error.body):
+            if self.native and isinstance(error, ApiError) and is_security(error.body):
                 raise NotNative(FUSINGS) from error
             if self.native and isinstance(error, ApiError) and unknown_retriever(error.body):
                 raise NotNative(self._ways) from error
@@ -301,7 +302,7 @@ class Searcher:
         there = self.index.concrete[0]
         for response in responses.values():
             if "error" in response:
-                if NATIVE in responses and is_licence(response):
+                if NATIVE in responses and is_security(response):
                     raise NotNative(FUSINGS)
                 return part_error(response, self.client.connection, self.name)
             try:

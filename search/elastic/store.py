@@ -29,7 +29,7 @@ from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
-from .found import read_index, sampler, with_papers
+from .found import read_index, sampler, with_hidden, with_papers
 from .moving import Numbered, numbered
 from .queries import Body, check, filter_bodies, fusing
 from .search import Moved, NotNative, Searcher
@@ -347,6 +347,7 @@ class ElasticStore(Store):
             index = read_index(found, self._named, self.name, sampler(self.client, self.index))
             if not index.made_here:
                 index = with_papers(self.client, self.index, index, self._named.group)
+                index = with_hidden(self.client, self.index, index, found)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index

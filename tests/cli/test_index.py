@@ -89,7 +89,8 @@ def test_enriched_searched_and_undone(papers_of_others: str) -> None:
 
     ran = ccheck("index", "info", "--store", store)
     assert f"{companion}: 2 documents" in ran.out and "tiny" in ran.out
-    assert f"{companion}: 2 documents" in ccheck("doctor", "--store", store).out
+    said = ccheck("doctor", "--store", store).out
+    assert f"{companion}: 2 documents" in said and "model unknown" not in said
     ran = ccheck("index", "info", "--store", f"elasticsearch:{companion}")
     assert f"companion of {papers_of_others}" in ran.out
 

@@ -270,10 +270,8 @@ def test_what_is_no_paper_groups_nothing(client, store):
             (ranking,) = answer_all(named, [Query("glaciers")], WORDS, k=10)
             assert len(ids(ranking)) == count, group
     for group, said in (("year", "not a keyword or number"), ("none", "does not exist"), ("text", "not a keyword")):
-        with (
-            ElasticStore(store.client.connection, store.index, StoreProfile(group=group)) as named,
-            pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"),
-        ):
+        named = ElasticStore(store.client.connection, store.index, StoreProfile(group=group))
+        with named, pytest.raises(InvalidData, match=f"the field {group} of .* can't group chunks: it {said}|{said}"):
             named.info()
 
 
@@ -314,10 +312,8 @@ def test_a_profile_names_the_fields_of_one_store(spec):
         first = ranking.hits[0].document
         assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
     file.write_text(f'[stores.{index}]\ntext = "none"\n')
-    with (
-        open_store(resolve({"store": spec}, {}).settings) as store,
-        pytest.raises(InvalidData, match="no field 'none'"),
-    ):
+    store = open_store(resolve({"store": spec}, {}).settings)
+    with store, pytest.raises(InvalidData, match="no field 'none'"):
         store.info()
     assert "no field 'none'" in details("--store", spec)["store"][1]
 

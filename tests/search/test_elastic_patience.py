@@ -187,10 +187,8 @@ def test_an_answer_that_drips_is_given_up_after_one_timeout(head):
 
         threading.Thread(target=drip, daemon=True).start()
         connection = Connection(f"http://127.0.0.1:{server.getsockname()[1]}", request_timeout=0.5, retry_seconds=0)
-        with (
-            ElasticStore(connection, "papers") as store,
-            pytest.raises(ServerError, match=r"did not answer within 0\.5 s"),
-        ):
+        store = ElasticStore(connection, "papers")
+        with store, pytest.raises(ServerError, match=r"did not answer within 0\.5 s"):
             store.client.on_index("GET", "papers")
 
 

@@ -1,6 +1,7 @@
 """What a search found is read whole or said to be missing: on real servers, and from answers that they rarely give."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from ccheck.core.stages import Bm25, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Filter, Query, Ranking
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic.reading import shards
 
 TWICE: dict[str, Retriever] = {"bm25": Bm25(), "again": Bm25(fields={"title": 1.0})}
 OWN = Fusion(method="minmax")
@@ -40,6 +42,17 @@ def test_documents_with_a_routing_of_their_own_are_read(client, store):
     (ranking,) = answer_all(store, [Query("sea level rises")], TWICE, OWN, k=10)
     assert sorted(ids(ranking)) == [f"p{number}" for number in range(6)]
     assert store.get(["p3"])["p3"].text == "It rises. 3"
+
+
+def test_a_shard_that_is_not_there_is_not_one_without_writes(client, store, monkeypatch):
+    nowhere = {"settings": {"index.routing.allocation.require._name": "nobody"}}
+    client.put(f"/{store.index}?wait_for_active_shards=0", json=nowhere).raise_for_status()
+    with ElasticStore(Connection(str(client.base_url), retry_seconds=0.1), store.index) as impatient:
+        with pytest.raises(ServerError, match=r"not ready \(503, .*why a shard is gone"):
+            shards(impatient.client, [store.index])
+        monkeypatch.setattr(impatient.client, "search", lambda *_: {"_shards": {"total": 1}})  # it went after that
+        with pytest.raises(ServerError, match="0 of the 1 shards"):
+            shards(impatient.client, [store.index])
 
 
 def test_one_id_in_two_shards_is_one_document(client, store):
@@ -118,13 +131,8 @@ def test_a_rollover_is_noticed(client, store):
     client.post(f"/{store.index}/_rollover").raise_for_status()
     for known in (store, ElasticStore(store.client.connection, store.index)):
         known._known = None
-        for asks in (
-            known.info,
-            lambda known=known: answer_all(known, [Query("sea")], WORDS, k=1),
-            lambda known=known: known.prepare(Layout()),
-            known.removal,
-            known.drop,
-        ):
+        asked = partial(answer_all, known, [Query("sea")], WORDS, k=1), partial(known.prepare, Layout())
+        for asks in (*asked, known.info, known.removal, known.drop):
             with pytest.raises(InvalidData, match=rf"2 indices .*ccheck made {store.index}-000001.*rollover"):
                 asks()
     assert client.get(f"/{store.index}-000001/_count").json()["count"] == 1
@@ -194,8 +202,7 @@ def test_rankings_ask_whether_they_are_whole(stub, asked):
 
 
 def test_documents_that_can_not_be_read_are_their_claims_errors(stub, asked):
-    found = {"status": 200, "hits": {"hits": [hit("a")]}}
-    nothing = {"status": 200, "hits": {"hits": []}}
+    found, nothing = ({"status": 200, "hits": {"hits": some}} for some in ([hit("a")], []))
     stub.answers["POST", "/papers/_msearch"] = [searches(found, nothing, nothing, nothing)]
     unavailable = {"type": "search_phase_execution_exception", "reason": "shard 2 is unavailable"}
     stub.answers["POST", "/papers/_search"] = [(503, {"error": unavailable})]
@@ -209,12 +216,11 @@ def test_documents_that_can_not_be_read_are_their_claims_errors(stub, asked):
 
 def test_a_document_that_is_found_and_not_given_is_an_error(stub, asked):
     """As without `_source`; what was removed meanwhile is not found again."""
-    found = {"status": 200, "hits": {"hits": [hit("a")]}}
+    found, nothing = ({"status": 200, "hits": {"hits": some}} for some in ([hit("a")], []))
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a")]}})]
     (bad,) = answer_all(asked, [Query("sea")], TWICE, OWN, k=3)
     assert isinstance(bad, ServerError) and "such as a" in str(bad)
-    nothing = {"status": 200, "hits": {"hits": []}}
     twice = [searches(found, found)] * 2  # while others write, the next one can be removed too
     stub.answers["POST", "/papers/_msearch"] = [*twice, searches(nothing, nothing)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}})]
@@ -251,9 +257,7 @@ HOW = ("--json", "--no-record", "--verdict", "none", "-k", "5")
 
 def said(stub: HttpStub) -> list[str]:
     """The requests, in a word each."""
-    return [
-        f"{one.method} {one.path.rpartition('/')[2]}" + (" rrf" if b'"rrf"' in one.body else "") for one in stub.asked
-    ]
+    return [f"{one.method} {one.path.rpartition('/')[2]}{' rrf' * (b'rrf' in one.body)}" for one in stub.asked]
 
 
 def test_the_licence_decides_on_the_requests_and_not_on_the_answer(

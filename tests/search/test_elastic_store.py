@@ -90,9 +90,8 @@ def test_flat_and_nested_vectors_rank_alike(elasticsearch_url, elasticsearch_8_u
                     assert_equal_but_for_ties(one, other)
             # What Kibana and ES|QL see, a search without `nested` finds.
             counted = {"size": 0, "query": {"exists": {"field": "passages.vector"}}, "track_total_hits": True}
-            assert [
-                store.client.search(store.index, counted)["hits"]["total"]["value"] for store in (flat, nested)
-            ] == [300, 0]
+            seen = [one.client.search(one.index, counted)["hits"]["total"]["value"] for one in (flat, nested)]
+            assert seen == [300, 0]
 
 
 def test_a_store_whose_vectors_are_nested_gains_fields_and_keeps_them(store, monkeypatch):
@@ -141,10 +140,8 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing():
         assert store.digests(wanted) == dict.fromkeys(wanted, "1")
         assert store.info().passages == sum(len(one.passages[MAIN_VECTORS]) for some in batches for one in some)
         node.kill()
-        with (
-            ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash") as gone,
-            pytest.raises(ServerError, match="can't be reached"),
-        ):
+        gone = ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash")
+        with gone, pytest.raises(ServerError, match="can't be reached"):
             gone.count()
 
 
@@ -165,13 +162,15 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
         "other": {"type": "dense_vector", "dims": 8, "similarity": "cosine"},
         "parts": {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4}}},
         "place": {"type": "geo_point"},
+        "flags": {"type": "flattened"},
+        "host": {"type": "ip"},
         "unused": {"type": "long"},
     }
     papers = [
         {"headline": "Sea level", "abstract": "It rises.", "body": "By 20 cm.", "journal": "Nature Food", "year": 2011,
          "open": True, "date": "2011-05-01", "authors": [{"name": "A"}, {"name": "B"}], "embedding": "sea"},
         {"headline": "Ice sheets", "abstract": "They melt into the sea.", "year": 2019, "date": "2019-12-31T10:00:00Z",
-         "authors": {"name": "C"}, "embedding": "ice", "place": [1, 2]},
+         "authors": {"name": "C"}, "embedding": "ice", "place": [1, 2], "flags": {"a": {"b": "c"}}, "host": "::1"},
         {"headline": "Tea", "abstract": "A sea of tea.", "journal": "Science"},
     ]  # fmt: skip
     for number in (1, 2):
@@ -221,6 +220,8 @@ def test_filters_on_an_index_of_others(store, foreign):
         "abstract=Tea sea": set(),
         "open=true": {"p0"},
         "open!=true": {"p1", "p2"},
+        "flags.a.b=c": {"p1"},
+        "host=::/64": {"p1"},
         "nothing=1": set(),
         "nothing!=1": {"p0", "p1", "p2"},
         "published<2012-01-01": {"p0"},
@@ -229,10 +230,14 @@ def test_filters_on_an_index_of_others(store, foreign):
         ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
         assert set(ids(ranking)) == expected, condition
         assert store.count([parse_filter(condition)]) == len(expected), condition
+    for condition, said in (("year>=99999999999999999999", "from -2147483648 to"), ("host=abc", "holds IP addresses")):
+        with pytest.raises(UsageError, match=said):
+            store.count([parse_filter(condition)])
     with pytest.raises(UsageError, match="full text"):
         refuse_unfit([parse_filter("authors.name>A")], store.fields(), store.name)
     kinds = dict.fromkeys(("headline", "abstract", "body", "authors.name"), "words")
-    kinds |= {"journal": "text", "year": "numbers", "open": "booleans", "date": "dates", PUBLISHED: "dates"}
+    kinds |= {"journal": "text", "host": "text", "year": "numbers", "open": "booleans", "flags": "keys"}
+    kinds |= dict.fromkeys(("date", PUBLISHED), "dates")
     kinds |= dict.fromkeys(("embedding", "other", "place"), "other") | {"parts.vector": "nested"}
     assert dict(store.fields()) == kinds
     with pytest.raises(UsageError, match="'unused'"):
@@ -254,21 +259,15 @@ def test_any_vectors_of_an_index_of_others_can_be_named(store, foreign):
         with pytest.raises(kind, match=said):
             ranked(dense, vector_of("ice"))
     sparse = SparseVector(np.array([7], np.int32), np.ones(1, np.float32))
-    for retriever, said in (
-        (Sparse(), "no sparse vectors"),
-        (Bm25(analysis=Analysis(stopwords="nltk")), "no terms of this analysis"),
-    ):
+    terms_of = Bm25(analysis=Analysis(stopwords="nltk"))
+    for retriever, said in ((Sparse(), "no sparse vectors"), (terms_of, "no terms of this analysis")):
         with pytest.raises(NotFound, match=said):
             rank_one(store, Query("sea", own={"one": sparse}), {"one": retriever})
 
 
 def test_an_index_of_others_is_not_written_to(store, foreign):
-    for change in (
-        lambda: store.prepare(LAYOUT),
-        lambda: store.upsert([entry("a")]),
-        lambda: store.delete(["p0"]),
-        store.drop,
-    ):
+    writes = lambda: store.prepare(LAYOUT), lambda: store.upsert([entry("a")]), lambda: store.delete(["p0"])
+    for change in (*writes, store.drop):
         with pytest.raises(InvalidData, match=r"ccheck did not make|was not made by ccheck"):
             change()
     assert store.count() == 3
@@ -297,14 +296,9 @@ def test_what_is_shown_finds_the_document(server, elasticsearch_index, request):
     )
     weights = SparseVector(np.array([2504, 2712], np.int32), np.array([0.5, 1.5], np.float32))
     passages = {MAIN_VECTORS: (Passage(0, 22, np.full(4, 0.5, np.float32)),)}
-    sea = Entry(
-        Document("sea", "Sea level", "Sea level has risen."),
-        "1",
-        passages,
-        weights,
-        ("Oceans climb the coast.",),
-        {"sentence": (UnitEntry(Unit("sentence", 0, 0, 20, "Sea level has risen.")),)},
-    )
+    inner = {"sentence": (UnitEntry(Unit("sentence", 0, 0, 20, "Sea level has risen.")),)}
+    document = Document("sea", "Sea level", "Sea level has risen.")
+    sea = Entry(document, "1", passages, weights, ("Oceans climb the coast.",), inner)
     mug = Entry(Document("mug", "Green mugs", "A hot drink."), "1")
     with ElasticStore(Connection(url), elasticsearch_index) as store:
         fill(store, layout, [sea, mug])

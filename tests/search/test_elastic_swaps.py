@@ -345,10 +345,8 @@ def test_an_index_is_removed_by_its_own_name_too(made, elasticsearch_url, elasti
 
 def test_an_alias_that_takes_no_writes(made, elasticsearch_url, elasticsearch_index):
     alias(made, f"{elasticsearch_index}-000001", elasticsearch_index, is_write_index=False)
-    with (
-        ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store,
-        pytest.raises(InvalidData, match="is_write_index is false"),
-    ):
+    store = ElasticStore(Connection(elasticsearch_url), elasticsearch_index)
+    with store, pytest.raises(InvalidData, match="is_write_index is false"):
         store.prepare(Layout())
 
 
