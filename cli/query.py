@@ -348,7 +348,7 @@ class Tally:
         from ..core.types import add_usage
         from ..pipeline.batch import unjudged
 
-        result, answer, kept = one
+        result, answer, kept, _ = one
         self.done += 1
         self.kept += kept
         if result.error is not None:

@@ -17,7 +17,7 @@ from ..core.text import is_unicode
 from .lines import read_lines, told_by
 from .readers import read_sources
 from .records import NOT_UTF8, Record, Reject
-from .sniff import HEAD_BYTES, HINTS, cells
+from .sniff import HEAD_BYTES, HINTS, cells, sniff_unicode
 from .sources import STDIN, Source, find_sources
 
 Made = TypeVar("Made")
@@ -108,7 +108,9 @@ def _opened(name: str) -> Source:
         advice = HINTS[".pickle"].replace("FILE", str(path))
         raise InvalidData(f"{path} is a pickle, which ccheck does not read. {advice}")
     format_, compression = told_by(head)
-    return Source(str(path), path, "parquet" if format_ == "parquet" else "txt", compression)
+    unicode = sniff_unicode(b"" if compression else head)  # as Excel's "Unicode text" is
+    encoding = None if unicode == "utf-8-sig" else unicode
+    return Source(str(path), path, "parquet" if format_ == "parquet" else "txt", compression, encoding=encoding)
 
 
 def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Record | Reject:

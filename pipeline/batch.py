@@ -41,6 +41,8 @@ class Answered(NamedTuple):
     result: Result
     answer: Answer
     kept: bool = False
+    refused: bool = False
+    """Whether its record had a problem, so that nothing was checked."""
 
 
 _DECIDING = {
@@ -91,7 +93,7 @@ def check_batch(
         result = next(results)
         if problem is not None:
             result = dataclasses.replace(result, claim=claim, error=InvalidData(problem))
-        yield Answered(result, result.to_dict() | {"settings": key})
+        yield Answered(result, result.to_dict() | {"settings": key}, refused=problem is not None)
 
 
 def _key(claim: Claim) -> Key:

@@ -83,8 +83,9 @@ def _text(data: Mapping[str, Any], id_: str) -> str:
     """The claim's words. Raises InvalidData if there are none."""
     text = text_of(first_of(data, TEXTS)[1])
     if not text:
+        empty = ", ".join(name for name in TEXTS if name in data and not str(data[name] or "").strip())
         fields = f"Its fields are {', '.join(data)}. The text must be in {' or '.join(TEXTS)}"
-        raise InvalidData(f"claim {id_} has no text. {fields}")
+        raise InvalidData(f"claim {id_} has no text. {f'{empty} is empty' if empty else fields}")
     if not any(map(str.isalnum, text)):
         raise InvalidData(f"claim {id_} has no word, only marks: {text[:80]!r}")
     return text

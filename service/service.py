@@ -178,7 +178,7 @@ class Service(Closing):
                 check = _of_claim(recorded[id_], answered.result.claim)
             else:
                 check = _made(id_, answered, way, run)
-                check = check if answered.kept else self._keep(check)
+                check = check if answered.kept or answered.refused else self._keep(check)
             if on_event is not None:
                 on_event(Event("error" if check.status == "failed" else "done", {"check": id_, **check.to_dict()}))
             yield check, answered

@@ -74,25 +74,14 @@ def evaluation_data(name: Literal["scifact", "climate-fever"]) -> Path:
 
 
 LONGEST = (
-    "search/test_elastic_cluster.py",
-    "train/test_train_embedder.py",
-    "train/test_train_reranker.py",
-    "train/test_train_stance.py",
-    "search/test_elastic_enrich.py",
-    "search/test_elastic_moving.py",
-    "search/test_elastic_store.py",
-    "search/test_elastic_restart.py",
-    "cli/test_train.py",
-    "cli/test_evaluate.py",
-    "cli/test_terminal.py",
-    "cli/test_ingest.py",
-    "cli/test_query.py",
-    "project/test_docs.py",
-    "project/test_package.py",
-)
+    "search/test_elastic_cluster train/test_train_embedder train/test_train_reranker train/test_train_stance "
+    "search/test_elastic_enrich search/test_elastic_moving search/test_elastic_store search/test_elastic_restart "
+    "cli/test_train cli/test_evaluate cli/test_terminal cli/test_ingest cli/test_query project/test_docs "
+    "project/test_package"
+).split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first: xdist hands out whole files, and one that begins last leaves a core idle at the end."""
-    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    places = {TESTS / f"{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

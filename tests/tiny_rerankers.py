@@ -97,28 +97,10 @@ def make_layerwise(folder: Path, *, seed: int = 0, **config: Any) -> Path:
 
     tokenizer = _bpe(TEXTS, 600)
     made = {
-        "architectures": ["LayerWiseMiniCPMForCausalLM"],
-        "auto_map": {"AutoConfig": "configuration_minicpm_reranker.LayerWiseMiniCPMConfig"},
-        "model_type": "minicpm",
-        "_name_or_path": "BAAI/bge-reranker-v2-minicpm-layerwise",
+        **json.loads(Path(__file__).with_name("minicpm.json").read_text(encoding="utf-8")),
         "vocab_size": len(tokenizer),
         **SMALL,
         "num_hidden_layers": 5,
-        "num_key_value_heads": 4,
-        "hidden_act": "silu",
-        "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "rope_scaling": None,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": 2,
-        "scale_emb": 12,
-        "dim_model_base": 256,
-        "scale_depth": 1.4,
-        "start_layer": 3,
-        "head_multi": True,
-        "head_type": "simple",
         **config,
     }
     names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")

@@ -114,7 +114,7 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
         told = {one.sentence.split()[0] for one in conditions}  # "without" denies "with", and nothing else
         ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
     others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions, *_exchanged(mine, given))
-    others += tuple(_certainty(claim, mine, sentence, given))
+    others += tuple(_certainty(mine, given, _UNSURE.search(claim), _UNSURE.finditer(sentence)))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
 
@@ -158,7 +158,9 @@ def _numbers(claim: str, sentence: str) -> Iterator[Difference]:
     given = quantities(sentence)
     for one in quantities(claim):
         same = [other for other in given if other.dimension == one.dimension]
-        alike = [other for other in same if one.dimension or one.beside & other.beside]
+        alike = [
+            other for other in same if one.dimension or one.beside & other.beside or other.value == one.value >= 1e4
+        ]
         if alike and not agrees_with_any(one, alike):
             # What is true of less than six hours may also be true of more than nine.
             others = all(other.side * one.side < 0 and other.value != one.value for other in alike)
@@ -250,13 +252,19 @@ def _opposites(mine: _Read, given: _Read, syllables: Sequence[tuple[str, str]]) 
                 yield word, other
 
 
-def _certainty(claim: str, mine: _Read, sentence: str, given: _Read) -> Iterator[Difference]:
+def _certainty(
+    mine: _Read, given: _Read, claimed: re.Match[str] | None, unsure: Iterator[re.Match[str]]
+) -> Iterator[Difference]:
     """What only may be, and what goes together without being the cause."""
-    unsure = _UNSURE.search(sentence)
     cause = next(filter(_CAUSES.fullmatch, mine.words), None)
     linked = next(filter(_LINKED.fullmatch, given.words), None)
-    if unsure and not _UNSURE.search(claim):
-        yield Difference("certainty", "", unsure[0])
+    about = (
+        one
+        for one in unsure
+        if not mine.content.isdisjoint(terms(one.string[max(0, one.start() - 60) : one.end() + 60]))
+    )
+    if not claimed and (one := next(about, None)):
+        yield Difference("certainty", "", one[0])
     elif cause and linked and not given.denied and not any(map(_CAUSES.fullmatch, given.words)):
         yield Difference("certainty", cause, linked)
 
@@ -318,7 +326,7 @@ def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
         (place, word)
         for place, (word, following) in enumerate(itertools.pairwise(text.words))
         if (_TURNS.fullmatch(word) and following != "by")
-        or (_sign(word) and following not in {*_ENDS, "in", "of"})
+        or (_sign(word) and not _MORE_THAN.fullmatch(word) and following not in {*_ENDS, "in", "of"})
         or (word == "but" and _DENIAL.fullmatch(following))
     )
     for place, word in itertools.islice(found, 2 * _NEAR):

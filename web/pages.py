@@ -126,6 +126,7 @@ async def static(name: str) -> Response:
 # -- checks
 
 
+@pages.head("/")
 @pages.get("/")
 @pages.get("/home")
 async def home(page: Opened) -> Response:

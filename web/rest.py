@@ -278,12 +278,14 @@ async def collections(web: Shared, _: Reader) -> Response:
     return json_answer([(await web.service.describe_async()).to_dict()])
 
 
+@state.head("/health", include_in_schema=False)
 @state.get("/health", responses=_answers(dict[str, str]))
 async def health() -> Response:
     """200 while the server runs. Needs no key."""
     return json_answer({"status": "ok"})
 
 
+@state.head("/ready", include_in_schema=False)
 @state.get("/ready", responses=_answers(dict[str, str], 503))
 async def ready(web: Shared) -> Response:
     """200 once the models are loaded and the store can be searched, else 503 with what is missing. Needs no key."""

@@ -124,7 +124,6 @@ def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files, no_
         (["bm25", "--run", "no/where.run"], 2, "can't be written"),
         (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
         (["bm25", "dense"], 4, "has no vectors"),
-        (["default", "--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
         (["default", "bm25", "--grid", "fusion.k=1"], 2, "--grid changes one recipe"),
         (["default", "--grid", "fusion.k=1", "--run", "a.run"], 2, "--grid changes one recipe"),
     ],

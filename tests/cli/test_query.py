@@ -95,6 +95,8 @@ def test_a_claim_from_standard_input_and_files_in_another_encoding(query, tmp_pa
         (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("cp1252"))
         ran = query("--claims", tmp_path / name)
         assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
+        (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("utf-16"))
+        assert "Tea doesn’t" in query("--claims", tmp_path / name).out
 
 
 USAGE = {

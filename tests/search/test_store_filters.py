@@ -24,15 +24,9 @@ METADATA: list[dict[str, Value]] = [
     {"year": "2019", "volume": -3, "nothing": None, "empty": [], "published": "soon", "dotted.name": 1},
 ]
 KINDS: dict[str, Kind] = {
-    "year": "numbers",
-    "journal": "text",
-    "volume": "numbers",
-    "mixed": "either",
-    "tags": "either",
-    "pages": "text",
-    "open": "text",
-    "date": "text",
-    "dotted.name": "numbers",
+    **dict.fromkeys(("year", "volume", "dotted.name"), "numbers"),
+    **dict.fromkeys(("mixed", "tags"), "either"),
+    **dict.fromkeys(("journal", "pages", "open", "date"), "text"),
 }
 
 
@@ -69,11 +63,9 @@ def test_a_store_without_metadata(make_store: Callable[[], Store]) -> None:
         ("yaer>=2010", "no document in {} has a field 'yaer'; did you mean 'year'? The fields are date,"),
         ("Year>=2010", "has a field 'Year'; did you mean 'year'? The fields are"),
         ("zzz=1", "a field 'zzz'. The fields are date, dotted.name, journal, mixed, open, pages, tags, volume, year"),
-        ("nothing=1", "has a field 'nothing'"),
         ("year>=abc", "the filter 'year>=abc' can't be applied to {}: year holds numbers, and 'abc' is not a number"),
         ("journal>=2010", "journal holds text, which >= compares letter by letter, but '2010' is a num"),
         ("date>=2015", "date holds text"),
-        ("pages<9", "pages holds text"),
         ("published<2015-01-01", "no document in {} has a date, so conditions on"),
     ],
 )
@@ -89,36 +81,32 @@ def test_numbers_in_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "conditions"),
+    [
+        ("dates", "a>=2015 a<2015-01-31T10:00||+1d a<now-1d a<1700000000000"),
+        *(("words", "a=b"), ("booleans", "a=true"), ("keys", "a.b=c")),
+        *(("either", "a>1 a>b"), ("numbers", "a<=-1.5"), ("text", "a=5 a<b")),
+    ],
+)
+def test_what_values_can_be_compared_with(kind: Kind, conditions: str) -> None:
+    refuse_unfit([parse_filter(one) for one in conditions.split()], {"a": kind}, "s")
+
+
+@pytest.mark.parametrize(
     ("kind", "condition", "said"),
     [
         ("words", "a>b", "full text, which can only be compared with = and !="),
-        ("words", "a=b", None),
-        ("booleans", "a=true", None),
         ("booleans", "a>true", "a is true or false. Write a=true"),
         ("booleans", "a=yes", "a is true or false"),
-        ("dates", "a>=2015", None),
-        ("dates", "a<2015-01-31T10:00||+1d", None),
-        ("dates", "a<now-1d", None),
         ("dates", "a>=2011-13", "a holds dates, and '2011-13' is not a date"),
         ("dates", "a=2011-02-31", "a holds dates"),
-        ("keys", "a.b=c", None),
-        ("dates", "a<1700000000000", None),
         ("dates", "a<soon", "a holds dates, and 'soon' is not a date. Write, for example, a<2015-01-31"),
-        ("dates", "a=201", "a holds dates"),
         ("nested", "a=1", "a is in nested documents"),
         ("mixed", "a!=1", "a has a different type in each index of the alias"),
         ("other", "a=1", "a holds neither text nor numbers nor dates"),
-        ("either", "a>1", None),
-        ("either", "a>b", None),
-        ("numbers", "a<=-1.5", None),
-        ("text", "a=5", None),
-        ("text", "a<b", None),
     ],
 )
-def test_what_values_can_be_compared_with(kind: Kind, condition: str, said: str | None) -> None:
-    if said is None:
-        refuse_unfit([parse_filter(condition)], {"a": kind}, "s")
-        return
+def test_what_values_can_not_be_compared_with(kind: Kind, condition: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         refuse_unfit([parse_filter(condition)], {"a": kind}, "s")
     assert said in str(caught.value)

@@ -13,6 +13,7 @@ from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
 from ccheck.service import Correction, Event, Service, open_service
 from ccheck.service.record import Wanted
@@ -69,6 +70,8 @@ def test_claims_that_fail_are_checks_that_failed_and_are_tried_again(service: Se
     assert (bad.status, bad.problem, good.run) == ("failed", "InvalidData", bad.run)
     assert bad.error is not None and "no word" in bad.error
     assert seen[-2:] == [("done", good.id), ("error", bad.id)]
+    ((refused, _),) = service.answers([ClaimRecord(Claim("tea", "1"), "line 2: the id '1' is there already")])
+    assert refused.status == "failed" and {one.id for one in service.checks()} == {good.id, bad.id}
     assert service.check("...").created > bad.created, "a failure is not kept as the answer"
     with pytest.raises(UsageError, match="not a packaged recipe"):
         service.check(CLAIM, recipe="/etc/passwd")

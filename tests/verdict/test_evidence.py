@@ -205,12 +205,13 @@ def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
         ("Aspirin reduces deaths", "Aspirin lowered the number of deaths and did not cause bleeding."),
         ("Seas rose by 0.2 m", "Seas rose by about 19 cm, 1.6 mm a year."),
         ("In groups 1,2 and 3 it rose 0,350 mm", "In groups 1, 2 and 3 it rose 0.35 mm (p < 0,05)."),
-        ("Seas rose by 1,5", "Seas rose by 1.5 in 12,345 years"),
+        ("Seas rose by 1,5", "Seas rose by 1.5 in 12,345 years."),
         ("The trial had 17 187 patients", "The trial had 17,187 patients."),
         ("Deaths are higher with rum than with tea", "Deaths are lower with tea than with rum in 20 ms."),
         ("5 % of men and 7 % of boys", "7 % of boys had IL-6 and CD-8 and 5 % of men"),
         ("Smoking causes cancer within 20 ms", "Cancer is caused by smoking within 0.02 seconds."),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
+        ("Aspirin prevents 23,400 strokes", "Strokes were less frequent with aspirin: 10,000 to 30,000, or 23,400."),
     ],
 )
 def test_what_says_the_same_or_something_else_altogether_differs_in_nothing(claim: str, sentence: str) -> None:

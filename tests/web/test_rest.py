@@ -173,6 +173,7 @@ def test_the_collection(web):
     assert {"bm25", "default"} <= {*one["recipes"]} and not {"dense", "checkthat-4b"} & {*one["recipes"]}
     assert "default" in {one["name"] for one in web.client.get("/v1/recipes").json()}
     assert web.client.get("/health").json() == {"status": "ok"} and web.client.get("/ready").status_code == 200
+    assert [web.client.head(one).status_code for one in ("/", "/health", "/ready")] == [200] * 3
     assert 'ccheck_web_requests_total{path="/health"' in web.client.get("/metrics").text
 
 
