@@ -257,7 +257,7 @@ HOW = ("--json", "--no-record", "--verdict", "none", "-k", "5")
 
 def said(stub: HttpStub) -> list[str]:
     """The requests, in a word each."""
-    return [f"{one.method} {one.path.rpartition('/')[2]}{' rrf' * (b'rrf' in one.body)}" for one in stub.asked]
+    return [f"{one.method} {one.path.rpartition('/')[2]}" + " rrf" * (b'"rrf"' in one.body) for one in stub.asked]
 
 
 def test_the_licence_decides_on_the_requests_and_not_on_the_answer(
