@@ -42,7 +42,7 @@ def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, varia
 def test_files_that_come_first_are_there_and_marks_skip_for_other_systems_alone():
     from conftest import LONGEST
 
-    assert [name for name in LONGEST if not (TESTS / name).exists()] == [] and len(LONGEST) == len(set(LONGEST))
+    assert [name for name in LONGEST if not (TESTS / f"{name}.py").exists()] == [] and len(LONGEST) == len(set(LONGEST))
     # A program or package that is missing goes through tests/needs.py.
     marks = [
         f"{file.relative_to(TESTS)}: {condition}"
