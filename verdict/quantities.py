@@ -89,6 +89,8 @@ _ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a li
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
+    """A number of a text; `value` is in the unit whose factor is 1, or as written without a unit."""
+
     text: str
     value: float
     dimension: str
