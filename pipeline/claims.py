@@ -96,7 +96,10 @@ def _with_topic(data: dict[str, Any]) -> dict[str, Any]:
     if "0" not in data:
         return data
     if len(data) != 2:
-        raise InvalidData(f"{len(data)} columns; topics have two, an id and a text, with a tab between them{AS_TEXT}")
+        raise InvalidData(
+            f"{len(data)} columns without a header. Give the columns names (id, claim), or two columns with a tab "
+            f"between them, an id and a text, as TREC's topics have{AS_TEXT}"
+        )
     return {"_id": data["0"], "text": data["1"]}
 
 

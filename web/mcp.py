@@ -117,6 +117,9 @@ class _Server(MCPServer):
     """Says in a line which arguments are wrong, and why."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        for known in [set(one.input_schema["properties"]) for one in await self.list_tools() if one.name == name]:
+            for other in arguments.keys() - known:  # a filter that is misspelt would filter nothing
+                raise ToolError(f"{name} has no argument {other!r}. It has {', '.join(sorted(known))}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import UsageError
 from ...core.text import shortened
 from .. import opt
-from ..common import counted, inform, print_hanging, print_json, printable, stdout
+from ..common import counted, inform, notice, print_hanging, print_json, printable, stdout
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def compare(
     texts = {str(claim.id): claim.text for claim in read_claims(claims)} if claims is not None else {}
     read = {name: read_run(path) for name, path in _names(runs).items()}
     compared = compare_runs(read, judged, names, changes=changes, common=common)
-    inform(*compared.messages)
+    notice(*compared.messages)  # figures never stand without them
     if not common and any(claim not in run for run in read.values() for claim in judged):
         inform("if a run covers only some of the claims, use --common to compare the claims that all runs have")
     if as_json:

@@ -382,7 +382,15 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
 
     Raises Incomplete if claims failed.
     """
-    from ...lab.measure.averitec import open_meteor, predict, read_gold, read_predictions, score, write_predictions
+    from ...lab.measure.averitec import (
+        open_meteor,
+        predict,
+        read_gold,
+        read_predictions,
+        require_questions,
+        score,
+        write_predictions,
+    )
     from ...lab.measure.session import load_recipes
     from ...pipeline.claims import read_claims
 
@@ -392,6 +400,8 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     check_outputs([(asked.out, "the predictions")], (asked.averitec, *names, *files))
     gold = read_gold(asked.averitec or "")
     changes = Changes(llm=asked.llm, stance=asked.stance)
+    for recipe in recipes.values():
+        require_questions(recipe)
     meteor = open_meteor()  # what is missing says so at once
 
     def scored(predictions: Sequence[Prediction]) -> tuple[dict[str, Any], list[str]]:

@@ -23,6 +23,7 @@ from pydantic import Field
 from ...core.errors import InvalidData, NotFound, UsageError, require
 from ...core.files import writing
 from ...core.question import NO_ANSWER
+from ...core.recipe import Recipe
 from ...core.types import Claim, Label, Result, Usage, add_usage
 from ...ingest.rows import take_all
 from ...llm.model import LanguageModel
@@ -261,12 +262,17 @@ class Predicted:
     errors: Mapping[str, str]
 
 
+def require_questions(recipe: Recipe) -> None:
+    """Raises UsageError for a recipe that asks none."""
+    if recipe.questions is None:
+        raise UsageError(f"the recipe {recipe.name} asks no questions. Use one that does: averitec-questions")
+
+
 def predict(
     checker: Checker, claims: Sequence[Claim], on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Predicted:
     """Check the claims with a recipe that asks questions. Raises UsageError for another recipe."""
-    if checker.recipe.questions is None:
-        raise UsageError(f"the recipe {checker.recipe.name} asks no questions. Use one that does: averitec-questions")
+    require_questions(checker.recipe)
     made: list[Prediction] = []
     milliseconds: dict[str, float] = {}
     usage: Mapping[str, Usage] = {}

@@ -60,7 +60,8 @@ def test_a_run_of_a_part_of_the_claims():
     write_run("part.run", {f"q{i}": {"r": 1.0} for i in range(5)} | {"other": {"r": 1.0}}, "part")
     options = ("--qrels", "qrels", "--metric", "RR@10", "--json")
     whole = ccheck("compare", "bad.run", "part.run", *options)
-    assert ccheck("compare", "bad.run", "part.run", *options, "--quiet").err == ""
+    quiet = ccheck("compare", "bad.run", "part.run", *options, "--quiet").err
+    assert "15 of 20 judged claims" in quiet and "--common" not in quiet
     assert [one["metrics"]["RR@10"] for one in whole.objects] == [0.525, 0.25]
     assert "part: 15 of 20 judged claims not in the run, counted as 0" in whole.err and "--common" in whole.err
     common = ccheck("compare", "bad.run", "part.run", "--common", *options)
@@ -84,7 +85,7 @@ def test_a_run_of_a_part_of_the_claims():
         (["bad.run", "bad.run"], 2, "the same run is given twice"),
         (["bad.run", "none.run"], 4, "there is no file none.run"),
         (["bad.run", "qrels"], 5, "qrels can't be used: line 1: 4 columns where a run has 6"),
-        (["bad.run", "good.run", "--claims", "bad.run"], 5, "line 1: 6 columns; topics have two"),
+        (["bad.run", "good.run", "--claims", "bad.run"], 5, "line 1: 6 columns without a header"),
     ],
 )
 def test_what_is_wrong_is_said(arguments, code, said):

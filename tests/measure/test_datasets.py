@@ -193,7 +193,7 @@ SAME_ID = "line 2: the claim on line 1 already has the id '1'"
         (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2", "text": "?!"}'], "line 2: claim 2 has no word"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
-        (read_claims, ["1\ta\tb"], "an id and a text, with a tab between them. Standard input is read as JSON Lines"),
+        (read_claims, ["1\ta\tb"], "line 1: 3 columns without a header. Give the columns names (id, claim)"),
         (read_claims, ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b"}'], SAME_ID),
         (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "the label 'mixed' is for a whole claim"),
         (

@@ -33,6 +33,7 @@ def test_over_http(web):
             said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
             said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
             said["unfit"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": [3]})
+            said["unknown"] = await client.call_tool("check_claim", {"claim": CLAIM, "filter": ["year>1"]})
             corrections = f"/v1/checks/{said['check_claim'].structured_content['id']}/corrections"
             assert web.client.post(corrections, json={"what": "wrong verdict", "label": "REFUTES"}).is_success
             said["again"] = await client.call_tool("check_claim", {"claim": CLAIM, "k": 3})
@@ -52,7 +53,7 @@ def test_over_http(web):
     new = set(said["again"].structured_content["warnings"]) - set(checked["warnings"])
     assert new == {"a person corrected this answer: wrong verdict, REFUTES is right"}
     assert said["wrong"].is_error and "yeer" in said["wrong"].content[0].text
-    assert said["unfit"].is_error
+    assert said["unknown"].content[0].text == "check_claim has no argument 'filter'. It has claim, filters, k"
     assert said["unfit"].content[0].text == "wrong arguments of check_claim: filters.0: Input should be a valid string"
 
 
