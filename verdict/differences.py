@@ -73,7 +73,7 @@ _TURNS = re.compile(
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
+    r"|retracted|[Aa]ll but|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
 """What says that something may be, is to come, or holds in part. In capitals, May is a month."""
 _CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
@@ -82,6 +82,9 @@ _EFFECT = re.compile(
     r"affect|effect|associat|alter|chang|influenc|link|eviden|benefi|differ|show|f[io]u?nd|help|sign|indicat"
 )
 """How words begin whose denial denies any effect."""
+_CLAUSE = re.compile(r";|\b(?:but|whereas|while|although)\b")
+_AND = re.compile(r"\band\b")
+_PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be) (?:\w+ ){0,4}?(\w*(?:ed|en|wn|ne|ught|ade|uilt)) by (?!\d)")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _NEAR = 4
@@ -122,7 +125,9 @@ class Compared(NamedTuple):
     """How a claim stands to sentences of a document."""
 
     stated: bool
-    """One has every word of the claim, and no number, direction or denial differs."""
+    """In one a clause has every word of the claim, in its order, and no number, direction or denial differs."""
+    missing: int
+    """How many of the claim's words the nearest one has not."""
     opposed: bool
     """In one a number, a direction, a denial or the order differs."""
     apart: bool
@@ -136,19 +141,80 @@ class Compared(NamedTuple):
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
-    words = term_set(clean(claim))
     found = [differences(claim, sentence) for sentence in sentences]
     kinds = [{one.kind for one in some} for some in found]
-    stated = any(
-        some <= {"word"} and words <= term_set(sentence) for sentence, some in zip(sentences, kinds, strict=True)
-    )
+    stated = any(some <= {"word"} and _states(sentence, claim) for sentence, some in zip(sentences, kinds, strict=True))
     apart = not stated and any(
         not some.isdisjoint(_APART) or ("word" in some and some & {"direction", "negation"}) for some in kinds
     )
     others = [one for some in found for one in some if one.kind not in (*_APART, "certainty", "word")]
     denied = any(one.kind != "negation" or one.sentence for one in others)
     told = set().union(*kinds)
-    return Compared(stated, bool(others) or "order" in told, apart, denied, not stated and "certainty" in told)
+    words = term_set(clean(claim))
+    missing = min((len(words - term_set(sentence)) for sentence in sentences), default=len(words))
+    return Compared(stated, missing, bool(others) or "order" in told, apart, denied, not stated and "certainty" in told)
+
+
+def repeats(claim: str, sentence: str) -> bool:
+    """Whether a clause of a sentence says what a claim says, and nothing else."""
+    return not differences(claim, sentence) and _states(sentence, claim, alone=True)
+
+
+def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
+    """Whether a clause of a sentence, with what the clauses share, has every word of a claim, in the claim's order;
+    `alone`: and no other."""
+    sentence, claim = clean(sentence), clean(claim)
+    wanted, mine = term_set(claim), _read(claim)
+    order = [stem for word in mine.words if not _GENERAL.fullmatch(word) for stem in terms_of_word(word)]
+    # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
+    orders = [order[at:] + order[:at] for at in range(len(order))] or [order]
+    clauses = _clauses(sentence)
+    if len(_clauses(claim)) > 1:
+        clauses, orders = [sentence], [order]
+    any_order = _PASSIVE.search(claim) is not None or any(_turns(mine))
+
+    def fits(clause: str) -> bool:
+        passive = _PASSIVE.search(clause)
+        if passive and not _PASSIVE.search(claim) and wanted.issuperset(terms_of_word(passive[1])):
+            return not _in_order(order, terms(clause))
+        return any_order or passive is not None or any(_in_order(some, terms(clause)) for some in orders)
+
+    return any(
+        wanted <= term_set(one)
+        and not (alone and term_set(one) - wanted)
+        and not _turned(mine, _read(one))
+        and fits(one)
+        for one in clauses
+    )
+
+
+def _clauses(sentence: str) -> list[str]:
+    """The parts of a sentence that say something of different things, each with what stands before them all. "and"
+    joins two if both have a number or a direction, or if they share a word."""
+    made: list[str] = []
+    for part in _CLAUSE.split(sentence):
+        first, *others = _AND.split(part)
+        made.append(first)
+        for one in others:
+            apart = made[-1] != _head(made[-1]) and one != _head(one)
+            if apart or not term_set(made[-1]).isdisjoint(terms(one)):
+                made.append(one)
+            else:
+                made[-1] += "and" + one
+    head = _head(made[0])
+    shared = head if head != made[0] or not any(term_set(head) & term_set(one) for one in made[1:]) else ""
+    return [made[0], *(shared + one for one in made[1:])]
+
+
+def _head(part: str) -> str:
+    """A part of a sentence up to its first number or direction."""
+    tokens = ((at.start(), at[0].lower()) for at in _TOKEN.finditer(part))
+    return part[: next((at for at, word in tokens if word[0].isdigit() or _sign(word)), len(part))]
+
+
+def _in_order(wanted: Sequence[str], given: Sequence[str]) -> bool:
+    rest = iter(given)
+    return all(one in rest for one in wanted)
 
 
 # -- numbers
@@ -228,7 +294,7 @@ def _ways(mine: _Read, given: _Read) -> Iterator[Difference]:
 
 
 def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
-    denying = [(about, word) for about, word in given.denied if about & shared]
+    denying = [(about, word) for about, word in given.denied if about & shared and not _denies_other(mine, given, word)]
     if denying and not mine.denied:
         about, word = denying[0]
         yield Difference("negation", "", word)
@@ -240,6 +306,17 @@ def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Diff
         yield from itertools.islice((Difference("negation", *two) for two in _opposites(mine, given, _UN)), 1)
     elif mine.denied and not given.denied and len(shared) >= 0.6 * len(mine.content):
         yield Difference("negation", mine.denied[0][1], "")
+
+
+def _denies_other(mine: _Read, given: _Read, denial: str) -> bool:
+    """Whether a denial is of another verb than a claim's: "delayed but did not prevent resistance"."""
+    place = given.words.index(denial)
+    but = next((at for at in range(max(0, place - 2), place) if given.words[at] == "but"), None)
+    if but is None or place + 2 > len(given.words):
+        return False
+    verb, rest = given.words[place + 1], frozenset(given.stems[place + 2 :])
+    stems = frozenset(terms_of_word(verb))
+    return not _EFFECT.match(verb) and mine.content <= (frozenset(given.stems[:but]) | rest) - stems
 
 
 def _opposites(mine: _Read, given: _Read, syllables: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

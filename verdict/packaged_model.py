@@ -28,7 +28,7 @@ from ..core.analysis import (
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Role, Stance
-from .differences import Compared, compared
+from .differences import Compared, compared, repeats
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
@@ -119,10 +119,10 @@ class PackagedStances(PairStances):
             sure = (stance.confidence or 0) >= least and not is_about_a_claim(claim)
             if sure:
                 # Roles are read only of the few documents whose stance is sure.
-                found = compared(claim, what_was_found(document, some))
-                # The claim's words are what others said, or what only may be.
-                told = read.unsure or (read.stated and not found.stated)
-                sure = decides(stance, found, self._weights) and not (told and stance.label == "SUPPORTS")
+                found = compared(claim, what_was_found(document, some, claim))
+                sure = decides(stance, found, self._weights)
+                if stance.label == "SUPPORTS" and not found.stated:
+                    sure = sure and not says_otherwise(claim, compared(claim, some))
             yield replace(stance, decides=sure)
 
     @functools.cached_property
@@ -201,9 +201,11 @@ def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) 
     return made
 
 
-def what_was_found(document: Document, sentences: Sequence[str]) -> list[str]:
-    """Those of a document's sentences that say what was found: not what others said, or what was asked or done."""
-    return [one for one, _, chance in _with_roles(document, sentences) if chance >= 0.5]
+def what_was_found(document: Document, sentences: Sequence[str], claim: str) -> list[str]:
+    """Those of a document's sentences that say what was found: not what others said, or what was asked or done. What
+    says the claim and nothing else is said by the document, unless a heading or a phrase tells otherwise."""
+    known = _with_roles(document, sentences)
+    return [one for one, _, chance in known if chance >= 0.5 or (chance and repeats(claim, one))]
 
 
 def _with_roles(document: Document, sentences: Sequence[str]) -> list[tuple[str, Role | None, float]]:
@@ -222,6 +224,12 @@ def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared
         return read  # the roles of its sentences are not needed
     said = [one for one, role, _ in _with_roles(document, sentences) if role not in ("background", "aim")]
     return read._replace(opposed=not may_support(compared(claim, said)))
+
+
+def says_otherwise(claim: str, read: Compared) -> bool:
+    """Whether sentences that may have any role have a claim's words, and say something else with them: of other things,
+    turned round, what may be, or what others said. A comparison has to be stated."""
+    return read.opposed or read.apart or read.unsure or not read.missing or " than " in claim
 
 
 def may_support(read: Compared) -> bool:

@@ -75,7 +75,8 @@ _SAID = re.compile(
     r"|\b(?:is|are|was|were) (?:\w+ )?(?:thought|believed|assumed|hypothesi[sz]ed|claimed|postulated) (?:to|that)\b"
     r"|\b(?:remains?|is|are|was|were) (?:\w+ )?"
     r"(?:unclear|unknown|controversial|debated|uncertain|not known|not clear|poorly understood)\b"
-    r"|\b(?:think|believe|assume|fear|argue|perceive|predict)s? that\b|\b(?:argue|contend|perceive)s?\b"
+    r"|\b(?:(?:think|believe|assume|fear|perceive|predict)s?|maintain(?:s|ed)|(?:fear|believ|testifi)e[ds]) that\b"
+    r"|\b(?:argu(?:e[sd]?|ing)|contend(?:s|ed|ing)?|insist(?:s|ed|ing)?|blam(?:e[sd]?|ing)|perceives?)\b"
     r"|\b(?:idea|notion|belief|myth|claim|assumption|rumou?r)s? that\b"
     r"|\blittle is known\b|\b(?:unclear|unknown|uncertain|not known) (?:whether|if)\b",
     re.IGNORECASE,

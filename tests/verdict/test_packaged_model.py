@@ -18,7 +18,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.pairs import read_rows
 from ccheck.verdict import open as opening
-from ccheck.verdict.differences import compared
+from ccheck.verdict.differences import compared, repeats
 from ccheck.verdict.judge import Case, PairStances, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -112,7 +112,7 @@ def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
     texts = (TRIAL, TRIAL, TRIAL, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed)
     stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
     made = [(stance.label, stance.decides) for stance in stances]
-    assert made == [("SUPPORTS", decided) for decided in (True, False, False, False, True)]
+    assert made == [("SUPPORTS", decided) for decided in (True, False, False, False, False)]
 
 
 def test_probabilities_have_the_temperature_of_the_file():
@@ -156,11 +156,11 @@ def test_what_decides_is_right_on_data_that_was_left_out():
 def test_what_a_sentence_states_or_denies_decides_sooner():
     levels = {"decisive": {"SUPPORTS": 0.8, "REFUTES": 0.8}, "stated": 0.6, "denied": 0.7}
     weights = read_weights().model_copy(update=levels)
-    same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm rose the sea"])
+    same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm the sea rose"])
     other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
     apart = compared("The sea rose.", ["Nobody knows."])
-    assert compared("The sea did not rise.", ["The sea rises."]) == (False, True, False, False, False)
-    assert compared("The sea rises.", ["The sea does not rise."]) == (False, True, False, True, False)
+    assert compared("The sea did not rise.", ["The sea rises."])[2:] == (True, False, False, False)
+    assert compared("The sea rises.", ["The sea does not rise."])[2:] == (True, False, True, False)
     supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
     assert decides(supported, same, weights) and not decides(supported, apart, weights)
     assert decides(refuted, other, weights) and not decides(refuted, apart, weights)
@@ -172,6 +172,29 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
     assert likeliest([0.9, 0.05, 0.05], supports=False).label == "NOT_ENOUGH_INFO"
 
 
+@pytest.mark.parametrize(
+    ("claim", "sentence", "said"),
+    [
+        (
+            "Hooks reduced bycatch in the Pacific.",
+            "Hooks reduced bycatch in the Atlantic but raised it in the Pacific.",
+            0,
+        ),
+        ("Clerks lived outside.", "Clerks lived in the centre and smiths lived outside.", 0),
+        ("Homes won 36%.", "Homes won 43% in spring and 36% in autumn.", 1),
+        ("Homes won 36% in spring.", "Homes won 43% in spring and 36% in autumn.", 0),
+        ("Spanish borrowed words from Basque.", "Basque borrowed words from Spanish.", 0),
+        ("In Spain, words were borrowed.", "Words were borrowed in Spain.", 2),
+        ("The fox ate the hare.", "The hare was eaten by the fox, and so was the vole.", 0),
+        ("Foxes outperform hares.", "Foxes were outperformed by hares.", 0),
+        ("Foxes outperform hares.", "Hares are outperformed by foxes.", 2),
+        ("Rays mature earlier than skates.", "Rays matured earlier than skates while sharks grew.", 2),
+    ],
+)
+def test_a_clause_states_a_claim(claim: str, sentence: str, said: int):
+    assert (compared(claim, [sentence]).stated, repeats(claim, sentence)) == (said > 0, said == 2)
+
+
 def demo_papers() -> dict[str, Document]:
     rows = map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())
     return {row["_id"]: Document(row["_id"], row["title"], row["text"]) for row in rows}
@@ -181,14 +204,14 @@ def test_what_a_paper_asked_supports_nothing():
     """Only the sentence that says what others claimed has every word of the claim."""
     paper = demo_papers()["madsen-2002"]
     asked = next(one for one in sentences_of(paper) if "might cause autism" in one)
-    assert what_was_found(paper, [asked]) == []
+    assert what_was_found(paper, [asked], asked) == []
     claims = ["measles vaccine causes autism", "combined measles vaccine might cause autism", "vaccines cause autism"]
     assert not any(stance.decides for stance in PackagedStances(Runtime()).read([(claim, paper) for claim in claims]))
-    assert what_was_found(Document("d", "", "The sea rose."), ["The sea rose."]) == ["The sea rose."]
+    assert what_was_found(Document("d", "", "The sea rose."), ["The sea rose."], "") == ["The sea rose."]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 356, 3)])
+@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 863, 11)])
 def test_what_is_decided_about_other_subjects_is_right(name: str, count: int, known: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
     rows = [*map(json.loads, Path(__file__).with_name(f"{name}.jsonl").read_text("utf-8").splitlines())]
