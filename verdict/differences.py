@@ -160,31 +160,44 @@ def repeats(claim: str, sentence: str) -> bool:
     return not differences(claim, sentence) and _states(sentence, claim, alone=True)
 
 
+def contradicts(claim: str, sentence: str) -> bool:
+    """Whether a clause of a sentence says what a claim says but for a number, a direction or a denial, and hardly
+    anything else. Another year, the number of a name (GPT-4) or a lack of evidence contradicts nothing."""
+    wanted = term_set(clean(claim))
+    for clause in _clauses(clean(sentence)) if differences(claim, sentence) else ():
+        found, given = differences(claim, clause), term_set(clause)
+        if len(found) == 1 and len(wanted - given) <= 1 and len(given - wanted) <= 2 and "evid" not in given - wanted:
+            (one,) = found
+            named = _YEAR.fullmatch(one.claim) or re.search(rf"[\w-]{re.escape(one.claim)}", claim)
+            if one.sentence and (one.kind in ("direction", "negation") or (one.kind == "number" and not named)):
+                return True
+    return False
+
+
 def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
     """Whether a clause of a sentence, with what the clauses share, has every word of a claim, in the claim's order;
     `alone`: and no other."""
     sentence, claim = clean(sentence), clean(claim)
     wanted, mine = term_set(claim), _read(claim)
     order = [stem for word in mine.words if not _GENERAL.fullmatch(word) for stem in terms_of_word(word)]
-    # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
-    orders = [order[at:] + order[:at] for at in range(len(order))] or [order]
-    clauses = _clauses(sentence)
-    if len(_clauses(claim)) > 1:
-        clauses, orders = [sentence], [order]
+    whole = len(_clauses(claim)) > 1
     any_order = _PASSIVE.search(claim) is not None or any(_turns(mine))
 
     def fits(clause: str) -> bool:
-        passive = _PASSIVE.search(clause)
+        given, passive = terms(clause), _PASSIVE.search(clause)
         if passive and not _PASSIVE.search(claim) and wanted.issuperset(terms_of_word(passive[1])):
-            return not _in_order(order, terms(clause))
-        return any_order or passive is not None or any(_in_order(some, terms(clause)) for some in orders)
+            return not _in_order(order, given)
+        # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
+        starts = range(1 if whole else max(1, len(order)))
+        return any_order or passive is not None or any(_in_order(order[at:] + order[:at], given) for at in starts)
 
     return any(
         wanted <= term_set(one)
         and not (alone and term_set(one) - wanted)
+        and bool(_read(one).denied) == bool(mine.denied)
         and not _turned(mine, _read(one))
         and fits(one)
-        for one in clauses
+        for one in ([sentence] if whole else _clauses(sentence))
     )
 
 
@@ -192,8 +205,8 @@ def _clauses(sentence: str) -> list[str]:
     """The parts of a sentence that say something of different things, each with what stands before them all. "and"
     joins two if both have a number or a direction, or if they share a word."""
     made: list[str] = []
-    for part in _CLAUSE.split(sentence):
-        first, *others = _AND.split(part)
+    for part in _CLAUSE.split(sentence, MOST):
+        first, *others = _AND.split(part, MOST)
         made.append(first)
         for one in others:
             apart = made[-1] != _head(made[-1]) and one != _head(one)

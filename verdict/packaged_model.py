@@ -28,7 +28,7 @@ from ..core.analysis import (
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Role, Stance
-from .differences import Compared, compared, repeats
+from .differences import Compared, compared, contradicts, repeats
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
@@ -47,6 +47,8 @@ READER = "reader.safetensors"
 NEAREST = 3
 """How many of a document's sentences are read: those that share most words with the claim, its last one among them."""
 
+PLAIN = 0.5
+"""The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so."""
 SHORT = 4
 """A text of fewer sentences is read whatever its words: it may be an extract."""
 UNREAD = 0.83
@@ -116,11 +118,18 @@ class PackagedStances(PairStances):
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
-            sure = (stance.confidence or 0) >= least and not is_about_a_claim(claim)
+            plain = repeats if stance.label == "SUPPORTS" else contradicts
+            enough = PLAIN if read.missing <= 1 else least
+            sure = (stance.confidence or 0) >= enough and not is_about_a_claim(claim)
             if sure:
                 # Roles are read only of the few documents whose stance is sure.
-                found = compared(claim, what_was_found(document, some, claim))
-                sure = decides(stance, found, self._weights)
+                sentences = what_was_found(document, some, claim)
+                found = compared(claim, sentences)
+                sure = decides(stance, found, self._weights) or (
+                    found.stated == (stance.label == "SUPPORTS")
+                    and not (found.apart or found.unsure)
+                    and any(plain(claim, one) for one in sentences)
+                )
                 if stance.label == "SUPPORTS" and not found.stated:
                     sure = sure and not says_otherwise(claim, compared(claim, some))
             yield replace(stance, decides=sure)

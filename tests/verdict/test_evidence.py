@@ -13,7 +13,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
 from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
-from ccheck.verdict.differences import differences
+from ccheck.verdict.differences import compared, differences
 from ccheck.verdict.evidence import Match, choose_sentences
 from ccheck.verdict.roles import roles_in, with_roles
 
@@ -220,6 +220,7 @@ def test_what_says_the_same_or_something_else_altogether_differs_in_nothing(clai
 
 def test_a_long_text_is_read_in_its_time() -> None:
     started = time.process_time()
+    compared("a b c " * 300, [" ".join(f"a and {n} b c but" for n in range(3000))])
     differences("1 " * 20_000 + "95% CI " * 5_000, "up to " * 20_000 + "not more 3 " * 5_000)
     differences(" ".join(f"{n} causes tea" for n in range(20_000)), "tea causes rum, 3 than 4 " * 10_000)
     assert time.process_time() - started < 10

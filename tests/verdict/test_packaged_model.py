@@ -18,7 +18,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.pairs import read_rows
 from ccheck.verdict import open as opening
-from ccheck.verdict.differences import compared, repeats
+from ccheck.verdict.differences import compared, contradicts, repeats
 from ccheck.verdict.judge import Case, PairStances, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -173,26 +173,31 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
 
 
 @pytest.mark.parametrize(
-    ("claim", "sentence", "said"),
+    ("said", "claim", "sentence"),
     [
+        ("", "Hooks cut bycatch in the east.", "Hooks cut bycatch in the west but raised it in the east."),
+        ("", "Clerks lived outside.", "Clerks lived in the centre and smiths lived outside."),
+        ("stated", "Homes won 36%.", "Homes won 43% in spring and 36% in autumn."),
+        ("", "Homes won 36% in spring.", "Homes won 43% in spring and 36% in autumn."),
+        ("", "Spanish borrowed words from Basque.", "Basque borrowed words from Spanish."),
+        ("repeats", "In Spain, words were borrowed.", "Words were borrowed in Spain."),
+        ("", "Foxes outperform hares.", "Foxes were outperformed by hares."),
+        ("repeats", "Foxes outperform hares.", "Hares are outperformed by foxes."),
+        ("repeats", "Rays mature earlier than skates.", "Rays matured earlier than skates while sharks grew."),
+        ("contradicts", "Spiders have six legs.", "Spiders have eight legs, but insects fly."),
         (
-            "Hooks reduced bycatch in the Pacific.",
-            "Hooks reduced bycatch in the Atlantic but raised it in the Pacific.",
-            0,
+            "contradicts",
+            "Airlines lost 17 million dollars.",
+            "Airlines lost 1.7 million dollars while hotels shut.",
         ),
-        ("Clerks lived outside.", "Clerks lived in the centre and smiths lived outside.", 0),
-        ("Homes won 36%.", "Homes won 43% in spring and 36% in autumn.", 1),
-        ("Homes won 36% in spring.", "Homes won 43% in spring and 36% in autumn.", 0),
-        ("Spanish borrowed words from Basque.", "Basque borrowed words from Spanish.", 0),
-        ("In Spain, words were borrowed.", "Words were borrowed in Spain.", 2),
-        ("The fox ate the hare.", "The hare was eaten by the fox, and so was the vole.", 0),
-        ("Foxes outperform hares.", "Foxes were outperformed by hares.", 0),
-        ("Foxes outperform hares.", "Hares are outperformed by foxes.", 2),
-        ("Rays mature earlier than skates.", "Rays matured earlier than skates while sharks grew.", 2),
+        ("", "GPT-4 passes the exam.", "GPT-3 passes the exam."),
+        ("", "In 2018 it was won.", "In 2019 it was won."),
+        ("", "Spiders have six legs.", "There is no evidence that spiders have six legs."),
     ],
 )
-def test_a_clause_states_a_claim(claim: str, sentence: str, said: int):
-    assert (compared(claim, [sentence]).stated, repeats(claim, sentence)) == (said > 0, said == 2)
+def test_what_a_clause_says_of_a_claim(said: str, claim: str, sentence: str):
+    told = compared(claim, [sentence]).stated, repeats(claim, sentence), contradicts(claim, sentence)
+    assert told == (said in ("stated", "repeats"), said == "repeats", said == "contradicts")
 
 
 def demo_papers() -> dict[str, Document]:
