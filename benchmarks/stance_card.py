@@ -22,10 +22,11 @@ The reader's temperature is `{temperature}`. A side with a probability below `{t
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
-An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, or `{stated}` if one
-sentence has every word of the claim; REFUTES `{decisive[REFUTES]}`, or `{denied}` if a sentence tells another number
-or direction, or denies it. Of these sentences, those that say what was asked or done, or what others said, do not
-count. The figures below are without this last rule.
+An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, or `{stated}` if a
+clause has every word of the claim in its order; REFUTES `{decisive[REFUTES]}`, or `{denied}` if a sentence tells
+another number or direction, or denies it; either from `0.5` if a clause says the claim and nothing else, or denies it so.
+Sentences that say what was asked or done, or what others said, do not count. The figures below are without the last
+two rules and that of clauses.
 
 ## How it was made
 

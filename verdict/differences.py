@@ -30,18 +30,19 @@ _TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[
 _MORE = re.compile(
     r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
     r"|induc\w*|upregulat\w*|accelerat\w*|gain(?:s|ed|ing)?|gr[eo]w\w*|expand\w*|warm(?:s|ed|ing|er)"
+    r"|highest|strengthen\w*|widen\w*"
 )
 _LESS = re.compile(
     r"decreas\w*|reduc\w*|lower(?:s|ed|ing)?|less|fewer|smaller|fall(?:s|ing|en)?|fell|declin\w*|drop(?:s|ped|ping)?"
     r"|impair\w*|inhibit\w*|suppress\w*|prevent\w*|downregulat\w*|los(?:e|es|ing|t|s|ses)|shr[iau]nk\w*|cool(?:s|ed|ing|er)"
-    r"|slow(?:s|ed|ing|er)|worsen\w*|block(?:s|ed|ing)?|attenuat\w*|cuts?"
+    r"|slow(?:s|ed|ing|er)|worsen\w*|block(?:s|ed|ing)?|attenuat\w*|cuts?|lowest|weaken\w*|narrow(?:s|ed|ing)"
 )
 _ALONE = re.compile(r"ris\w+|rose|fall\w*|fell|declin\w*|drop\w*|gr[eo]w\w*|accelerat\w*|slow\w*|shr[iau]nk\w*")
 """Of these, what stands before them rises or falls."""
 _DENIAL = re.compile(rf"(?:{NEGATION})")
 _GENERAL = re.compile(
     r"(?:risk|rate|level|number|incidence|amount|degree)s?|mean|average|total|significant(?:ly)?|since|from|than|has|have"
-    r"|had|do|does|did|been|can|could|may|might|will|would|should|its|their|our|those|which|who|about|also"
+    r"|had|were|do|does|did|been|can|could|may|might|will|would|should|its|their|our|those|which|who|about|also"
 )
 """Words that name nothing by themselves: a reduced risk of death is fewer deaths."""
 _ENDS = frozenset(
@@ -66,14 +67,16 @@ _UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", "")
 """What makes a word its denial: unsafe, safe."""
 _APART = ("condition", "order")
 _TURNS = re.compile(
-    r"than|as|to|instead|(?:cause|lead|trigger|drive|activate|regulate|kill|infect|follow|precede|depend|eat|attack"
-    r"|affect|influence|predict|exceed|outperform|beat|replace)s?|led|drove|ate"
+    r"than|as|to|instead|(?:cause|trigger|drive|activate|regulate|kill|infect|follow|precede|depend|eat|attack"
+    r"|affect|influence|predict|exceed|outperform|beat|replace)s?|drove|ate"
     r"|(?:caus|trigger|activat|regulat|kill|infect|follow|preced|attack|affect|influenc|predict|exceed|outperform|replac)ed"
 )
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|[Aa]ll but|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
+    r"|retracted|until (?=\d{4})|at \w+ (?:above|below|over|under|beyond) (?=\d)"
+    r"|(?:[Aa]ll|[Ee]very|[Ee]ach|[Aa]ny) (?:\w+ ){0,3}(?:but|except|save|apart from)"
+    r"|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
 """What says that something may be, is to come, or holds in part. In capitals, May is a month."""
 _CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
@@ -83,6 +86,9 @@ _EFFECT = re.compile(
 )
 """How words begin whose denial denies any effect."""
 _CLAUSE = re.compile(r";|\b(?:but|whereas|while|although)\b")
+_OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|these|those|most|some|all|no)\b")
+"""How a clause with a subject of its own begins."""
+_INSTEAD = re.compile(r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to)\b[^,;.]*")
 _AND = re.compile(r"\band\b")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be) (?:\w+ ){0,4}?(\w*(?:ed|en|wn|ne|ught|ade|uilt)) by (?!\d)")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
@@ -136,6 +142,8 @@ class Compared(NamedTuple):
     denied: bool
     """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
     lacks, does not count: that is often said in other words."""
+    exchanged: bool
+    """One has another word in the place of the claim's, and none states the claim."""
     unsure: bool
     """One says what may be, or goes together, where the claim says what is, or is the cause; none states the claim."""
 
@@ -151,8 +159,15 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     denied = any(one.kind != "negation" or one.sentence for one in others)
     told = set().union(*kinds)
     words = term_set(clean(claim))
-    missing = min((len(words - term_set(sentence)) for sentence in sentences), default=len(words))
-    return Compared(stated, missing, bool(others) or "order" in told, apart, denied, not stated and "certainty" in told)
+    return Compared(
+        stated,
+        min((len(words - term_set(sentence)) for sentence in sentences), default=len(words)),
+        bool(others) or "order" in told,
+        apart,
+        denied,
+        not stated and any(one.kind == "word" and one.sentence for some in found for one in some),
+        not stated and "certainty" in told,
+    )
 
 
 def repeats(claim: str, sentence: str) -> bool:
@@ -181,7 +196,7 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
     wanted, mine = term_set(claim), _read(claim)
     order = [stem for word in mine.words if not _GENERAL.fullmatch(word) for stem in terms_of_word(word)]
     whole = len(_clauses(claim)) > 1
-    any_order = _PASSIVE.search(claim) is not None or any(_turns(mine))
+    any_order = _PASSIVE.search(claim) or any(word != "than" for word, *_ in _turns(mine))
 
     def fits(clause: str) -> bool:
         given, passive = terms(clause), _PASSIVE.search(clause)
@@ -189,16 +204,19 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
             return not _in_order(order, given)
         # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
         starts = range(1 if whole else max(1, len(order)))
-        return any_order or passive is not None or any(_in_order(order[at:] + order[:at], given) for at in starts)
+        return bool(any_order or passive) or any(_in_order(order[at:] + order[:at], given) for at in starts)
 
-    return any(
-        wanted <= term_set(one)
-        and not (alone and term_set(one) - wanted)
-        and bool(_read(one).denied) == bool(mine.denied)
-        and not _turned(mine, _read(one))
-        and fits(one)
-        for one in ([sentence] if whole else _clauses(sentence))
-    )
+    def says(clause: str) -> bool:
+        read, given = _read(clause), term_set(clause)
+        turned = _turned(mine, read)
+        if turned is not None:  # "B is less than A" has "less" for "more"
+            return not turned and not (alone and len(given - wanted) > 1)
+        same = wanted <= given and not (alone and given - wanted) and len(read.denied) == len(mine.denied)
+        return same and fits(clause)
+
+    parts = [sentence] if whole else _clauses(sentence)
+    parts = parts if _INSTEAD.search(claim) else [_INSTEAD.sub(" ", one) for one in parts]
+    return any(map(says, parts))
 
 
 def _clauses(sentence: str) -> list[str]:
@@ -216,7 +234,7 @@ def _clauses(sentence: str) -> list[str]:
                 made[-1] += "and" + one
     head = _head(made[0])
     shared = head if head != made[0] or not any(term_set(head) & term_set(one) for one in made[1:]) else ""
-    return [made[0], *(shared + one for one in made[1:])]
+    return [made[0], *(one if _OWN.match(one) else shared + one for one in made[1:])]
 
 
 def _head(part: str) -> str:
@@ -377,8 +395,9 @@ def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
 
 def _accompanied(text: _Read) -> dict[str, str]:
     """What is "with" and "without" in a text, by its stem."""
-    pairs = itertools.pairwise(zip(text.words, text.stems, strict=True))
-    return {stem: f"{word} {one}" for (word, _), (one, stem) in pairs if stem and word in ("with", "without")}
+    places = (at for at, word in enumerate(text.words) if word in ("with", "without"))
+    things = ((at, next((one for one in range(at + 1, at + 3) if any(text.stems[one : one + 1])), 0)) for at in places)
+    return {text.stems[one]: f"{text.words[at]} {text.words[one]}" for at, one in things if one}
 
 
 @functools.cache

@@ -238,7 +238,7 @@ def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared
 def says_otherwise(claim: str, read: Compared) -> bool:
     """Whether sentences that may have any role have a claim's words, and say something else with them: of other things,
     turned round, what may be, or what others said. A comparison has to be stated."""
-    return read.opposed or read.apart or read.unsure or not read.missing or " than " in claim
+    return read.opposed or read.apart or read.exchanged or read.unsure or not read.missing or " than " in claim
 
 
 def may_support(read: Compared) -> bool:

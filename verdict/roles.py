@@ -77,6 +77,7 @@ _SAID = re.compile(
     r"(?:unclear|unknown|controversial|debated|uncertain|not known|not clear|poorly understood)\b"
     r"|\b(?:(?:think|believe|assume|fear|perceive|predict)s?|maintain(?:s|ed)|(?:fear|believ|testifi)e[ds]) that\b"
     r"|\b(?:argu(?:e[sd]?|ing)|contend(?:s|ed|ing)?|insist(?:s|ed|ing)?|blam(?:e[sd]?|ing)|perceives?)\b"
+    r"|\b(?:told|advised|informed|warned|taught|says?|said) that\b"
     r"|\b(?:idea|notion|belief|myth|claim|assumption|rumou?r)s? that\b"
     r"|\blittle is known\b|\b(?:unclear|unknown|uncertain|not known) (?:whether|if)\b",
     re.IGNORECASE,

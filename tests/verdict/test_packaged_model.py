@@ -159,8 +159,8 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
     same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm the sea rose"])
     other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
     apart = compared("The sea rose.", ["Nobody knows."])
-    assert compared("The sea did not rise.", ["The sea rises."])[2:] == (True, False, False, False)
-    assert compared("The sea rises.", ["The sea does not rise."])[2:] == (True, False, True, False)
+    assert compared("The sea did not rise.", ["The sea rises."])[2:5] == (True, False, False)
+    assert compared("The sea rises.", ["The sea does not rise."])[2:5] == (True, False, True)
     supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
     assert decides(supported, same, weights) and not decides(supported, apart, weights)
     assert decides(refuted, other, weights) and not decides(refuted, apart, weights)
@@ -185,11 +185,11 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("repeats", "Foxes outperform hares.", "Hares are outperformed by foxes."),
         ("repeats", "Rays mature earlier than skates.", "Rays matured earlier than skates while sharks grew."),
         ("contradicts", "Spiders have six legs.", "Spiders have eight legs, but insects fly."),
-        (
-            "contradicts",
-            "Airlines lost 17 million dollars.",
-            "Airlines lost 1.7 million dollars while hotels shut.",
-        ),
+        ("contradicts", "Airlines lost 17 million.", "Airlines lost 1.7 million while hotels shut."),
+        ("", "Hires made fewer contacts.", "Managers, unlike hires, made fewer contacts."),
+        ("", "Users disliked the smell.", "Users were content, but their neighbours disliked the smell."),
+        ("", "Annealed samples failed early.", "Annealed samples have not failed early."),
+        ("repeats", "Experts spoke less than novices.", "Novices spoke more than experts."),
         ("", "GPT-4 passes the exam.", "GPT-3 passes the exam."),
         ("", "In 2018 it was won.", "In 2019 it was won."),
         ("", "Spiders have six legs.", "There is no evidence that spiders have six legs."),
@@ -216,7 +216,7 @@ def test_what_a_paper_asked_supports_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 863, 11)])
+@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 1083, 10)])
 def test_what_is_decided_about_other_subjects_is_right(name: str, count: int, known: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
     rows = [*map(json.loads, Path(__file__).with_name(f"{name}.jsonl").read_text("utf-8").splitlines())]
