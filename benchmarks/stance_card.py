@@ -24,8 +24,8 @@ What differs from the claim in a number, a direction or a denial is not called s
 
 An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, or `{stated}` if a
 clause has every word of the claim in its order; REFUTES `{decisive[REFUTES]}`, or `{denied}` if a sentence tells
-another number or direction, or denies it; either from `0.5` if a clause says the claim and nothing else, or denies it so.
-Sentences that say what was asked or done, or what others said, do not count. The figures below are without the last
+another number or direction, or denies it; either from `0.5` if a clause says the claim and nothing else, or denies it
+so. Sentences that say what was asked or done, or what others said, do not count. The figures below are without the last
 two rules and that of clauses.
 
 ## How it was made
