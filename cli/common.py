@@ -124,8 +124,9 @@ def warnings_said() -> Iterator[None]:
 
     class Notices(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            notice(record.getMessage())
+            notice(said.format(record))
 
+    said = logging.Formatter()  # with the traceback of a bug
     log, handler = logging.getLogger(LOG), Notices(logging.WARNING)
     log.addHandler(handler)
     above, log.propagate = log.propagate, False  # MCP's server has every warning printed again

@@ -117,6 +117,7 @@ def correct(
     document: str | None = opt.option("Document that was misread, by its id.", "DOC"),
     stance: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"] | None = opt.option("What that document says."),
     not_relevant: bool = opt.option("That document does not bear on the claim."),
+    withdraw: bool = opt.option("Withdraw the corrections of the verdict, or of that document."),
     note: str | None = opt.option("Why.", "TEXT"),
     user: str | None = opt.option("Who says so.  [default: your user name]", "NAME"),
     store: str | None = _store,
@@ -128,17 +129,21 @@ def correct(
     ccheck correct 0f3c5a7e9b1d2468 --verdict REFUTES --note "see Smith 2021"
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --stance REFUTES
     ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --not-relevant
+    ccheck correct 0f3c5a7e9b1d2468 --document madsen-2002 --withdraw
 
     The answer stays as it is. The correction is kept, and shown beside it.
     """
     from ..service import Correction
     from .show import show_record
 
-    if [verdict is not None, stance is not None, not_relevant].count(True) != 1:
-        raise UsageError("say one thing: --verdict LABEL, or --document DOC with --stance LABEL or --not-relevant")
-    if (document is None) != (verdict is not None):
+    if [verdict is not None, stance is not None, not_relevant, withdraw].count(True) != 1:
+        raise UsageError(
+            "say one thing: --verdict LABEL, --withdraw, or --document DOC with --stance LABEL or --not-relevant"
+        )
+    if not withdraw and (document is None) != (verdict is not None):
         raise UsageError("--stance and --not-relevant need --document DOC, and --verdict takes none")
     what: What = "not relevant" if not_relevant else "wrong stance" if verdict is None else "wrong verdict"
+    what = "withdrawn" if withdraw else what
     with _service(store) as service:
         corrected = service.correct(Correction(id_, what, document, verdict or stance, note, user or user_name()))
         if as_json:

@@ -308,7 +308,7 @@ def _printer(recipe: Callable[[], Recipe], asked: Asked) -> Callable[[Check, Ans
         from ..web.citing import Citing
 
         citing = Citing(asked.format_)
-        return lambda _, one: click.echo(citing.text(one.result), nl=False)
+        return lambda check, one: click.echo(citing.text(one.result, check.corrections), nl=False)
     if asked.as_json or asked.claims is not None:
         return lambda _, one: print_json(one.answer)
 

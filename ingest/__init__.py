@@ -6,6 +6,7 @@ from .preview import dry_run, planned_questions
 from .readers import full_texts, read
 from .records import Record, Reject
 from .run import ingest
+from .sources import numbered
 
 __all__ = [
     "Encoders",
@@ -19,6 +20,7 @@ __all__ = [
     "full_texts",
     "ingest",
     "layout_of",
+    "numbered",
     "planned_questions",
     "read",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -24,7 +24,9 @@ class IngestOptions:
     `fields`: the names of a record's fields, by default the usual ones. `reading`: what is known of the files, by
     default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
     ingests. `rejects`: the file that lists rejects, by default next to the input. `cache_dir`: the folder of cached
-    embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
+    embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none. `apart`: a
+    paper whose id is the name of its file replaces no other paper, and gets a new id instead; the function says whether
+    something else has the id of a document.
     """
 
     fields: Fields = field(default_factory=Fields)
@@ -33,6 +35,7 @@ class IngestOptions:
     rejects: Path | None = None
     cache_dir: Path | None = None
     cache_bytes: int = MAX_BYTES
+    apart: Callable[[Document], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Report:
     `retracted`: papers that their source marks as retracted. `without_text` are stored by their title. `kinds` are by
     name. `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not
     be read. `passages` are those of the main vectors, `units` those of each granularity. `rejects`: the file that lists
-    the rejects. `usage`: that of the language model that wrote additional texts.
+    the rejects. `usage`: that of the language model that wrote additional texts. `renamed`: the new ids that `apart`
+    gave, by file.
     """
 
     read: int = 0
@@ -87,6 +91,7 @@ class Report:
     rejects: Path | None = None
     notices: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

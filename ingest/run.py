@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from more_itertools import chunked, constrained_batches, spy
 
 from ..articles.types import article_of, is_article
+from ..articles.xml import article_id
 from ..core.citation import doi_of, is_retracted
 from ..core.closing import Closing
 from ..core.errors import CcheckError, why_unread
@@ -28,16 +30,16 @@ from ..core.pump import Pump
 from ..core.text import json_line
 from ..core.types import Document, Entry, Usage
 from ..search import Store
-from .documents import Made, digest, layout_bytes, make_document
+from .documents import FILE_HASH, Made, digest, layout_bytes, make_document
 from .encoders import Encoders, EntryMaker, layout_of
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import CLAIM_IDS, members, with_members
 from .readers import read_sources
-from .records import Record, Reject, reject_of
+from .records import FULL_TEXTS, Record, Reject, reject_of
 from .seen import Seen
 from .shapes import papers
-from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, stem
+from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, numbered, stem
 
 BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
@@ -137,6 +139,7 @@ class _Run(Closing):
         """The further collections of pages that came more than once, by the page's id."""
         self._units: Counter[str] = Counter()
         self._kinds: dict[str, Kind] = {}
+        self._renamed: dict[str, str] = {}
         self.notices = list(encoders.notices)
         self.stopped: CcheckError | None = None
         """Raised once everything before it is stored: no more texts can be written."""
@@ -219,6 +222,8 @@ class _Run(Closing):
             if self._options.dedupe_doi:
                 self._counts["repeated"] += 1
                 return None
+        if self._options.apart is not None and named_by_file(document, record):
+            document = self._apart(document, record.file, seen, self._options.apart)
         own = digest(document, self._layout_bytes)
         claims = members(document)
         # The same page may come again with another claim.
@@ -248,6 +253,26 @@ class _Run(Closing):
             reason = f"{where} has another document with the id {document.id!r}, which was kept"
             self._reject(reject_of(record, reason))
         return None
+
+    def _apart(self, document: Document, file: str, seen: Seen, taken: Callable[[Document], bool]) -> Document:
+        """The document, under an id that no other paper has: `a/paper (2).pdf` for `a/paper.pdf`."""
+        made = document
+        for number in itertools.count(2):
+            if (earlier := seen.digest(made.id)) is not None:
+                free = earlier == digest(made, self._layout_bytes)
+            else:
+                stored = self._store.get([made.id]).get(made.id)
+                free = (stored is None or same_paper(made, stored)) and not taken(made)
+            if free:
+                break
+            made = replace(document, id=str(numbered(PurePosixPath(document.id), number)))
+        if made is not document:
+            self._renamed[file] = made.id
+            self.notices.append(
+                f"the store has another paper {document.id}. {file} is stored as {made.id}. To replace the other, "
+                "remove it first"
+            )
+        return made
 
     def _joined(self, items: list[_Item]) -> list[_Item]:
         """The pages in the collections, too, in which the store has them."""
@@ -373,6 +398,7 @@ class _Run(Closing):
             rejects=path,
             notices=notices,
             usage=usage,
+            renamed=self._renamed,
         )
 
 
@@ -387,6 +413,20 @@ def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
         return made
     except Exception as error:  # noqa: BLE001 - whatever a stranger's record does, it is the record that is rejected
         return reject_of(record, why_unread(error))
+
+
+def named_by_file(document: Document, record: Record) -> bool:
+    """Whether the id is the name of the file."""
+    if record.kind == FULL_TEXTS:
+        return document.id == article_id(record.file)
+    return f"/{record.file.replace(os.sep, '/')}".endswith(f"/{document.id}")
+
+
+def same_paper(one: Document, other: Document) -> bool:
+    """Whether both have the same text, or were read from the same bytes, which another version may read otherwise."""
+    known = one.metadata.get(FILE_HASH)
+    same_file = known is not None and known == other.metadata.get(FILE_HASH)
+    return same_file or (one.title, one.text) == (other.title, other.text)
 
 
 def _noted(source: str) -> str:

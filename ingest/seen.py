@@ -52,6 +52,11 @@ class Seen(Closing):
         known, number, line = self._database.execute(query, (id_,)).fetchone()
         return Earlier(known.hex(), list(self._files)[number], line)
 
+    def digest(self, id_: str) -> str | None:
+        """The digest that came with an id; None if it did not come."""
+        found = self._database.execute("SELECT digest FROM seen WHERE id = ?", (id_,)).fetchone()
+        return None if found is None else found[0].hex()
+
     def add_doi(self, doi: str, id_: str) -> str:
         """Note whose DOI it is. Returns the id of the document that had it first."""
         self._database.execute("INSERT OR IGNORE INTO dois VALUES (?, ?)", (doi, id_))

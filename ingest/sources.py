@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeAlias
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
@@ -26,6 +26,7 @@ RECORDS = "records-of-python.jsonl"
 """The name of a temporary file with records that a program gave."""
 Given: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One or more paths of files, folders or globs, or `STDIN`."""
+P = TypeVar("P", bound=PurePath)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,19 @@ def find_sources(given: Given, reading: Reading | None = None, notices: list[str
     return list(found.values())
 
 
-def stem(path: Path) -> str:
+def stem(path: PurePath) -> str:
     """The file's name without the extensions that are known here: `corpus` for `corpus.jsonl.gz`."""
     name = path.name
     for extensions in (COMPRESSIONS, FORMATS):
         extension = next((known for known in extensions if name.lower().endswith(known)), "")
         name = name.removesuffix(name[len(name) - len(extension) :]) or name
     return name
+
+
+def numbered(way: P, number: int) -> P:
+    """The path with a number in its name: `a/paper (2).pdf`."""
+    name = stem(way)
+    return way.with_name(f"{name} ({number}){way.name[len(name) :]}")
 
 
 def _expand(given: str, reading: Reading, notices: list[str]) -> Iterator[Source]:

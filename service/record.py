@@ -26,13 +26,14 @@ from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, Server
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
-from .types import Check, Correction, Wanted, check_from, refuse_unknown_label
+from .types import Check, Correction, Wanted, check_from, refuse_unknown_label, standing
 
 FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
 PAUSE_S = 60.0
 NO_STANCES = (None, "CONFLICTING")
+UNLABELLED = ("not relevant", "withdrawn")
 _TIMEOUT_S = 30.0
 _TABLES = (
     "CREATE TABLE checks (id TEXT PRIMARY KEY, created TEXT NOT NULL, words TEXT NOT NULL, label TEXT, "
@@ -174,6 +175,13 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
     if correction.what == "wrong verdict":
         if correction.doc_id is not None:
             raise UsageError("a verdict is corrected without a document: use wrong stance for one")
+        return
+    if correction.what == "withdrawn":
+        if correction.doc_id not in [one.doc_id for one in standing(check.corrections)]:
+            of = "its verdict" if correction.doc_id is None else repr(correction.doc_id)
+            raise UsageError(f"the check {check.id} has no correction of {of} that could be withdrawn")
+        if correction.label is not None:
+            raise UsageError("a correction is withdrawn without a label")
         return
     ids = [one["doc_id"] for one in (check.result or {}).get("evidence", ())]
     if correction.doc_id not in ids:

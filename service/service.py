@@ -31,7 +31,7 @@ from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan, models_of
 from ..rerank.several import OwnReranker
 from ..search import Store
-from .record import NO_STANCES, FileRecord, Record, Trying, missing, refuse_unfit, text_of
+from .record import NO_STANCES, UNLABELLED, FileRecord, Record, Trying, missing, refuse_unfit, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
 if TYPE_CHECKING:
@@ -341,18 +341,18 @@ class Service(Closing):
         """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
 
         There is one for each claim and document that people gave a label. The last correction counts, whichever check
-        of the claim it is of. "not relevant" is NOT_ENOUGH_INFO.
+        of the claim it is of, and none if that withdraws. "not relevant" is NOT_ENOUGH_INFO.
         """
         record, page = self._kept_by(), Wanted(limit=PAGE, corrected=True)
         said: dict[tuple[str, str], Correction] = {}
         while some := record.list(page):
             for check in some:
                 for one in check.corrections:
-                    if one.doc_id is not None and (one.label not in NO_STANCES or one.what == "not relevant"):
+                    if one.doc_id is not None and (one.label not in NO_STANCES or one.what in UNLABELLED):
                         last = said.setdefault((check.claim, one.doc_id), one)
                         said[check.claim, one.doc_id] = one if one.created >= last.created else last
             page = replace(page, before=some[-1].created, after=some[-1].id)
-        for pairs in chunked(said, PAGE):
+        for pairs in chunked((pair for pair, one in said.items() if one.what != "withdrawn"), PAGE):
             documents = self.checker.store.get(list({doc_id for _, doc_id in pairs}))
             for claim, doc_id in pairs:
                 # A document that is gone has no text to learn from.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from ..core.types import Filter
 
 Status: TypeAlias = Literal["done", "running", "failed"]
-What: TypeAlias = Literal["wrong verdict", "wrong stance", "not relevant"]
-"""What somebody found wrong: the verdict, what one document was said to say, or that the document is there at all."""
+What: TypeAlias = Literal["wrong verdict", "wrong stance", "not relevant", "withdrawn"]
+"""What somebody found wrong: the verdict, what one document was said to say, or that the document is there at all.
+`withdrawn`: the earlier corrections of the verdict, or of the document, count no more."""
 EventKind: TypeAlias = Literal["queries", "hits", "reranked", "sentences", "stance", "verdict", "done", "error"]
 
 
@@ -67,6 +68,17 @@ class Correction:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def standing(corrections: Iterable[Correction]) -> list[Correction]:
+    """Those that were not withdrawn."""
+    found: list[Correction] = []
+    for one in corrections:
+        if one.what == "withdrawn":
+            found = [other for other in found if other.doc_id != one.doc_id]
+        else:
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +151,16 @@ class Wanted:
 
     def __post_init__(self) -> None:
         """Raises UsageError if `label` is none, or `before` not a time: that would find all checks, or none."""
-        from datetime import datetime
+        from datetime import UTC, datetime
 
         refuse_unknown_label(self.label)
         try:
             if self.before:
-                datetime.fromisoformat(self.before)
-        except ValueError:
+                time = datetime.fromisoformat(self.before)
+                time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+                # The times of checks are compared as texts.
+                object.__setattr__(self, "before", time.isoformat(timespec="microseconds"))
+        except (ValueError, OverflowError):
             from ..core.errors import UsageError
 
             raise UsageError(f"{self.before!r} is not a time: write 2026-01-31 or 2026-01-31T12:00") from None

@@ -7,20 +7,21 @@ import functools
 import io
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate, on_pages
 from ..core.text import printable
 from ..core.types import Document, Result
+from ..service.types import Correction, standing
 
 if TYPE_CHECKING:
     from pylatexenc.latexencode import UnicodeToLatexEncoder
 
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
-    *("retracted", "stance", "leans", "confidence", "sentences", "pages"),
+    *("retracted", "stance", "leans", "confidence", "sentences", "pages", "corrected_verdict", "corrected_stance"),
 )
 FORMULA = tuple("=+-@＝＋－＠")
 """Spreadsheets take a cell that begins with one of these for a formula."""
@@ -31,9 +32,11 @@ class Citing:
 
     def __init__(self, format_: str) -> None:
         self._format, self._cited, self._first = format_, dict[str, str](), True
+        self._corrections: list[Correction] = []
 
-    def text(self, result: Result) -> str:
-        """The text that a result adds to the output."""
+    def text(self, result: Result, corrections: Sequence[Correction] = ()) -> str:
+        """The text that a result adds to the output, with its corrections if the format has a place for them."""
+        self._corrections = standing(corrections)
         lines = {"bibtex": self._bibtex, "csv": self._csv, "md": self._markdown}[self._format](result)
         text = "".join(lines)
         self._first = False
@@ -64,6 +67,7 @@ class Citing:
                 _number(piece.stance.confidence if piece.stance is not None else None),
                 " ".join(sentence.text for sentence in piece.sentences),
                 on_pages(*piece.sentences),
+                *(self._corrected(None), self._corrected(piece.document.id)),
             )
             writer.writerow(map(_cell, row))
         yield out.getvalue()
@@ -74,6 +78,7 @@ class Citing:
         if verdict is not None and verdict.label is not None:
             reason = f": {_md(verdict.rationale)}" if verdict.rationale else ""
             yield f"**{verdict.label}**{reason}\n\n"
+        yield from (f"{one}\n\n" for one in self._said(None))
         for number, piece in enumerate(result.evidence, 1):
             stance = piece.stance
             said = f" {'leans to ' * stance.leans}**{stance.label}**" if stance is not None and stance.label else ""
@@ -81,6 +86,18 @@ class Citing:
             for sentence in piece.sentences:
                 pages = on_pages(sentence)
                 yield f"   > {_md(sentence.text)}{f' ({pages})' if pages else ''}\n"
+            yield from (f"\n   {one}\n" for one in self._said(piece.document.id))
+
+    def _corrected(self, doc_id: str | None) -> str:
+        """The label that the last correction of the verdict, or of a document, gives; else what it says."""
+        return next((one.label or one.what for one in self._corrections[::-1] if one.doc_id == doc_id), "")
+
+    def _said(self, doc_id: str | None) -> Iterator[str]:
+        for one in self._corrections:
+            if one.doc_id == doc_id:
+                by = ", ".join(filter(None, (_md(one.user or ""), one.created[:10])))
+                note = f": {_md(one.note)}" if one.note else ""
+                yield f"Corrected: **{one.label or one.what}**{note} ({by})"
 
 
 def reference(document: Document) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 import logging
 import os
 import secrets
-import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from ..ingest import IngestOptions, Progress, Reject, Report
 from ..pipeline.batch import ClaimRecord, unjudged
 from ..pipeline.claims import iter_claims
 from ..service import Check, Event, How, Service
+from . import pdfs as keeping
 from .access import Caller, Limited
 from .problems import Problem, disk_told, json_text, problem_of
 
@@ -35,6 +36,7 @@ KEEP_ALIVE = 15.0
 MOST_KEPT = 64
 """How many jobs of a kind that ended are kept."""
 MOST_REJECTS = 200
+MOST_ASKED = 10_000
 FILES_AT_ONCE = 4
 COUNTS = ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
 """What is told of an ingest."""
@@ -114,6 +116,8 @@ class CheckJob(Job):
         """The events after the first so many, as SSE; the last is `done` or `error`."""
         for number in itertools.count(after):
             while number >= len(self.events):
+                if not self.running and self.events:  # a client that has them all is told again that this was the end
+                    yield sse(len(self.events) - 1, self.events[-1])
                 if closing.is_set() or not self.running:
                     return
                 if not await self.changed(KEEP_ALIVE):
@@ -226,6 +230,7 @@ class IngestJob(Job):
         self.names = list(names)
         self.progress: Progress | None = None
         self.report: Report | None = None
+        self.notices: list[str] = []
         self.rejects: list[Mapping[str, Any]] = []
 
     def progressed(self, progress: Progress) -> None:
@@ -241,6 +246,7 @@ class IngestJob(Job):
             "phase": progress.phase if progress is not None and self.running else None,
             "documents": progress.documents if progress is not None else 0,
             "counts": None if report is None else {name: getattr(report, name) for name in COUNTS},
+            "notices": self.notices,
             "rejects": self.rejects,
             "error": None if self.error is None else str(self.error),
         }
@@ -253,14 +259,17 @@ R = TypeVar("R")
 class Jobs:
     """All that runs, by id. `close` waits for it."""
 
-    def __init__(self, service: Service, limited: Limited) -> None:
-        self.service, self.limited = service, limited
+    def __init__(self, service: Service, limited: Limited, ingested: Callable[[], Awaitable[object]]) -> None:
+        """`ingested` is awaited once papers were added."""
+        self.service, self.limited, self._ingested = service, limited, ingested
         self.closing = asyncio.Event()
         self.checks: dict[str, CheckJob] = {}
         self.lost: dict[str, CheckJob] = {}
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
+        self.asked: dict[tuple[str | None, str], None] = {}
+        """Who asked for which checks, of the last."""
         self._asked = 0
         self._since = 0.0
         self.unfinished = False
@@ -277,6 +286,9 @@ class Jobs:
         """Start a check, or join the one of the same id that runs. One that is recorded has ended. Raises Problem 429,
         CcheckError."""
         id_, recorded = await self.service.recorded_async(claim, **how)
+        self.asked[caller.id, id_] = None
+        if len(self.asked) > MOST_ASKED:
+            del self.asked[next(iter(self.asked))]
         running = self.checks.get(id_)
         if running is not None:
             return running
@@ -345,10 +357,11 @@ class Jobs:
 
     def _restored(self, id_: str, caller: Caller) -> FileJob:
         job = restored(id_, caller, self.service.file(id_))
+        since = id_[:23] if job.how.get("fresh") else ""  # earlier answers are not those that were asked for
         for rows in chunked(job.rows, 100):
             found = self.service.found([row.check for row in rows if row.check is not None])
             for row in rows:
-                if row.check in found:
+                if row.check in found and found[row.check].created >= since:
                     row.set(found[row.check])
         return job
 
@@ -399,24 +412,36 @@ class Jobs:
     ) -> None:
         loop = asyncio.get_running_loop()
         rejects = Path(folder.name) / "rejects.jsonl"
-        checker = self.service.checker
-        settings = checker.settings
-        options = IngestOptions(rejects=rejects, cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
+        checker, settings = self.service.checker, self.service.checker.settings
+        options = IngestOptions(
+            rejects=rejects,
+            cache_dir=settings.cache_dir,
+            cache_bytes=settings.cache_bytes,
+            apart=functools.partial(keeping.taken, pdfs),
+        )
 
         def tell(progress: Progress) -> None:
             loop.call_soon_threadsafe(job.progressed, progress)
 
+        def said(text: object) -> str:  # where the files lay is nobody's business
+            return str(text).replace(f"{paths[0].parent}{os.sep}", "").replace(f"{folder.name}{os.sep}", "")
+
+        def work() -> tuple[Report, list[str]]:
+            report = checker.ingest(*paths, options=options, on_progress=tell)
+            job.rejects = _rejects(rejects)
+            rejected = {one["file"] for one in job.rejects}
+            read = [path for path in paths if path.name not in rejected]
+            kept = () if pdfs is None else keeping.keep(read, report.renamed, pdfs)
+            return report, [said(one) for one in (*report.notices, *kept)]
+
         with folder:
             try:
                 async with self._ingest_alone:
-                    job.report = await run_in_threadpool(checker.ingest, *paths, options=options, on_progress=tell)
-            except CcheckError as error:  # where the files lay is nobody's business
-                said = str(error).replace(f"{paths[0].parent}{os.sep}", "").replace(f"{folder.name}{os.sep}", "")
-                raise InvalidData(said) from error
-            job.rejects = _rejects(rejects)
-            if pdfs is not None:
-                rejected = {one["file"] for one in job.rejects}
-                await run_in_threadpool(_copy_pdfs, [path for path in paths if path.name not in rejected], pdfs)
+                    job.report, job.notices = await run_in_threadpool(work)
+            except CcheckError as error:
+                raise InvalidData(said(error)) from error
+            finally:
+                await self._ingested()
 
     # --
 
@@ -463,13 +488,6 @@ def _add(jobs: dict[str, J], job: J) -> None:
         if not one.running:
             del jobs[old]
     jobs[job.id] = job
-
-
-def _copy_pdfs(paths: Sequence[Path], folder: Path) -> None:
-    """Copies of the PDFs that the folder does not have."""
-    for path in paths:
-        if path.suffix.lower() == ".pdf" and not (kept := folder / path.name).exists():
-            shutil.copyfile(path, kept)
 
 
 def _rejects(file: Path) -> list[Mapping[str, Any]]:

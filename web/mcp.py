@@ -23,7 +23,7 @@ from .. import __version__
 from ..core.citation import citation_of
 from ..core.errors import CcheckError
 from ..core.types import Evidence
-from ..service import Correction, How
+from ..service import Correction, How, standing
 from ..service.record import permalink
 from .access import RIGHTS, Caller, Right, needed
 from .page import placeless, plainly
@@ -162,7 +162,7 @@ def make_server(web: Web) -> MCPServer:
             verdict=check.label,
             papers=list(map(_paper, result.evidence)),
             gaps=claim_view(result, 1, {})["gaps"],
-            warnings=[*result.warnings, *map(_correction, check.corrections)],
+            warnings=[*result.warnings, *map(_correction, standing(check.corrections))],
             tokens=check.tokens,
         )
 

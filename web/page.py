@@ -33,7 +33,7 @@ _PLAIN = (str, int, float, NoneType)
 _hidden: list[str] = []
 for_owner: ContextVar[bool] = ContextVar("for_owner", default=False)
 """Whether whoever asks started the server."""
-_COMMAND = r"(?:(?<![\w-])--[a-z]|\bccheck (?:demo|doctor|index|ingest|query|recipes|serve)\b)"
+_COMMAND = r"(?:(?<![\w-])--[a-z]|\bccheck (?:demo|doctor|history|index|ingest|query|recipes|serve|show)\b)"
 _ASIDE, _AFTER = re.compile(rf" \([^()]*{_COMMAND}[^()]*\)"), re.compile(rf"[:;,] (?=[^:;,]*{_COMMAND})")
 _OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -112,6 +112,7 @@ def environment() -> jinja2.Environment:
     )
     style, script = packaged("page.css", "report.css"), packaged("report.js")
     made.filters["plainly"] = lambda said: plainly(str(said))
+    made.filters["sentence"] = lambda said: re.sub(r"^[a-z]+(?=[ ,:']|$)", lambda word: word[0].capitalize(), said)
     made.globals |= {
         "style": Markup(style),  # noqa: S704 - packaged with ccheck
         "style_hash": csp_hash(style),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, Stor
 from ..core.recipe import recipe_names
 from ..core.text import shortened
 from ..core.types import Document
+from ..ingest import numbered
 from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, How, Wanted
@@ -160,7 +162,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
             raise Problem(409, "the check is not done yet")
         format_, kind = EXPORTS[ending]
         named = {"Content-Disposition": f'attachment; filename="ccheck-{id_}.{ending}"'}
-        return Response(Citing(format_).text(readable(check)), media_type=kind, headers=named)
+        return Response(Citing(format_).text(readable(check), check.corrections), media_type=kind, headers=named)
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
@@ -366,7 +368,8 @@ def _result_page(page: Page, check: Check) -> Response:
     pdf_folder = page.web.served.pdfs
     with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
     served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}
-    served |= {"all": len(documents), "kept": check.kept, "recipe": _other_recipe(page.web, check)}
+    corrects = check.kept and "check" in page.caller.rights
+    served |= {"all": len(documents), "corrects": corrects, "recipe": _other_recipe(page.web, check)}
     link = str(page.request.url.replace(query="", fragment=""))
     given = view | {"documents": filtered(documents, query)}
     return page.show("check.html", None, served=served, check=check, link=link, **given)
@@ -431,9 +434,11 @@ def _saved(uploads: Iterable[UploadFile], folder: Path) -> list[Path]:
     paths: list[Path] = []
     folder.mkdir(exist_ok=True)
     for number, one in enumerate(uploads):
-        path = folder / harmless(one.filename or "", f"file-{number}")
-        if path in paths:
-            path = path.with_name(f"{number}-{path.name}")
+        asked = path = folder / harmless(one.filename or "", f"file-{number}")
+        for again in itertools.count(2):
+            if not path.exists():
+                break
+            path = numbered(asked, again)
         with path.open("wb") as out:
             shutil.copyfileobj(one.file, out, 1 << 20)
         paths.append(path)

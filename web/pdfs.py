@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from ..core.citation import on_pages
@@ -47,6 +49,31 @@ def unchanged(path: Path, file_hash: object) -> bytes | None:
     content = path.read_bytes()
     same = hashlib.sha256(content).hexdigest() == file_hash
     return content if same and content.startswith(b"%PDF-") else None
+
+
+def taken(folder: Path | None, document: Document) -> bool:
+    """Whether the folder has another PDF in the document's place."""
+    path = pdf_of(folder, document)
+    try:
+        return path is not None and unchanged(path, document.metadata[FILE_HASH]) is None
+    except OSError:
+        return True
+
+
+def keep(paths: Sequence[Path], renamed: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Copies the PDFs that the folder does not have, under the names that their ids end with. Yields what people should
+    know of it."""
+    for path in paths:
+        kept = folder / PurePosixPath(renamed.get(str(path), path.name)).name
+        if path.suffix.lower() == ".zip":
+            yield f"PDFs in {path.name} were read, but not kept to be opened here. Unpack it and add them to keep them"
+        elif path.suffix.lower() == ".pdf" and not kept.exists():
+            try:
+                shutil.copyfile(path, kept)
+            except OSError as error:
+                with suppress(OSError):
+                    kept.unlink()
+                yield f"{path.name} can't be opened here: its copy could not be kept ({error.strerror or error})"
 
 
 def links(evidence: Evidence) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from ..core.types import Document
 from ..pipeline.batch import ClaimRecord
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
+from ..service.types import What
 from .access import Caller
 from .jobs import claims_in, sse
 from .page import plainly
@@ -95,7 +96,7 @@ class SearchAsked(_Sent):
 class CorrectionSent(_Sent):
     """What is wrong with a check. `doc_id` is the document concerned, none for the verdict."""
 
-    what: Literal["wrong verdict", "wrong stance", "not relevant"]
+    what: What
     doc_id: str | None = Field(None, max_length=2000)
     label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"] | None = None
     note: str | None = Field(None, max_length=2000)
@@ -210,9 +211,9 @@ async def checks(web: Shared, _: Reader, asked: Annotated[ChecksAsked, Query()])
 
 
 @rest.get("/checks/{id}", tags=["checks"], responses=_answers(Check, 404))
-async def find(id: Id, web: Shared, _: Reader) -> Response:  # noqa: A002
+async def find(id: Id, web: Shared, request: Request) -> Response:  # noqa: A002
     """A check: of the record, or one that runs (`status` is `running`)."""
-    return json_answer(await web.find(id))
+    return json_answer(await web.find_own(id, request))
 
 
 @rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
@@ -229,13 +230,13 @@ async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
 async def events(
     id: Id,  # noqa: A002
     web: Shared,
-    _: Reader,
+    request: Request,
     last_event_id: Annotated[str | None, Header(max_length=10)] = None,
 ) -> StreamingResponse:
     """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
     after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
-    job = web.jobs.find(id)
-    stream = _ended(await web.find(id)) if job is None else job.stream(after, web.jobs.closing)
+    check, job = await web.find_own(id, request), web.jobs.find(id)
+    stream = _ended(check) if job is None else job.stream(after, web.jobs.closing)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 

@@ -60,7 +60,7 @@ class Web:
     def __init__(self, service: Service, served: Served) -> None:
         self.service, self.served = service, served
         self.access, self.limited = Access(served.keys, served.owner), Limited(served.quotas)
-        self.jobs = Jobs(service, self.limited)
+        self.jobs = Jobs(service, self.limited, self.ingested)
         self.drawing = asyncio.Semaphore(2)
         """Held while a page of a PDF is drawn."""
         self.loading = True
@@ -95,6 +95,13 @@ class Web:
         job = self.jobs.find(id_)
         return job.check if job is not None else await self.service.find_async(id_)
 
+    async def find_own(self, id_: str, connection: HTTPConnection) -> Check:
+        """The same, for who may read, and for who asked for this check. Raises Problem 401, 403 or 429."""
+        caller = self.caller(connection)
+        if (caller.id, id_) not in self.jobs.asked:
+            needed(["read"], caller)
+        return await self.find(id_)
+
     async def describe(self) -> Description | None:
         """What is searched; None while the models are being loaded, or the store is waited for."""
         if self.loading:
@@ -106,6 +113,11 @@ class Web:
             return None
         self.missing = described.missing
         return described
+
+    async def ingested(self) -> None:
+        """Papers were added: they may be what was `missing`."""
+        if self.missing is not None and not self.loading:
+            self.missing = (await self.service.describe_async()).missing
 
     async def look(self) -> None:
         """Find out what is `missing`, unless that was done a moment ago."""

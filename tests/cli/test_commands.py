@@ -1,7 +1,9 @@
 """`ccheck demo`, `index`, `recipes`, `config`, `doctor`, and what they all have in common."""
 
+import contextlib
 import inspect
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -16,6 +18,7 @@ from click.shell_completion import BashComplete
 from http_stub import Reply, http_stub
 
 from ccheck.cli import COMMANDS, cli
+from ccheck.cli.common import warnings_said
 from ccheck.core import errors, models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
@@ -34,7 +37,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
 ALL = [((), cli), *commands(cli)]
 
 
-def test_a_bug_is_called_one(monkeypatch):
+def test_a_bug_is_called_one(monkeypatch, capsys):
     def broken() -> list[str]:
         raise RuntimeError("two and two \x1b[31mmake five")
 
@@ -45,6 +48,14 @@ def test_a_bug_is_called_one(monkeypatch):
     monkeypatch.setenv("CCHECK_DEBUG", "1")
     with pytest.raises(RuntimeError):
         ccheck("recipes", "list")
+    with warnings_said(), contextlib.suppress(RuntimeError):  # as a server that goes on logs it
+        try:
+            broken()
+        finally:
+            logging.getLogger("ccheck.web").exception("a bug in a job")
+    assert re.search(
+        r"ccheck: a bug in a job\n.*in broken\n.*two and two \[31mmake", capsys.readouterr().err, re.DOTALL
+    )
 
 
 def test_what_the_system_refuses_is_no_bug(papers):

@@ -17,7 +17,7 @@ from tiny_embedder import TinyEmbedder, encoders_of
 import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking
-from ccheck.core.types import Entry
+from ccheck.core.types import Document, Entry
 from ccheck.ingest import Encoders, IngestOptions, Progress, dry_run, ingest
 from ccheck.ingest import run as run_module
 from ccheck.ingest.encoders import DenseEncoder
@@ -69,6 +69,11 @@ def test_what_changed_is_taken_again(tmp_path: Path) -> None:
     assert store.entries["7"].document.text == "Another text."
     assert store.entries["8"].document.metadata == {"year": 2011}
     assert sorted(embedder.embedded[50:]) == ["New.", "Title 7\nAnother text."]
+
+
+def test_the_same_bytes_read_otherwise_are_the_same_paper() -> None:
+    texts = [Document("a", "t", text, {"file_sha256": mark}) for text, mark in map(tuple, ("x1", "y1", "x2", "y3"))]
+    assert [run_module.same_paper(texts[0], one) for one in texts] == [True, True, True, False]
 
 
 def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:

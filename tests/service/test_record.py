@@ -20,7 +20,7 @@ from elastic_indices import node_client, node_store  # noqa: F401 (fixtures)
 
 from ccheck import Checker, es_mappings
 from ccheck.core.adjust import Changes, resolved
-from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError
+from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.redaction import keep_secret
 from ccheck.core.settings import Settings, resolve
 from ccheck.search.elastic import Connection, ElasticStore
@@ -85,6 +85,10 @@ def test_checks_are_kept_and_listed(open_record: Callable[[], Record]) -> None:
     }
     assert [one.id for one in other.list(Wanted(limit=3))] == [one.id for one in checks[:1:-1]]
     assert [one.id for one in other.list(Wanted(before="2026-01-03", limit=9))] == [checks[1].id, checks[0].id]
+    for said in ("20260103", "2026-W01-6", "2026-01-02T14:00-10:00", "2026-01-03T12:00+12:00"):
+        assert other.list(Wanted(before=said)) == other.list(Wanted(before="2026-01-03"))
+    with pytest.raises(UsageError, match="is not a time"):
+        Wanted(before="0001-01-01T00:00+10:00")
     page = Wanted(before=checks[2].created, after=checks[2].id)
     assert [one.id for one in other.list(page)] == [checks[1].id, checks[0].id]
     assert [one.id for one in other.list(Wanted(search="claim 3"))] == [checks[3].id]

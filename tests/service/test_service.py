@@ -15,7 +15,7 @@ import ccheck
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
-from ccheck.service import Correction, Event, Service, open_service
+from ccheck.service import Correction, Event, Service, open_service, standing
 from ccheck.service.record import Wanted
 
 PAPERS = [
@@ -126,6 +126,9 @@ def test_corrections_stay_beside_the_answer(service: Service) -> None:
         ("sea", "REFUTES", PAPERS[1]["text"]),
         ("ice", "NOT_ENOUGH_INFO", PAPERS[2]["text"]),
     ]
+    service.correct(Correction(check.id, "withdrawn", "ice"))
+    assert [pair["doc_id"] for pair in service.pairs()] == ["sea"]
+    assert [one.doc_id for one in standing(service.find(check.id).corrections)] == ["sea", None, "sea"]
 
 
 def test_of_several_checks_of_a_claim_the_last_correction_is_the_pair(service: Service) -> None:
@@ -180,6 +183,7 @@ def test_old_checks_are_forgotten_each_day_that_a_service_runs(tmp_path: Path) -
         (("wrong verdict", "sea", "REFUTES"), "without a document"),
         (("not relevant", None, None), "no document"),
         (("not relevant", "sea", "REFUTES"), "use wrong stance"),
+        (("withdrawn", "sea", None), "no correction of 'sea'"),
     ],
 )
 def test_a_correction_that_does_not_fit_is_refused(service: Service, correction, said) -> None:

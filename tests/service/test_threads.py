@@ -143,11 +143,7 @@ def test_checks_go_on_while_papers_are_read_in(request: pytest.FixtureRequest, t
 
     settings = resolve({"store": store, "device": "cpu"}).settings
     recipe = resolved(settings, Changes(rerank="none", verdict="none"))
-    with (
-        Checker(settings, recipe=recipe) as checker,
-        Service(checker) as service,
-        ThreadPoolExecutor(4) as threads,
-    ):
+    with Checker(settings, recipe=recipe) as checker, Service(checker) as service, ThreadPoolExecutor(4) as threads:
         service.checker.ingest({"_id": "tea", "text": "Tea lowers blood pressure."})
         update(0)
         running = [threads.submit(check, place) for place in range(4)]

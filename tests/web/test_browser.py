@@ -31,8 +31,12 @@ def test_from_the_first_visit_to_a_verdict_a_correction_and_the_history(look, we
     assert page.inner_text("h1") == CLAIM and "Conflicting evidence" in page.inner_text("#verdict")
     assert page.locator("mark").first.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(255, 240, 163)"
     page.click("#c1-d1 .correct summary")
+    page.fill("#c1-d1 input[name=note]", "lakes")
+    page.press("#c1-d1 input[name=note]", "Enter")
+    page.wait_for_timeout(500)
+    assert page.input_value("#c1-d1 input[name=note]") == "lakes", "nothing was sent"
     page.click("#c1-d1 .correct button[value=REFUTES]")
-    page.wait_for_selector("#c1-d1 .correction")
+    page.wait_for_selector("#c1-d1 .correction >> text=lakes")
     page.select_option("select[name=stance]", "REFUTES")
     page.click(".filters button")
     page.wait_for_url("**stance=REFUTES**")

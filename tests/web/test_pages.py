@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import threading
+import zipfile
 from types import SimpleNamespace
 
 import pytest
@@ -121,6 +123,7 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
         ("there is no store a (ccheck index list shows them). Create it with ccheck ingest", "there is no store a"),
         ("documents may be missing. To add them, run it again: ccheck ingest F.", "documents may be missing"),
         ("the depth 5 is too large; choose one with --rerank-depth", "the depth 5 is too large"),
+        ("the record has no check 1. ccheck history lists the checks", "the record has no check 1"),
         ("Is it 2010--2015? ccheck did not make it", "Is it 2010--2015? ccheck did not make it"),
     ],
 )
@@ -185,7 +188,9 @@ def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
     address, page = checked(web)
     (form,) = [one for one in page.all("form") if any(i.attributes.get("value") == "ice" for i in one.all("input"))]
     assert form.attributes["action"] == f"{address}/corrections"
-    assert [one.attributes["value"] for one in form.all("button")] == ["SUPPORTS", "REFUTES", "not relevant"]
+    enter, *buttons = form.all("button")
+    assert "disabled" in enter.attributes, "Enter records no label"
+    assert [one.attributes["value"] for one in buttons] == ["SUPPORTS", "REFUTES", "not relevant"]
     web.send(f"{address}/corrections", {"doc_id": "ice", "label": "REFUTES", "note": "lakes", "user": "Eve"})
     web.send(f"{address}/corrections", {"doc_id": "sea", "what": "not relevant"})
     page = web.page(web.send(f"{address}/corrections", {"label": "SUPPORTS"}).url.path)
@@ -193,6 +198,15 @@ def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
     assert said[0].startswith("Corrected: supported") and said[1].startswith("Corrected: not relevant")
     assert said[2].startswith("Corrected: the paper refutes – lakes (Eve, ")
     assert "Conflicting evidence" in page.one("div", id="verdict").words  # the answer stays
+    rows = {row["doc_id"]: row for row in csv.DictReader(io.StringIO(web.browser.get(f"{address}.csv").text))}
+    assert (rows["ice"]["corrected_verdict"], rows["ice"]["corrected_stance"]) == ("SUPPORTS", "REFUTES")
+    assert "Corrected: **REFUTES**: lakes (Eve, 20" in (text := web.browser.get(f"{address}.md").text)
+    assert [text.count(f"Corrected: **{one}**") for one in ("SUPPORTS", "not relevant")] == [1, 1]
+    for about in ({"doc_id": "ice"}, {}):
+        page = web.page(web.send(f"{address}/corrections", {"what": "withdrawn", **about}).url.path)
+        assert web.send(f"{address}/corrections", {"what": "withdrawn", **about}).status_code == 400
+    assert page.words.count("what was said before is withdrawn") == 2 and page.words.count("Withdraw corrections") == 1
+    assert web.browser.get(f"{address}.md").text.count("Corrected") == 1
     assert web.send(f"{address}/corrections", {"doc_id": "nobody", "label": "REFUTES"}).status_code == 400
     assert web.send(f"{address}/corrections", {"label": "MAYBE"}).status_code == 422
 
@@ -229,7 +243,8 @@ def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_pa
         (first,) = web.web.jobs.files.values()
         wait_until(lambda: not first.running)
         web.judge.go.clear()
-        place = web.send("/files", {}, files={"file": ("second.csv", f"{asked}c,Ice is cold.\n")}).url.path
+        again = {"k": "1", "fresh": "1"}  # the first answer is not what was asked for
+        place = web.send("/files", again, files={"file": ("second.csv", f"{asked}c,Ice is cold.\n")}).url.path
         assert web.judge.busy.wait(60)
         web.web.service.record.close()  # as if the power went: nothing more is written
         web.web.service.record = None
@@ -289,7 +304,7 @@ def test_a_check_is_made_again_with_its_own_recipe(serve_web):
 
 
 def test_a_file_that_has_no_claims_is_refused(web):
-    assert "has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
+    assert ">empty.csv has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
     refused = web.send("/files", {}, files={"file": ("x.bin", b"\0\1\2" * 9)})
     assert refused.status_code == 422 and "no claims that can be checked" in refused.text and "Go back" in refused.text
     assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
@@ -321,6 +336,41 @@ def test_papers_are_added_with_progress_and_rejects_and_a_full_disk_is_said(serv
     monkeypatch.setattr("ccheck.web.jobs.Path.write_bytes", full)
     assert web.client.post("/v1/checks/many", content="one").json()["status"] == 507
     assert web.client.get("/health").status_code == 200
+
+
+def test_no_paper_is_lost_to_another_of_its_name_and_what_is_not_kept_is_said(serve_web, tmp_path):
+    (folder := tmp_path / "pdfs").mkdir()
+    web = serve_web(papers=None, pdfs=folder)
+    wait_until(lambda: not web.web.loading)
+
+    def added(**files: bytes) -> dict[str, object]:
+        sent = [("file", (name.split("/")[0], content)) for name, content in files.items()]
+        place = web.send("/papers", {}, files=sent).url.path
+        wait_until(lambda: not web.web.jobs.ingests[place.rsplit("/", 1)[1]].running)
+        assert "Nothing can be checked yet" not in (page := web.page(place).words) and "ccheck-papers-" not in page
+        return web.browser.get(f"{place}.json").json()
+
+    for number in (20, 30, 40):
+        write_paper(tmp_path / f"{number}.pdf", Layout(), number)
+    coffee, tea, milk = ((tmp_path / f"{number}.pdf").read_bytes() for number in (20, 30, 40))
+    first = {"paper.pdf": coffee, "x.txt": b"Some tea.", "x.txt/": b"More tea.", "x.txt//": b"No tea."}
+    assert added(**first)["counts"]["added"] == 4
+    second = added(**{"paper.pdf": tea, "x.txt": b"All tea."})
+    assert (second["counts"]["added"], second["counts"]["updated"], len(second["notices"])) == (2, 0, 2)
+    assert "paper.pdf is stored as pdfs/paper (2).pdf" in str(second["notices"])
+    assert [added(**{"paper.pdf": one})["counts"]["unchanged"] for one in (tea, coffee)] == [1, 1]
+    (folder / "new.pdf").write_bytes(tea)
+    assert added(**{"new.pdf": milk})["counts"]["added"] == 1
+    for name, content in {"paper": coffee, "paper (2)": tea, "new (2)": milk}.items():
+        assert web.client.get(f"/pdf/pdfs/{name}.pdf").content == content
+    for text in ("Inner tea.", "Other tea."):
+        with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
+            archive.writestr("inner.txt", text)
+        zipped = added(**{"a.zip": packed.getvalue()})
+        assert zipped["counts"]["added"] == 1 and "PDFs in a.zip" in zipped["notices"][-1]
+    shutil.rmtree(folder)
+    gone = added(**{"gone.pdf": milk})
+    assert gone["error"] is None and gone["counts"]["added"] == 1 and "gone.pdf can't be opened" in gone["notices"][0]
 
 
 def test_a_card_leads_to_its_pages_and_a_pdf_opens_while_it_is_unchanged(serve_web, tmp_path):
@@ -386,7 +436,8 @@ def test_with_keys_people_sign_in(serve_web):
     answer = web.send("/sign-in", {"key": "reader-0123456789", "next": "//evil.example"}, token=token)
     assert answer.status_code == 200 and answer.url.path == "/" and answer.url.host == "127.0.0.1"
     assert web.send("/checks", {"claim": CLAIM}, token=token).status_code == 403  # it may only read
-    assert "Add papers" not in web.page("/papers").words
+    assert "Add papers" not in web.page("/papers").words and "Check the file" not in (home := web.page("/")).words
+    assert not home.all("textarea") and "to check" in home.words
     web.send("/sign-out", {}, token=token)
     # As after the server was started again, while somebody wrote into a form.
     asked = web.browser.post("/checks", headers={"Referer": f"{web.url}/?claim=x"})

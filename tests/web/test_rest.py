@@ -123,7 +123,7 @@ def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_
     assert web.client.get("/v1/documents/sea").status_code == 200  # nobody waits for the judge
     assert web.client.delete(place).status_code == 202
     web.judge.go.set()
-    events = events_of(web.client.get(f"{place}/events").text)
+    events = events_of(web.client.get(f"{place}/events", headers={"Last-Event-ID": "99"}).text)
     assert events[-1][0] == "error" and "stopped" in json.dumps(events[-1][1])
     assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
 
@@ -235,6 +235,10 @@ def test_keys_have_rights(serve_web):
     assert asked("checker-012345678", "GET", "/v1/checks") == 403
     (check,) = web.client.get("/v1/checks", headers={"Authorization": "Bearer anna-0123456789ab"}).json()
     assert check["user"] == "checker"
+    assert asked("anna-0123456789ab", "POST", "/v1/checks", {"claim": "Ice.", "wait": 30}) == 200
+    for path in ("", "/events"):  # its own, and no other
+        for id_, status in ((check["id"], 200), (web.web.service.checks()[0].id, 403)):
+            assert asked("checker-012345678", "GET", f"/v1/checks/{id_}{path}") == status
     for path, status in (("/metrics", 401), ("/health", 200), ("/ready", 200)):
         assert asked("no", "GET", path) == status
 
