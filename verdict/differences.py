@@ -194,6 +194,8 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
     `alone`: and no other."""
     sentence, claim = clean(sentence), clean(claim)
     wanted, mine = term_set(claim), _read(claim)
+    if not (wanted <= term_set(sentence) or mine.content <= _read(sentence).content):
+        return False
     order = [stem for word in mine.words if not _GENERAL.fullmatch(word) for stem in terms_of_word(word)]
     whole = len(_clauses(claim)) > 1
     any_order = _PASSIVE.search(claim) or any(word != "than" for word, *_ in _turns(mine))
