@@ -51,6 +51,7 @@ READERS: Mapping[Format, Reader] = {
     "ris": read_references,
     "bibtex": read_references,
     "nbib": read_references,
+    "wos": read_references,
 }
 """How the other process reads the files that this one does not."""
 

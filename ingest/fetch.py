@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 import httpx
 
 from ..core.closing import Closing
-from ..core.errors import InvalidData, ServerError, UsageError
+from ..core.errors import InvalidData, NotFound, ServerError, UsageError
 from ..core.files import write_text
 from ..core.http import BUSY, Body, MayPass, pause, retry_after
 from ..core.text import json_line
@@ -63,8 +63,8 @@ def fetch(
 ) -> State:
     """Write up to `limit` papers on a topic to a file, or continue one that was interrupted.
 
-    Raises UsageError for a file that is there and not of this fetch, ServerError where the service fails, InvalidData
-    for an answer of another shape; what was fetched until then stays.
+    Raises NotFound if there are none, UsageError for a file that is there and not of this fetch, ServerError where the
+    service fails, InvalidData for an answer of another shape; what was fetched until then stays.
     """
     state = _begun(client.service, topic, file)
     with ExitStack() as stack:
@@ -77,6 +77,8 @@ def fetch(
             except ServerError as error:
                 kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
                 raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
+            if not papers and not state.records:
+                raise NotFound(f"{client.service} found no papers on {topic!r}. Try fewer or other words")
             if stream is None:
                 stream = stack.enter_context(file.open("r+b" if file.exists() else "w+b"))
                 stream.truncate(state.bytes)

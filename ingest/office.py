@@ -52,10 +52,7 @@ def read_docx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     import docx as word
 
     document = word.Document(_checked(source))
-    paragraphs = [
-        (one.style.name if one.style is not None else "", " ".join(one.text.split())) for one in document.paragraphs
-    ]
-    paragraphs = [(style, text) for style, text in paragraphs if text]
+    paragraphs = [(style, text) for style, text in _blocks(document) if text]
     if not paragraphs:
         yield Reject(source.name, 1, "the Word file has no text")
         return
@@ -64,7 +61,7 @@ def read_docx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     title = styled or (core.title or "").strip()
     if NOBODY.fullmatch(title):
         title = ""
-    if not title and len(paragraphs[0][1]) <= 300 and len(paragraphs) > 1:
+    if not title and paragraphs[0][0] != _ROW and len(paragraphs[0][1]) <= 300 and len(paragraphs) > 1:
         title = paragraphs[0][1]
     body = [text for _, text in paragraphs]
     if body[0] == title:
@@ -74,6 +71,20 @@ def read_docx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
     found = doi[0].rstrip(".,;)]").lower() if doi else None
     names = people((core.author or "").split(";"))
     yield one_document(source, {"title": title, "text": text, "authors": names, "doi": found}, "Word files")
+
+
+_ROW = "row of a table"
+
+
+def _blocks(part: Any) -> Iterator[tuple[str, str]]:
+    """The style and text of each paragraph, and the cells of each row of a table, one that is merged once."""
+    for one in part.iter_inner_content():
+        if not hasattr(one, "rows"):
+            yield one.style.name if one.style is not None else "", " ".join(one.text.split())
+            continue
+        for row in one.rows:
+            cells = (" ".join(text for _, text in _blocks(cell) if text) for cell in dict.fromkeys(row.cells))
+            yield _ROW, " | ".join(filter(None, cells))
 
 
 def read_xlsx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:

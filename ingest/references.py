@@ -1,4 +1,4 @@
-"""Exports of reference managers and databases: RIS, BibTeX and MEDLINE (PubMed's .nbib).
+"""Exports of reference managers and databases: RIS, BibTeX, MEDLINE (PubMed's .nbib) and Web of Science's text.
 
 Each entry is read by itself, so a bad one costs itself only. What comes out are plain records, see `plain.py`.
 """
@@ -29,7 +29,8 @@ ENTRY_CHARS = TEXT_CHARS
 
 def read_references(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The entries of a file of one of these formats."""
-    split, convert, kind = _READ[str(source.format)]
+    split, converter, kind = _READ[str(source.format)]
+    convert = converter()
     for entry in split(read_lines(source, on_bytes)):
         problem = next((line.problem for line in entry if line.problem), None)
         raw = b"\n".join(line.data for line in entry)
@@ -96,15 +97,16 @@ def _ris(text: str) -> Plain:
 # -- BibTeX
 
 _BIB_START = re.compile(rb"^\s*@\s*[A-Za-z]+\s*[{(]")
+_MONTH = re.compile(r"[A-Za-z]{3}|^[0-9]{1,2}$")
 
 
 def _bibtex_entries(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Cut where a line begins with `@name{`, and drop what stands between entries."""
+    """Cut where a line begins with `@name{`, even in an entry that was never closed. Drop what is between entries."""
     entry: list[Line] = []
     depth = 0
     for line in lines:
         starts = _BIB_START.match(line.data) is not None
-        if starts and entry and depth <= 1:  # an entry that was never closed ends where the next one begins
+        if starts and entry:
             yield entry
             entry, depth = [], 0
         if not entry and not starts:
@@ -119,36 +121,58 @@ def _bibtex_entries(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield entry
 
 
-def _bibtex(text: str) -> Plain | None:
-    """None for a comment or a definition."""
-    from bibtexparser import middlewares
+def _bibtex(strings: dict[str, str], text: str) -> Plain | None:
+    """None for a comment or a definition, which `strings` keeps for the entries after it."""
     from bibtexparser.entrypoint import parse_string
+    from bibtexparser.middlewares import NormalizeFieldKeys
 
     kind = re.match(r"\s*@\s*([A-Za-z]+)", text)
-    if kind is None or kind[1].lower() in ("comment", "string", "preamble"):
+    if kind is None or kind[1].lower() in ("comment", "preamble"):
         return None
     logging.getLogger("bibtexparser").setLevel(logging.ERROR)
-    library = parse_string(
-        text, parse_stack=[middlewares.RemoveEnclosingMiddleware(), middlewares.NormalizeFieldKeys()]
-    )
-    if not library.entries:
-        raise InvalidData("the BibTeX entry can't be read: are its braces closed, and its fields separated by commas?")
-    entry = library.entries[0]
-    fields = {field.key.lower(): str(field.value) for field in entry.fields}
+    library = parse_string(text, parse_stack=[NormalizeFieldKeys()])
+    if library.failed_blocks or len(library.entries) + len(library.strings) != 1:
+        raise InvalidData(
+            "the BibTeX entry can't be read: are its braces closed, its fields separated by commas, and each entry on "
+            "its own lines?"
+        )
+    if library.strings:
+        strings[library.strings[0].key.lower()] = _bibtex_value(library.strings[0].value, strings)
+        return None
+    [entry] = library.entries
+    fields = {field.key.lower(): _bibtex_value(field.value, strings) for field in entry.fields}
 
     def at(place: str) -> list[Any]:
         return [_from_latex(fields[place])] if fields.get(place) else []
 
-    keywords = at("keywords") or at("keyword")
+    keywords, people = at("keywords") or at("keyword"), re.split(r"\s+and\s+", fields.get("author", ""))
     made = plain_record(
         "BibTeX entries",
         lambda place: [fields.get(place)] if place in ("doi", "url") else at(place),
-        date=fields.get("date") or iso_date(*at("year"), *(one[:3] for one in at("month"))),
-        authors=[_from_latex(one) for one in re.split(r"\s+and\s+", fields.get("author", "")) if one.strip()],
+        date=fields.get("date") or iso_date(*at("year"), *_MONTH.findall("".join(at("month")))[:1]),
+        authors=[_from_latex(one) for one in people if one.strip() and one.strip() != "others"],
         keywords=[one.strip() for one in re.split("[,;]", "".join(keywords)) if one.strip()],
         pages=next(iter(at("pages")), "").replace("--", "-"),
     )
     return {**made, "type": entry.entry_type, "_id": entry.key or made.get("doi")}
+
+
+def _bibtex_value(value: str, strings: Mapping[str, str]) -> str:
+    """The parts of a value between `#`, without their braces or quotes; a name stands for what @string defined."""
+    parts, start, depth, quoted = [], 0, 0, False
+    for mark in re.finditer(r'(?<!\\)[{}"#]', value):
+        if mark[0] in "{}":
+            depth += 1 if mark[0] == "{" else -1
+        elif mark[0] == '"':
+            quoted = quoted != (depth == 0)
+        elif depth == 0 and not quoted:
+            parts.append(value[start : mark.start()])
+            start = mark.end()
+    made = [one.strip() for one in (*parts, value[start:])]
+    joined = "".join(one[1:-1] if one[:1] in ("{", '"') else strings.get(one.lower(), one) for one in made)
+    if len(joined) > ENTRY_CHARS:  # a few definitions of others, each doubling the last, make gigabytes
+        raise InvalidData(f"a BibTeX value has more than {ENTRY_CHARS:,} characters")
+    return joined
 
 
 def _from_latex(text: str) -> str:
@@ -195,11 +219,28 @@ def _medline(text: str) -> Plain:
     return {**made, **({"retracted": True} if "RIN" in tags else {})}
 
 
+# -- Web of Science
+
+
+def _web_of_science(text: str) -> Plain | None:
+    """The fields by their tags, which `shapes.py` knows, as those of a table; None for what follows the last record."""
+    import rispy
+
+    if text.strip() == "EF":
+        return None
+    same = {tag: tag for tag in rispy.WokParser.DEFAULT_MAPPING}
+    found = rispy.loads(f"{text}\nER\n", implementation=rispy.WokParser, mapping=same, skip_unknown_tags=True)
+    if not found:
+        raise InvalidData('not a Web of Science record: it has no line "PT "')
+    return dict(found[0])
+
+
 _Split: TypeAlias = Callable[[Iterable[Line]], Iterator[list[Line]]]
-_READ: Mapping[str, tuple[_Split, Callable[[str], Plain | None], str]] = {
-    "ris": (partial(_tagged_entries, first=b"TY  -", last=b"ER  -"), _ris, "RIS references"),
-    "bibtex": (_bibtex_entries, _bibtex, "BibTeX entries"),
-    "nbib": (partial(_tagged_entries, first=b"PMID-"), _medline, "PubMed citations"),
+_READ: Mapping[str, tuple[_Split, Callable[[], Callable[[str], Plain | None]], str]] = {
+    "ris": (partial(_tagged_entries, first=b"TY  -", last=b"ER  -"), lambda: _ris, "RIS references"),
+    "bibtex": (_bibtex_entries, lambda: partial(_bibtex, {}), "BibTeX entries"),
+    "nbib": (partial(_tagged_entries, first=b"PMID-"), lambda: _medline, "PubMed citations"),
+    "wos": (partial(_tagged_entries, first=b"PT ", last=b"ER"), lambda: _web_of_science, ""),
 }
 
 

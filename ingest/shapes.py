@@ -105,6 +105,12 @@ def _arxiv(data: Data) -> Plain:
     }
 
 
+def _web_of_science(data: Data) -> Plain:
+    names = ";".join(one for one in inside(data)("AF") or inside(data)("AU") if isinstance(one, str)).split(";")
+    date = iso_date(_text(data, "PY"), *_text(data, "PD").split())
+    return {"authors": [one.strip() for one in names if one.strip()], "date": date}
+
+
 def _europe_pmc(data: Data) -> Plain:
     people = [one for one in inside(data)("authorList.author") if isinstance(one, Mapping)]
     names = [_text(one, "fullName") or _text(one, "collectiveName") for one in people]
@@ -123,6 +129,7 @@ _MORE: Mapping[str, Callable[[Data], Plain]] = {
     "CSL items": _crossref,
     "CORD-19 rows": lambda data: {"url": _text(data, "url").split(";")[0].strip()},
     "arXiv papers": _arxiv,
+    "Web of Science records": _web_of_science,
 }
 """What has to be computed, and does not just stand somewhere."""
 _ROWS = ("CORD-19 rows", "Zotero items", "Scopus documents")

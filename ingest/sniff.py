@@ -21,6 +21,7 @@ Format: TypeAlias = Literal[
     "ris",
     "bibtex",
     "nbib",
+    "wos",
     "xml",
     "html",
     "txt",
@@ -40,6 +41,7 @@ _ENDINGS: dict[Format, str] = {
     "ris": ".ris",
     "bibtex": ".bib .bibtex",
     "nbib": ".nbib",
+    "wos": ".ciw",
     "xml": ".xml .nxml .jats .tei",
     "html": ".html .htm",
     "txt": ".txt",
@@ -82,10 +84,11 @@ MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zs
 _ROWS = 20
 _NAMES = {
     *map(folded, (*TEXT_FIELDS, *TITLE_FIELDS)),
-    *("doi", "id", "_id", "authors", "author", "year", "claim", "query", "abstract note", "label", "cord uid"),
+    *("doi", "id", "_id", "authors", "author", "year", "claim", "query", "abstract note", "label", "cord uid", "ut"),
 }
 _TAGGED: tuple[tuple[re.Pattern[str], Format], ...] = (
     (re.compile(r"^TY  - ?\w*", re.MULTILINE), "ris"),
+    (re.compile(r"\A(?:FN .*\n)?(?:VR .*\n)?PT [A-Z]\s*$", re.MULTILINE), "wos"),
     (re.compile(r"^PMID- ?\d", re.MULTILINE), "nbib"),
     (re.compile(r"^\s*@\s*[A-Za-z]+\s*[{(]", re.MULTILINE), "bibtex"),
 )

@@ -14,7 +14,7 @@ from cli_runs import jsonl
 from http_stub import Reply, http_stub
 from memory_store import MemoryStore
 
-from ccheck.core.errors import InvalidData, ServerError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import UnitField
 from ccheck.core.settings import resolve
 from ccheck.core.types import Document
@@ -133,8 +133,7 @@ ENTITIES = b'<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><PubmedArticleSe
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("other.xml", b"<rss><item/></rss>", "<rss>"),
-        ("bomb.xml", ENTITIES, "not valid XML"),
+        *(("other.xml", b"<rss><item/></rss>", "<rss>"), ("bomb.xml", ENTITIES, "not valid XML")),
         *(("a.htm", html, "no text") for html in (b"", b"<html></html>", b"\x00\xff\xfe" * 100, b"<div>" * 100_000)),
     ],
 )
@@ -176,6 +175,8 @@ JATS = (
     '<?xml version="1.0" encoding="UTF-16"?><article><front><article-meta><title-group>'
     "<article-title>Zürich</article-title></title-group></article-meta></front><body><p>Seas rise.</p></body></article>"
 )
+STRINGS = """@string{n="N"}\n@string{b = n # {x}}
+@misc{k, title={T}, journal = "A " # B, month="9~" # jan, year=2001, author="M{\\"u}l and others"}"""
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,7 @@ JATS = (
     [
         ("a.bib", "@misc{k, title={T}, year=2014, keyword={a, b}}", {"keywords": ["a", "b"], "year": 2014}),
         ("a.bib", "@misc{k, title={T}, url={http://x.org/?a=1&copy=2}}", {"url": "http://x.org/?a=1&copy=2"}),
+        ("a.bib", STRINGS, {"journal": "A Nx", "date": "2001-01", "authors": ["Mül"]}),
         ("a.nbib", "PMID- 1\nTI  - T\nDP  - Winter 2019\n", {"year": 2019, "date": "2019"}),
         ("a.ris", "TY  - JOUR\nTI  - T\nDA  - 03/05\nPY  - 2019\nEP  - 9\nER  - \n", {"date": "2019", "pages": None}),
         ("a.csv", "Key,Item Type,Title,Date,Publication Year\nA,book,T,in press,2020\n", {"date": 2020}),
@@ -257,20 +259,24 @@ def test_a_word_document_and_nobody_is_no_author_and_no_title(tmp_path: Path, no
     document.core_properties.author = document.core_properties.title = nobody
     (document.add_paragraph if nobody else document.add_heading)("Bees in cities")
     document.add_paragraph("Cities have more bees than fields.")
+    row = document.add_table(1, 3).rows[0].cells
+    row[0].text, row[1].merge(row[2]).text = "Bees", "1.5 m"
     document.save(str(tmp_path / "a.docx"))
     (paper,) = documents(tmp_path / "a.docx").values()
-    assert (paper.title, paper.text) == ("Bees in cities", "Cities have more bees than fields.")
+    assert (paper.title, paper.text) == ("Bees in cities", "Cities have more bees than fields.\n\nBees | 1.5 m")
     assert paper.id == f"{tmp_path.name}/a.docx" and "authors" not in paper.metadata
 
 
-@pytest.mark.parametrize(("reply", "seconds"), [(Reply({}, 503), 60), (Reply({"results": [{"id": "W1"}]}), -1)])
-def test_a_service_that_does_not_answer_in_time_leaves_nothing(tmp_path, monkeypatch, reply, seconds) -> None:
+@pytest.mark.parametrize(("results", "seconds"), [(None, 60), ([{"id": "W1"}], -1), ([], 60)])
+def test_a_service_without_an_answer_or_papers_leaves_nothing(tmp_path, monkeypatch, results, seconds) -> None:
+    reply = Reply({"results": results}, 503 if results is None else 200)
+    said = "Nothing was fetched" if results != [] else "openalex found no papers on 'sea level'"
     monkeypatch.setattr("ccheck.ingest.fetch.ANSWER_SECONDS", seconds)
     file = tmp_path / "seas.jsonl"
-    with http_stub(lambda asked: reply) as server, pytest.raises(ServerError) as raised:
+    with http_stub(lambda asked: reply) as server, pytest.raises(CcheckError, match=said) as raised:
         fetch(Client("openalex", server.url, wait=lambda seconds: None), "sea level", file)
     assert not list(tmp_path.iterdir())
-    assert "safe" not in str(raised.value) and "Nothing was fetched" in str(raised.value)
+    assert "safe" not in str(raised.value)
 
 
 CHUNKS = Encoders(units={"chunk": UnitField("chunk", characters=2048)})

@@ -198,6 +198,7 @@ PUBMED = (
     "<PubDate><Year>2019</Year><Month>MONTH</Month><Day>DAY</Day></PubDate></JournalIssue></Journal></Article>"
     "</MedlineCitation></PubmedArticle>"
 )
+TWO = "x}} @misc{b, title = {y"
 
 
 @pytest.mark.parametrize("number", ["²", "1" * 5_000, "٢٠١٩²", ""])
@@ -211,13 +212,13 @@ def test_a_year_or_day_that_is_no_number_is_left_out_and_costs_no_article_after_
     assert [one.data["date"] for one in records] == ["2019-03", "2019", "2019-03"] and not rejects
 
 
-@pytest.mark.parametrize("value", ["{" * 250 + "x" + "}" * 250, r"{\em " * 1_500 + "x" + "}" * 1_500])
+@pytest.mark.parametrize("value", ["{" * 250 + "x" + "}" * 250, r"{\em " * 1_500 + "x" + "}" * 1_500, "{{x", TWO])
 def test_a_nested_bibtex_entry_costs_itself(tmp_path: Path, value: str) -> None:
     good = "@article{%s,\n title = {Seas rise},\n abstract = {Sea level rose.}\n}\n"
     bad = "@article{bad,\n title = {" + value + "}\n}\n"
     records, rejects = parts(jsonl(tmp_path / "a.bib", good % "one" + bad + good % "two"))
     assert {"one", "two"} <= {one.data["_id"] for one in records}
-    assert len(records) + len(rejects) == 3 and all(one.line == 5 for one in rejects)
+    assert len(records) + len(rejects) == 3 and all(one.line == 5 for one in rejects) and (rejects or len(value) > 99)
 
 
 def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +235,7 @@ def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(bibtexparser.entrypoint, "parse_string", raising)
         file = tmp_path / "a.bib"
         file.write_text("".join(f"@article{{{key},\n title = {{Seas}}\n}}\n" for key in ("one", "bad", "two")))
-        source = Source("a.bib", file, "bibtex")
-        found = list(read_references(source, lambda size: None))
+        found = list(read_references(Source("a.bib", file, "bibtex"), lambda size: None))
         assert [(type(one), one.line) for one in found] == [(Record, 1), (Reject, 4), (Record, 7)]
 
 
