@@ -82,4 +82,5 @@ def frame_of(result: Result) -> pandas.DataFrame:
         row |= {"sentences": " … ".join(sentence.text for sentence in one.sentences)}
         row |= {f"scores.{name}": score for name, score in one.hit.scores.items()}
         rows.append(row | {f"metadata.{name}": value for name, value in one.document.metadata.items()})
-    return pandas.DataFrame(rows)
+    always = "rank doc_id title score stance leans confidence error sentences".split()
+    return pandas.DataFrame(rows, columns=None if rows else always)

@@ -164,16 +164,19 @@ def _told_by_start(source: Source, chunks: Iterator[bytes]) -> tuple[Source, Ite
 _USUAL = {"csv": ",", "tsv": "\t"}
 _CALLED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _HEAD_LINES = 100
+_NAMED = re.compile(rb'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 
 
 def _delimiter(source: Source, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
-    """The character between cells, and the lines. Without the user's choice, it is the one that makes most of the first
-    lines rows."""
-    if source.delimiter is not None:
-        return source.delimiter, lines
+    """The character between cells, and the lines. Without the user's choice, it is the one that a first line of Excel's
+    names (`sep=;`), or that makes most of the first lines rows."""
     head = list(itertools.islice(lines, _HEAD_LINES))
+    named = _NAMED.fullmatch(head[0].data) if head else None
+    lines = itertools.chain(head[1:] if named else head, lines)
+    if named or source.delimiter is not None:
+        return source.delimiter or named[1].decode(), lines  # type: ignore[index]
     text = "\n".join(line.data.decode("utf-8", "replace") for line in head if not line.problem)
-    return likely_delimiter(text, _USUAL[str(source.format)]), itertools.chain(head, lines)
+    return likely_delimiter(text, _USUAL[str(source.format)]), lines
 
 
 def _with_encoding(source: Source, notice: Callable[[str], None]) -> Source:

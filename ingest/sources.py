@@ -124,20 +124,23 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     name = folder.resolve().name
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.name.endswith(REJECTS_SUFFIX) or not path.is_file():
+        if hidden or path.name.endswith(REJECTS_SUFFIX) or path.is_dir():
             continue
         data_set = next((parent for parent in path.parents if parent in beir), None)
         if data_set is not None and not path.name.startswith("corpus.jsonl"):
             continue
-        if (source := source_of(path, Path(name, path.relative_to(folder)).as_posix())) is not None:
+        label = Path(name, path.relative_to(folder)).as_posix()
+        if path.is_file() and (source := source_of(path, label)) is not None:
             found = True
             yield source
         else:
-            other[path.suffix.lower()] += 1
+            other[path.suffix.lower() if path.suffix.lower() in HINTS else ""] += 1
     for data_set in sorted(beir):
         notices.append(f"{data_set} is a BEIR data set: only its corpus was read, not its queries")
-    for suffix in [suffix for suffix in other if suffix in HINTS][:3]:
+    for suffix in [suffix for suffix in other if suffix][:3]:
         notices.append(f"left out: {counted(other[suffix], f'{suffix} file')} in {folder}. {HINTS[suffix]}")
+    if other[""]:
+        notices.append(f"left out: {counted(other[''], 'file')} of other kinds in {folder}. Name one to have it read")
     if not found:
         raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {KNOWN})")
 
@@ -222,12 +225,17 @@ def _records(one: Any) -> list[Mapping[str, Any]]:
     if hasattr(one, "to_dicts"):  # polars
         return list(one.to_dicts())
     if hasattr(one, "to_dict") and hasattr(one, "columns"):  # pandas
-        return list(one.to_dict(orient="records"))
+        # An integer is a float where another row lacks the column.
+        return [{name: _whole(value) for name, value in row.items()} for row in one.to_dict(orient="records")]
     if isinstance(one, Iterable) and not isinstance(one, bytes):
         found = list(one)
         if all(isinstance(record, Mapping) for record in found):
             return found
     raise UsageError(f"can't ingest {type(one).__name__}: give paths, dicts, a list of dicts or a data frame")
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _with_text_keys(value: Any) -> Any:

@@ -47,9 +47,7 @@ def as_parquet() -> bytes:
 
 
 FORMATS = {
-    ".jsonl": as_json_lines,
-    ".ndjson": as_json_lines,
-    ".json": as_json_lines,
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), as_json_lines),
     ".csv": as_csv,
     ".tsv": lambda: as_csv("\t"),
     ".parquet": as_parquet,
@@ -96,7 +94,6 @@ NO_OBJECT = "expected a JSON object, got a number or boolean"
         ("nan.jsonl", b'{"a": NaN, "b": [Infinity, -Infinity, 1]}\n', {1: {"a": None, "b": [None, None, 1]}}, {}),
         ("frames.jsonl.zst", SKIPPABLE + FRAME + SKIPPABLE + FRAME, {1: {"a": 1}, 2: {"a": 1}}, {}),
         ("padding.jsonl.gz", gzip.compress(b'{"a": 1}\n') + bytes(700), {1: {"a": 1}}, {}),
-        ("empty.json", b"\n \n", {}, {}),
         ("object.json", b"\n" + json.dumps(ROWS[0], indent=1).encode() + b"\n", {2: ROWS[0]}, {}),
         ("array.json", b'[{"a": 1},\n 2,\n {"a": 3},\n {"a": ]', {1: {"a": 1}, 3: {"a": 3}},
          {2: NO_OBJECT, 4: "not valid JSON"}),
@@ -117,8 +114,8 @@ NO_OBJECT = "expected a JSON object, got a number or boolean"
          {2: {"a": "two\nlines"}, 4: {"a": '"Quoted" at the start'}, 5: {"a": '"open'}, 6: {"a": 'plain 5" pipe'}}, {}),
         ("names.csv", b",a, b\n0,1,2\n", {2: {"column_1": "0", "a": "1", "b": "2"}}, {}),
         ("twice.csv", b"a,b,a\n1,2,3\n", {}, {1: "column 'a' twice"}),
-        ("empty.csv", b"", {}, {}),
-        ("header.csv", b"a,b\n", {}, {}),
+        ("excel.csv", b"sep=;\r\na;b\r\n1,5;2\r\n", {3: {"a": "1,5", "b": "2"}}, {}),
+        ("empty.csv", b"", {}, {}), ("header.csv", b"a,b\n", {}, {}), ("empty.json", b"\n \n", {}, {}),
         ("no text.csv", "a\né\n".encode() + b"\xff\ny\n", {2: {"a": "é"}, 4: {"a": "y"}}, {3: "not valid UTF-8"}),
     ],
 )  # fmt: skip
@@ -149,15 +146,15 @@ def test_a_file_that_ends_early(tmp_path: Path, name: str, reason: str) -> None:
     assert reason in rejects[-1].reason
 
 
+VALUES = {b"[1, 2]": "an array", b'"text"': "a string", b"null": "null", b"12": "a number or boolean"}
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
         (b'{"a": 1', "not valid JSON: Expecting ',' delimiter at character 8"),
         (b"nonsense", "not valid JSON"),
-        (b"[1, 2]", "expected a JSON object, got an array"),
-        (b'"text"', "expected a JSON object, got a string"),
-        (b"null", "expected a JSON object, got null"),
-        (b"12", "expected a JSON object, got a number or boolean"),
+        *((line, f"expected a JSON object, got {kind}") for line, kind in VALUES.items()),
         (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8. Save the file as UTF-8, or"),
         (b"\xff\xfe{\x00}\x00", "not valid UTF-8"),
         (b'{"a": ' + b"[" * 200_000, "nested too deeply"),
@@ -237,6 +234,9 @@ def test_folders_globs_and_repeats_and_what_is_not_there_is_said_at_once(tmp_pat
     for ignored in ("deep/notes.log", "one.rejects.jsonl", ".three.jsonl", "deep/.hidden/four.jsonl"):
         write(tmp_path / ignored, b'{"n": 9}\n')
     assert [str(record.data["n"]) for record in parts(str(tmp_path))[0]] == ["2", "1"]
+    os.mkfifo(tmp_path / "pipe")
+    find_sources(str(tmp_path), notices=(notices := []))
+    assert [one.partition(" in ")[0] for one in notices] == ["left out: 2 files of other kinds"]
     assert [record.data["n"] for record in parts(str(tmp_path / "*.jsonl"), one, str(tmp_path / "o*"))[0]] == [1]
     assert [record.data["n"] for record in parts(str(tmp_path / "**" / "*.csv"))[0]] == ["2"]
     report = write(tmp_path / "deep" / "report.txt", b"Seas rise.")

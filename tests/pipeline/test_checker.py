@@ -150,8 +150,8 @@ def test_everything_that_is_promised_is_there() -> None:
 
 def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    rows = [2, "Sea level rose.", 1990], [3, "Sea level rises.", 2015]
-    frame = pandas.DataFrame(rows, columns=["id", "abstract", "year"])
+    rows = [2, "Sea level rose.", 1990, None], [3, "Sea level rises.", 2015, 7]
+    frame = pandas.DataFrame(rows, columns=["id", "abstract", "year", "gap"])
     day = datetime.date(2020, 1, 2)
     record = {"_id": "1", "text": "Ice <melts>.", "date": day, "note": float("nan"), "read": {day: 3}}
     settings = ccheck.open(tmp_path / "store", rerank="none").settings
@@ -160,6 +160,7 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
         results = list(checker.check_many(["sea level", ccheck.Claim("ice")], filters=["year>=2010"]))
         assert [[piece.document.id for piece in result.evidence] for result in results] == [["3"], []]
         assert checker.store.get(["1"])["1"].published == "2020-01-02"
+        assert str(checker.store.get(["3"])["3"].metadata["gap"]) == "7"
         alone = [checker.check("sea level", filters=one) for one in ("year>=2010", ccheck.Filter("year", ">=", "2010"))]
         assert [[piece.document.id for piece in result.evidence] for result in alone] == [["3"], ["3"]]
         by_value = checker.check("sea level", filters=[ccheck.Filter("year", "<", "2000")])
@@ -232,6 +233,7 @@ def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert frame["metadata.year"][0] == 2001 and frame["scores.bm25"][0] == result.evidence[0].hit.score
     weak = replace(result.evidence[0], stance=Stance("SUPPORTS", 0.5, decides=False))
     assert list(replace(result, evidence=(weak,)).to_frame()["leans"]) == [True]
+    assert list(replace(result, evidence=()).to_frame()["doc_id"]) == []
     with ccheck.open(tmp_path / "store", recipe="bm25", rerank="none", verdict="none") as checker:
         alone = checker.check("tea is hot")
     assert list(alone.to_frame()["doc_id"]) == ["a", "b"] and "stance" not in alone.to_frame() and not alone.verdict
