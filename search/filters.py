@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
+from ..core.citation import folded, normal_doi
 from ..core.errors import UsageError
 from ..core.text import did_you_mean, is_unicode
 from ..core.types import Filter, Operator
@@ -61,6 +62,12 @@ def number_of(one: Filter) -> float | None:
     if one.operator in ("=", "!=") and one.value.lstrip("+-").isdecimal() and len(one.value) > sys.float_info.dig:
         return None
     return as_number(one.value)
+
+
+def dois_of(one: Filter) -> list[str]:
+    """What = and != compare a field of DOIs with, in any case: the value, and the bare DOI in it; empty for others."""
+    bare = normal_doi(one.value) if one.operator in ("=", "!=") and folded(one.field) == "doi" else None
+    return [] if bare is None else [one.value, bare]
 
 
 def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: str) -> None:

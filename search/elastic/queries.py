@@ -14,7 +14,7 @@ from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import analysis_key
 from ...core.stages import Bm25, Dense, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
-from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, dois_of, number_of, refuse_ordered_ids
 from ..store import Search, not_held
 from . import reading, units
 from .fields import INTEGERS, NUMBERS, SEMANTIC, TEXT_TYPES, Index
@@ -319,7 +319,7 @@ def _metadata(name: str, filter_: Filter) -> Body:
     numbers = f"{name}.as_number"
     if (number := number_of(filter_)) is not None:
         return _compare(numbers, filter_.operator, number)
-    text = _compare(name, filter_.operator, filter_.value)
+    text = _said(name, filter_)
     if filter_.operator == "=":
         return text
     # Not `exists`, which takes a * in a name for any letters.
@@ -349,7 +349,14 @@ def _foreign(index: Index, filter_: Filter) -> Body:
         return _dated(filter_.field, filter_)
     if known.type in TEXT_TYPES and known.keyword is None:
         return {"match_phrase": {filter_.field: filter_.value}}
-    return _compare(known.keyword or filter_.field, filter_.operator, filter_.value)
+    return _said(known.keyword or filter_.field, filter_)
+
+
+def _said(name: str, filter_: Filter) -> Body:
+    """A text is compared exactly, but for a DOI."""
+    if both := dois_of(filter_):
+        return {"bool": {"should": [{"term": {name: {"value": one, "case_insensitive": True}}} for one in both]}}
+    return _compare(name, filter_.operator, filter_.value)
 
 
 def _compare(name: str, operator: str, value: str | float) -> Body:

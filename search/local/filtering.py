@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable
 
 from ...core.types import Filter
-from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, as_number, number_of
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, as_number, dois_of, number_of
 
 _TEXT = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(atom AS TEXT) END"
 _NUMBER = "CASE WHEN type IN ('integer', 'real') THEN CAST(atom AS REAL) WHEN type = 'text' THEN as_number(atom) END"
+
+_HAS = "EXISTS (SELECT 1 FROM json_each(metadata) AS field WHERE field.key = ? AND"
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
@@ -43,12 +45,15 @@ def condition(filter_: Filter) -> tuple[str, list[str | float]]:
         return f"{negated}id {operator} ?", [filter_.value]
     if filter_.field == PUBLISHED:
         return f"{negated}coalesce(published {operator} ?, 0)", [filter_.value]
+    if both := dois_of(filter_):
+        sql = _any(f"{_TEXT} COLLATE NOCASE IN (?, ?)")
+        return f"{negated}{_HAS} {sql})", [filter_.field, *both, *both]
     number = number_of(filter_)
     value = filter_.value if number is None else number
     sql, parameters = _any(f"{_TEXT if number is None else _NUMBER} {operator} ?"), [filter_.field, value, value]
     if number is None and operator != "=":  # text has an order only where there are no numbers
         sql += f" AND NOT {_any(f'{_NUMBER} IS NOT NULL')}"
-    return f"{negated}EXISTS (SELECT 1 FROM json_each(metadata) AS field WHERE field.key = ? AND {sql})", parameters
+    return f"{negated}{_HAS} {sql})", parameters
 
 
 def _any(passes: str) -> str:
