@@ -260,10 +260,10 @@ def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:
     """Returns the notice about a store that not all sources were read into; `reading` are those that were not."""
     if not reading:
         return ()
-    files = " ".join(map(shlex.quote, reading)) if len(reading) <= MOST_NAMED else "FILE..."
+    files = f" of {' '.join(map(shlex.quote, reading))}" if len(reading) <= MOST_NAMED else ""
     return (
-        f"an ingest into {store} did not finish, or is still running, so documents may be missing. To finish it, "
-        f"run the same command again: ccheck ingest {files} --store {shlex.quote(store)}",
+        f"an ingest{files} into {store} did not finish, or is still running, so documents may be missing. To finish "
+        "it, run the same ccheck ingest again, with all options that it had",
     )
 
 

@@ -6,6 +6,7 @@ The checksums are XXH3 (64 bits), which is as fast as memory. They detect damage
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -227,6 +228,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in {
         getattr(sqlite3, f"SQLITE_{name}") for name in others
     }
+
+
+def is_forbidden(error: sqlite3.Error | OSError) -> bool:
+    """Whether the folder is read-only, or the user lacks a permission."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -39,6 +39,7 @@ from .files import (
     Damaged,
     Verified,
     is_damage,
+    is_forbidden,
     is_leftover,
     is_remnant,
     make_folder,
@@ -72,17 +73,17 @@ def reported(method: Callable[Concatenate[LocalStore, P], R]) -> Callable[Concat
             return method(self, *args, **kwargs)
         except Damaged as error:
             raise error.in_store(self.name) from error
-        except PermissionError as error:
-            raise NotFound(
-                f"the store {self.name} can't be used: {error.strerror} ({error.filename}). Fix the permissions of its "
-                "folder, or choose another store with --store"
-            ) from error
         except (sqlite3.Error, OSError) as error:
+            if is_forbidden(error):
+                raise NotFound(
+                    f"the store {self.name} can't be used: {error}. Fix the permissions or the read-only mount of "
+                    f"{self.path}, or choose another store with --store"
+                ) from error
             if isinstance(error, sqlite3.Error) and is_damage(error):
                 raise Damaged(self.path / DATABASE, f"is broken: {error}").in_store(self.name) from error
             raise Incomplete(
-                f"the store {self.name} failed: {error}. What was stored so far is safe. Free some disk space or fix "
-                "the permissions of its folder, then run the same command again"
+                f"the store {self.name} failed: {error}. What was stored so far is safe. Free some disk space, then "
+                "run the same command again"
             ) from error
         except BaseException as error:
             if not is_panic(error):

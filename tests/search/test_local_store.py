@@ -1,5 +1,6 @@
 """What only the local store must do: survive crashes, serve readers beside a writer, rebuild what is derived."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -167,6 +168,9 @@ def test_a_store_that_may_only_be_read_is_searched(tmp_path):
             path.chmod(0o755)
     assert answer.stdout.splitlines()[0] == "50 d7", answer.stderr
     assert "permissions" in answer.stdout
+    mounted = local_store.reported(lambda store: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only file system")))
+    with pytest.raises(NotFound, match=rf"Read-only file system.* mount of {tmp_path}, or choose another store"):
+        mounted(LocalStore(tmp_path))
 
 
 # -- what is found while it changes, and how equal scores are ordered
