@@ -74,7 +74,8 @@ _TURNS = re.compile(
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|until (?=\d{4})|at \w+ (?:above|below|over|under|beyond) (?=\d)"
+    r"|retracted|[Oo]f (?:those|the \w+) (?:who|that|which)"
+    r"|until (?=\d{4})|at \w+ (?:above|below|over|under|beyond) (?=\d)"
     r"|(?:[Aa]ll|[Ee]very|[Ee]ach|[Aa]ny) (?:\w+ ){0,3}(?:but|except|save|apart from)"
     r"|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
@@ -388,6 +389,9 @@ def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
             if (named or ours is people) and instead and not (mine.content & theirs or given.content & ours):
                 yield Difference("condition", _one_of(named, mine) if named else "", _one_of(instead, given))
     yield from (Difference("condition", *two) for two in _opposites(mine, given, _SYLLABLES))
+    ours, theirs = ([word for word in text.words if word in ("with", "without")] for text in (mine, given))
+    if "than" in mine.words and ours != theirs and sorted(ours) == sorted(theirs):
+        yield Difference("order", f"than {ours[-1]}", f"than {theirs[-1]}")
     others = _accompanied(given)
     for stem, said in _accompanied(mine).items():
         other = others.get(stem, said)

@@ -47,6 +47,11 @@ READER = "reader.safetensors"
 NEAREST = 3
 """How many of a document's sentences are read: those that share most words with the claim, its last one among them."""
 
+_BELIEF = re.compile(r"\b(?:myth|rumou?r|saying|belief|believe|misconception|folklore)[sd]?\b", re.IGNORECASE)
+_ERROR = re.compile(
+    r"(?:This|That|It|These|Those|Each|None|Such|Both|We (?:then |later )?(?:f[io]u?nd|noticed|discovered|learned))\b.*"
+    r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
+)
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so."""
 SHORT = 4
@@ -117,6 +122,9 @@ class PackagedStances(PairStances):
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
+            if read.stated and any(repeats(claim, one) for one in what_was_found(document, some, claim)):
+                row[STANCES.index("REFUTES")] = 0  # which a paper that says the claim, and nothing else, can't
+                row /= row.sum() or 1
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             plain = repeats if stance.label == "SUPPORTS" else contradicts
             enough = PLAIN if read.missing <= 1 else least
@@ -214,7 +222,21 @@ def what_was_found(document: Document, sentences: Sequence[str], claim: str) -> 
     """Those of a document's sentences that say what was found: not what others said, or what was asked or done. What
     says the claim and nothing else is said by the document, unless a heading or a phrase tells otherwise."""
     known = _with_roles(document, sentences)
-    return [one for one, _, chance in known if chance >= 0.5 or (chance and repeats(claim, one))]
+    every = sentences_of(document)
+    return [
+        one
+        for one, _, chance in known
+        if (chance >= 0.5 or (chance and repeats(claim, one))) and not _taken_back(every, one)
+    ]
+
+
+def _taken_back(every: Sequence[str], sentence: str) -> bool:
+    """Whether the sentences around one say that it is a belief, or was an error."""
+    if sentence not in every:
+        return False
+    place = every.index(sentence)
+    before, after = every[max(0, place - 3) : place], every[place + 1 : place + 3]
+    return any(map(_BELIEF.search, before)) or any(map(_ERROR.match, after))
 
 
 def _with_roles(document: Document, sentences: Sequence[str]) -> list[tuple[str, Role | None, float]]:
