@@ -178,8 +178,9 @@ def test_a_packaged_tokenizer_needs_no_true_weights(monkeypatch: pytest.MonkeyPa
         find_model(str(tmp_path), tokenizer_only=True)
     (tmp_path / "tokenizer.json").write_text("{}")
     assert find_model(str(tmp_path), tokenizer_only=True).path == tmp_path
-    with pytest.raises(NotFound, match=r"config\.json is missing"):
-        find_model(str(tmp_path))
+    for name, said in ((str(tmp_path), r"config\.json is missing"), ("./no/such", "./no/such"), ("a b c", "a b c")):
+        with pytest.raises(NotFound, match=said):
+            find_model(name)
 
 
 def test_a_model_that_embeds_is_more_than_a_tokenizer() -> None:

@@ -1,6 +1,5 @@
 """Attacks by folders, recipes and servers: code beside weights, keys sent elsewhere, files put into prompts."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -21,36 +20,6 @@ from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
 
 CLAIM = "vaccines cause autism"
 KEY = "key-0123456789abcdef"
-
-
-@pytest.fixture
-def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of weights whose code, once imported, writes the file `ran` beside it; and a recipe that wants it."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    folder = make_encoder(tmp_path / "weights", architecture="bert")
-    (folder / "own.py").write_text(
-        f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-        "from transformers import BertForSequenceClassification\n\n\n"
-        "class OwnForSequenceClassification(BertForSequenceClassification):\n    pass\n"
-    )
-    config = json.loads((folder / "config.json").read_text())
-    own = {"AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
-    config |= {"auto_map": own, "architectures": ["OwnForSequenceClassification"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    (tmp_path / "code.toml").write_text('extends = "bm25"\n[rerankers.rerank]\nmodel = "weights"\ndepth = 2\n')
-    (tmp_path / "ccheck.toml").write_text('recipe = "code.toml"\n')
-    return tmp_path
-
-
-def test_code_beside_weights_never_runs(evil, papers):
-    """Neither by the folder's settings, nor with the user's consent to them, nor by a recipe that the user names."""
-    query = ("query", CLAIM, "--store", papers, "--verdict", "none", "--json")
-    ran = ccheck(*query)
-    assert ran.code == 2 and "ccheck config trust" in ran.err
-    assert ccheck("config", "trust").code == 0
-    for command in (query, (*query, "--recipe", "code.toml"), ("--trust-folder", *query)):
-        assert ccheck(*command).code == 0, "a library's class can read the weights"
-    assert not (evil / "ran").exists()
 
 
 def test_a_language_model_of_the_folder_gets_no_key(papers, monkeypatch):

@@ -10,7 +10,7 @@ from tiny_published import make_jina_v3
 from tiny_qwen2 import make_qwen2, reference
 
 from ccheck.core import models
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.errors import InvalidData, MissingExtra
 from ccheck.core.install import install_command
 from ccheck.core.models import canonical_name, find_model
 from ccheck.core.runtime import Runtime
@@ -49,20 +49,6 @@ def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest
     monkeypatch.setitem(models.PACKAGED, DEFAULT_MODEL, forged)
     with pytest.raises(InvalidData, match="not the published model"):
         find_model(DEFAULT_MODEL)
-
-
-def test_a_folder_that_is_broken_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(InvalidData, match=f"{tmp_path} can't be loaded as an embedding model: "):
-        Embedder(find_model(str(tmp_path)), on_cpu())
-
-
-@pytest.mark.parametrize("name", ["nobody/such-a-model-for-ccheck", "./no/such/folder", "a b c"])
-def test_a_model_that_can_not_be_had_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NotFound, match=name):
-        find_model(name)
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

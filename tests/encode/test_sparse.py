@@ -10,7 +10,7 @@ import pytest
 from runtimes import on_cpu
 from tiny_sparse import SPECIAL, WINDOW, WORDS, make_inference_free, make_mlm, make_splade
 
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.errors import InvalidData, MissingExtra
 from ccheck.core.install import install_command
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
@@ -99,17 +99,10 @@ def test_a_head_that_would_be_random_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_had_or_used_is_said(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotFound, match=r"nobody/splade.*hf download"):
-        load_sparse_embedder("nobody/splade", on_cpu())
     broken = shutil.copytree(folder, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"\0" * 64)
     with pytest.raises(InvalidData, match="can't be loaded as a sparse encoder"):
         load_sparse_embedder(str(broken), on_cpu())
-    (broken / "model.safetensors").rename(broken / "pytorch_model.bin")
-    with pytest.raises(NotFound, match="no safetensors"):
-        load_sparse_embedder(str(broken), on_cpu())
-    with pytest.raises(UsageError, match="no-such-device"):
-        load_sparse_embedder(str(folder), on_cpu(device="no-such-device"))
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         load_sparse_embedder(str(folder), on_cpu())
