@@ -102,15 +102,6 @@ def test_a_server_that_was_waited_for_in_vain_is_not_waited_for_again_and_again(
     assert len(server.requests) < 60 + 12
 
 
-def test_a_server_that_comes_back_is_asked_again(open_model):
-    with scripted([error(503, "down"), say(GOOD)]) as server:
-        model = open_model(server.url, llm_retry_seconds=0)
-        with pytest.raises(ServerError):
-            model.ask(words(), Number)
-        assert model.ask(words(), Number).value.number == 7
-        assert model.ask(words("more"), Number).value.number == 7
-
-
 def test_who_waited_for_a_server_that_is_back_is_as_patient_as_all(open_model):
     said: dict[str, int] = {}
 
@@ -128,7 +119,7 @@ def test_who_waited_for_a_server_that_is_back_is_as_patient_as_all(open_model):
     assert [isinstance(outcome, Answer) for outcome in outcomes] == [True, True]
 
 
-@pytest.mark.parametrize("bad", [Said(hang=600), error(401, "not yet"), error(404, "no such model")])
+@pytest.mark.parametrize("bad", [Said(hang=600), *(error(status, "not yet") for status in (401, 403, 404))])
 def test_a_server_that_hung_or_refused_is_asked_again_later(open_model, monkeypatch, bad):
     down = threading.Event()
     down.set()

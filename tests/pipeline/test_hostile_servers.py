@@ -126,16 +126,6 @@ def test_a_header_of_texts_that_were_cut_is_read_within_their_number(server, cut
     assert RemoteReranker(server.url)("sea", ["a", "b"]).cut == (False, True)
 
 
-@pytest.mark.parametrize("status", hostile_replies.REDIRECTS)
-def test_a_reranker_follows_no_redirect(server, status):
-    with hostile() as elsewhere:
-        elsewhere.answer = Raw(RANKING)
-        server.answer = Raw(RANKING, status, {"Location": elsewhere.url})
-        with pytest.raises(ServerError, match=f"redirects to {elsewhere.url}"):
-            RemoteReranker(server.url, api_key=KEY, retry_seconds=0)("sea", ["a", "b"])
-        assert elsewhere.requests == 0 and KEY.encode() in server.heard
-
-
 def test_a_reranker_that_drips_its_headers_is_given_up(server):
     done = threading.Event()
 
@@ -161,18 +151,6 @@ def test_a_server_that_says_at_once_is_not_asked_thousands_of_times(server, open
         with pytest.raises(CcheckError, match="429"):
             ask()
         assert 1 <= server.requests <= 2  # the second after .05 to .075 seconds
-
-
-@pytest.mark.parametrize("said", [error(401, "wrong key"), error(404, "no such model"), error(403, "not yours")])
-def test_who_was_refused_asks_no_more(open_model, said):
-    with scripted([said]) as refusing:
-        model = open_model(refusing.url, llm_concurrency=1)
-        method = LlmStances(model, VerdictStage())
-        for number in range(20):
-            case = Case(Claim(f"Claim {number}."), CASE.evidence * 3)
-            (judged,) = all_judged(method, [case])
-            assert [stance.label for stance in judged.stances] == [None] * 3
-    assert len(refusing.requests) == 1
 
 
 def test_one_question_may_be_forbidden_without_the_others(open_model):

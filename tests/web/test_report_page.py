@@ -205,8 +205,10 @@ def page_of(tmp_path: Path, word: str) -> Element:
         Sentence(f"{word}?", "text", 3, 4, 0.5),
     )
     hit = Hit(1, made, 1.0, {word: 1.0}, {word: 1}, (word,))
+    figure, passage = dict.fromkeys(("label", "caption", "image"), word), {"text": word, "section": word}
+    grounding = {"figures": [figure], "passages": [passage]}
     evidence = [
-        Evidence(hit, sentences, Stance("SUPPORTS", 0.5, word, None, {word: 0.5})),
+        Evidence(hit, sentences, Stance("SUPPORTS", 0.5, word, None, {word: 0.5}), grounding),
         Evidence(replace(hit, rank=2), (), Stance(None, error=word)),
     ]
     common = {"recipe": word, "store": word, "warnings": (word,), "timings_ms": {word: 1.0}}
