@@ -109,7 +109,7 @@ def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_or_m
         assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
 
 
-def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypatch):
+def test_a_reranker_or_judge_that_is_not_there_is_a_warning_or_an_error(papers, monkeypatch):
     def absent(*_: object) -> None:
         raise NotFound("the model x is not here; do this")
 
@@ -122,6 +122,11 @@ def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(papers, monkeypat
     optional = recipe.model_copy(update={"rerankers": {"r": ModelStage(required=False)}})
     with _checker(papers, optional) as checker:
         assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
+    monkeypatch.setattr("ccheck.pipeline.plan.open_method", absent)
+    for method in ("auto", "stance"):
+        judged = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method=method)})
+        with _checker(papers, judged) as checker, pytest.raises(CcheckError, match="do this"):
+            checker.check(SEA)
 
 
 def test_stances_lead_to_a_verdict_and_a_methods_own_quotes_come_first(opened):
@@ -173,17 +178,6 @@ def test_a_method_that_dies_half_way_is_an_error_of_the_rest_and_never_a_label(o
     for result in results[2:]:
         assert all(piece.stance is not None and "is gone" in str(piece.stance.error) for piece in result.evidence)
         assert result.verdict is not None and result.verdict.error
-
-
-@pytest.mark.parametrize("method", ["auto", "stance"])
-def test_a_judge_that_can_not_be_had_is_an_error(papers, monkeypatch, method):
-    def absent(*_: object) -> None:
-        raise NotFound("no such model: do this")
-
-    monkeypatch.setattr("ccheck.pipeline.plan.open_method", absent)
-    recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method=method)})
-    with _checker(papers, recipe) as checker, pytest.raises(CcheckError, match="do this"):
-        checker.check(SEA)
 
 
 def test_an_answer_is_there_before_the_next_claims_are_judged(opened):

@@ -61,8 +61,10 @@ HALF = ModelStage(model="x", depth=3, alpha=0.5)
 
 
 def test_the_first_documents_are_ordered_again_and_the_others_come_after():
-    found, usage = rerank("q", ranking(*"abcde"), Table({"a": -2.0, "b": 3.4, "c": 0.5}), STAGE, "rerank", "rrf")
+    table = Table({"a": -2.0, "b": 3.4, "c": 0.5}, cut=frozenset("a"))
+    found, usage = rerank("q", ranking(*"abcde"), table, STAGE, "rerank", "rrf")
     assert ids(found) == ["b", "c", "a", "d", "e"] and usage.llm_calls == 0
+    assert [hit.cut for hit in found.hits] == [(), (), ("rerank",), (), ()]
     first = found.hits[0]
     assert (first.rank, first.scores["rerank"], first.score) == (1, 3.4, sigmoid(3.4))
     assert first.ranks == {"rrf": 2, "bm25": 2} and first.scores["bm25"] == 7.0
@@ -81,11 +83,6 @@ def test_the_place_before_all_rerankers_is_kept():
 def test_equal_scores_keep_their_order_and_no_hits_are_no_work():
     assert ids(rerank("q", ranking(*"abc"), Table(dict.fromkeys("abc", 1.0)), STAGE, "r", "rrf")[0]) == list("abc")
     assert ids(rerank("q", Ranking(()), Table({}), STAGE, "r", "rrf")[0]) == []
-
-
-def test_what_was_cut_is_said():
-    found, _ = rerank("q", ranking(*"ab"), Table({"a": 1.0, "b": 2.0}, cut=frozenset("a")), STAGE, "r", "rrf")
-    assert {hit.document.id: hit.cut for hit in found.hits} == {"b": (), "a": ("r",)}
 
 
 def test_ensembles():

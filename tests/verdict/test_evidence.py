@@ -239,15 +239,10 @@ ABSTRACT = (
     "In conclusion, atorvastatin is effective in preventing stroke in patients with diabetes.",
     "Further studies are needed in younger patients.",
 )
-ROLES = ["background", "aim", "method", "method", "result", "result", "conclusion", "outlook"]
 
 
 def roles(text: str) -> list[str | None]:
     return list(roles_in(text, sentence_spans(text)).roles)
-
-
-def test_the_order_and_the_words_of_an_abstract_tell_the_roles() -> None:
-    assert roles(" ".join(ABSTRACT)) == ROLES
 
 
 @pytest.mark.parametrize("heading", ["{}: ", "{} ", "{}\n", "## {}\n"])
@@ -256,11 +251,6 @@ def test_headings_tell_the_roles_of_what_follows(heading: str) -> None:
     text = "\n".join(heading.format(name) + said for name, said in parts.items())
     found = [role for role, (a, b) in zip(roles(text), sentence_spans(text), strict=True) if "." in text[a:b]]
     assert found == ["background", "method", "method", "result"]
-
-
-def test_a_heading_of_two_sections_leaves_the_choice() -> None:
-    text = "METHODS AND RESULTS We enrolled 120 patients. Mortality was 12% and 20% (P<0.05). CONCLUSIONS It works."
-    assert roles(text) == ["method", "result", "conclusion"]
 
 
 @pytest.mark.parametrize(
@@ -276,10 +266,13 @@ def test_a_heading_of_two_sections_leaves_the_choice() -> None:
         ("We recently found that coffee causes no cancer.", None),
         ("METHODS The dose was reduced.", "method"),
         ("Coffee causes no cancer.", None),
+        # In an abstract its order helps; a heading of two sections leaves the choice.
+        (" ".join(ABSTRACT), "background aim method method result result conclusion outlook"),
+        ("METHODS AND RESULTS We enrolled 12. Mortality was 12% (P<0.05). CONCLUSIONS Go.", "method result conclusion"),
     ],
 )
-def test_a_phrase_tells_the_role_of_a_sentence_alone(said: str, role: str | None) -> None:
-    assert roles(said) == [role]
+def test_phrases_and_order_tell_the_roles_of_sentences(said: str, role: str | None) -> None:
+    assert roles(said) == ([None] if role is None else role.split())
 
 
 def test_what_was_found_leads_even_if_the_aim_repeats_the_claim() -> None:
