@@ -174,3 +174,17 @@ def no_server() -> str:
 
 def environment(**changes: str) -> dict[str, str]:
     return os.environ | changes
+
+
+@pytest.fixture(scope="module")
+def splade(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from tiny_sparse import make_splade
+
+    return str(make_splade(tmp_path_factory.mktemp("models") / "splade"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from runtimes import other_minilm
+
+    return str(other_minilm(tmp_path_factory.mktemp("models") / "other"))

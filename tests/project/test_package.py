@@ -30,7 +30,7 @@ FACE = ("__init__.py", "__main__.py", "py.typed")
 """What lies in the repository itself, which is the package."""
 DATA = ("prompts", "presets", "published", "packaged", "token_tables", "roles", "templates")
 """Folders of data inside rooms."""
-HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
+HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt", "openai"}
 
 
 @pytest.fixture(scope="session")
@@ -174,7 +174,7 @@ def test_install_lines_name_this_project_and_extras_that_it_has():
 
 
 def test_importing_ccheck_loads_nothing_heavy_and_help_next_to_nothing():
-    everything = "import ccheck\nfrom ccheck import *\nimport ccheck.cli"
+    everything = "import ccheck\nfrom ccheck import *\nimport ccheck.cli\nimport ccheck.llm"
     assert loaded("import ccheck") & (HEAVY | {"numpy", "pydantic", "rich", "click", "httpx"}) == set()
     assert loaded(everything) & HEAVY == set()
     code = (
