@@ -178,14 +178,15 @@ def repeats(claim: str, sentence: str) -> bool:
 
 def contradicts(claim: str, sentence: str) -> bool:
     """Whether a clause of a sentence says what a claim says but for a number, a direction or a denial, and hardly
-    anything else. Another year, the number of a name (GPT-4) or a lack of evidence contradicts nothing."""
+    anything else. Another year, the number of a name (GPT-4), "hardly" or a lack of evidence contradicts nothing."""
     wanted = term_set(clean(claim))
     for clause in _clauses(clean(sentence)) if differences(claim, sentence) else ():
         found, given = differences(claim, clause), term_set(clause)
         if len(found) == 1 and len(wanted - given) <= 1 and len(given - wanted) <= 2 and "evid" not in given - wanted:
             (one,) = found
             named = _YEAR.fullmatch(one.claim) or re.search(rf"[\w-]{re.escape(one.claim)}", claim)
-            if one.sentence and (one.kind in ("direction", "negation") or (one.kind == "number" and not named)):
+            opposed = one.kind in ("direction", "negation") or (one.kind == "number" and not named)
+            if one.sentence and opposed and not one.sentence.startswith("hardly "):
                 return True
     return False
 

@@ -47,10 +47,14 @@ READER = "reader.safetensors"
 NEAREST = 3
 """How many of a document's sentences are read: those that share most words with the claim, its last one among them."""
 
-_BELIEF = re.compile(r"\b(?:myth|rumou?r|saying|belief|believe|misconception|folklore)[sd]?\b", re.IGNORECASE)
+_BELIEF = re.compile(
+    r"\b(?:(?:myth|rumou?r|saying|belief|believe|misconception|misreading|folklore)[sd]?|as follows)\b",
+    re.IGNORECASE,
+)
 _ERROR = re.compile(
     r"(?:This|That|It|These|Those|Each|None|Such|Both|We (?:then |later )?(?:f[io]u?nd|noticed|discovered|learned))\b.*"
     r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
+    r"|(?:That|We (?:saw|observed|reported) (?:this|it))\b.{0,40}\b(?:at least|only|single)\b"
 )
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so."""
@@ -226,7 +230,8 @@ def what_was_found(document: Document, sentences: Sequence[str], claim: str) -> 
     return [
         one
         for one, _, chance in known
-        if (chance >= 0.5 or (chance and repeats(claim, one))) and not _taken_back(every, one)
+        if (chance >= 0.5 or (chance and (repeats(claim, one) or contradicts(claim, one))))
+        and not _taken_back(every, one)
     ]
 
 
