@@ -65,6 +65,8 @@ _SYLLABLES = (
 """What makes such a pair of a word: inpatients, outpatients."""
 _UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", ""))
 """What makes a word its denial: unsafe, safe."""
+_LABEL = re.compile(r"\b(type|grade|stage|phase|group|arm|cohort|class|model|site|strain|vitamin|plant) ([a-z]|\d+)\b")
+"""A thing with a letter or a number as its name."""
 _APART = ("condition", "order")
 _TURNS = re.compile(
     r"than|as|to|instead|(?:cause|trigger|drive|activate|regulate|kill|infect|follow|precede|depend|eat|attack"
@@ -393,6 +395,10 @@ def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
     ours, theirs = ([word for word in text.words if word in ("with", "without")] for text in (mine, given))
     if "than" in mine.words and ours != theirs and sorted(ours) == sorted(theirs):
         yield Difference("order", f"than {ours[-1]}", f"than {theirs[-1]}")
+    labels = dict(_LABEL.findall(" ".join(given.words)))
+    for thing, one in _LABEL.findall(" ".join(mine.words)):
+        if labels.get(thing, one) != one:
+            yield Difference("condition", f"{thing} {one}", f"{thing} {labels[thing]}")
     others = _accompanied(given)
     for stem, said in _accompanied(mine).items():
         other = others.get(stem, said)

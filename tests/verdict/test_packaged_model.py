@@ -192,6 +192,9 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("repeats", "Experts spoke less than novices.", "Novices spoke more than experts."),
         ("", "GPT-4 passes the exam.", "GPT-3 passes the exam."),
         ("", "In 2018 it was won.", "In 2019 it was won."),
+        ("", "Type 1 fibres shrank.", "Type 2 fibres shrank."),
+        ("", "Dogs ate more without bells than with bells.", "Dogs ate more with bells than without."),
+        ("", "Jabs reduced stays.", "Jabs hardly reduced stays."),
         ("", "Spiders have six legs.", "There is no evidence that spiders have six legs."),
     ],
 )
@@ -216,7 +219,7 @@ def test_what_a_paper_asked_supports_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 1144, 11)])
+@pytest.mark.parametrize(("name", "count", "known"), [("other-subjects", 30, 0), ("near-misses", 1208, 22)])
 def test_what_is_decided_about_other_subjects_is_right(name: str, count: int, known: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
     rows = [*map(json.loads, Path(__file__).with_name(f"{name}.jsonl").read_text("utf-8").splitlines())]
