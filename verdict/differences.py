@@ -392,9 +392,9 @@ def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
             if (named or ours is people) and instead and not (mine.content & theirs or given.content & ours):
                 yield Difference("condition", _one_of(named, mine) if named else "", _one_of(instead, given))
     yield from (Difference("condition", *two) for two in _opposites(mine, given, _SYLLABLES))
-    ours, theirs = ([word for word in text.words if word in ("with", "without")] for text in (mine, given))
-    if "than" in mine.words and ours != theirs and sorted(ours) == sorted(theirs):
-        yield Difference("order", f"than {ours[-1]}", f"than {theirs[-1]}")
+    first, second = ([word for word in text.words if word in ("with", "without")] for text in (mine, given))
+    if "than" in mine.words and first != second and sorted(first) == sorted(second):
+        yield Difference("order", f"than {first[-1]}", f"than {second[-1]}")
     labels = dict(_LABEL.findall(" ".join(given.words)))
     for thing, one in _LABEL.findall(" ".join(mine.words)):
         if labels.get(thing, one) != one:
