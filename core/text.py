@@ -91,6 +91,11 @@ def whole_number(text: str) -> int | None:
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
+def unfloated(value: Any) -> Any:
+    """3.0 as 3: what a table writes where a column of integers has gaps. Anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def name_of(thing: object) -> str:
     """What a program's own function or object is called in results: its `name`, else that of its definition."""
     defined: str = getattr(thing, "__qualname__", type(thing).__qualname__)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core.text import unfloated
 from .records import Record, Reject
 from .sources import Source
 
@@ -111,7 +112,7 @@ def read_xlsx(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
-    return int(value) if isinstance(value, float) and value.is_integer() else _as_json(value)
+    return _as_json(unfloated(value))
 
 
 # -- Parquet

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import NotFound, UsageError
 from ..core.files import no_file
-from ..core.text import counted
+from ..core.text import counted, unfloated
 from .lines import told_by
 from .sniff import COMPRESSIONS, FORMATS, HEAD_BYTES, HINTS, KNOWN, Compression, Format
 
@@ -225,17 +225,12 @@ def _records(one: Any) -> list[Mapping[str, Any]]:
     if hasattr(one, "to_dicts"):  # polars
         return list(one.to_dicts())
     if hasattr(one, "to_dict") and hasattr(one, "columns"):  # pandas
-        # An integer is a float where another row lacks the column.
-        return [{name: _whole(value) for name, value in row.items()} for row in one.to_dict(orient="records")]
+        return [{name: unfloated(value) for name, value in row.items()} for row in one.to_dict(orient="records")]
     if isinstance(one, Iterable) and not isinstance(one, bytes):
         found = list(one)
         if all(isinstance(record, Mapping) for record in found):
             return found
     raise UsageError(f"can't ingest {type(one).__name__}: give paths, dicts, a list of dicts or a data frame")
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _with_text_keys(value: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.errors import InvalidData
-from ..core.text import is_unicode
+from ..core.text import is_unicode, unfloated
 from ..core.types import Claim
 from ..ingest import Record, Reject
 from ..ingest.documents import last_day
@@ -127,8 +127,7 @@ def id_of(value: object, name: str, *, any_text: bool = False) -> str:
 
     Raises InvalidData for what is not an id.
     """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a column of numbers with gaps, as pandas writes it
+    value = unfloated(value)
     if (
         isinstance(value, bool)
         or not isinstance(value, str | int)
