@@ -4,12 +4,13 @@
 
 FOLDER contains `scifact/`, `climate-fever/`, `fever/`, `plos/` and `clinical/`. If WORK has no readers yet, this writes
 what they learn from (`pairs.json.xz`) and ends: `stance_reader.py WORK` makes them, on another machine with a GPU if
-need be. Run again, this goes on with what WORK has.
+need be. Run again, this goes on with what WORK has. With `--shipped`, it measures the model that ships, and writes
+those figures and the card.
 
 Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
-the others' claims. The one that ships is the mean of their weights. Its temperature, and how sure an answer must be to
-decide, is fitted to what the three say about the sets that they were made without and the claims that were held out.
-`COVID-Fact` is only measured: nothing was trained on it or chosen by it.
+the others' claims. The one that ships is the mean of their weights. Its temperature is fitted to what the three say
+about the sets that they were made without and the claims that were held out. `COVID-Fact` is only measured: nothing was
+trained on it or chosen by it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from ccheck.core.analysis import as_sentence
 from ccheck.core.models import find_model
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.core.types import Document, Stance
+from ccheck.core.types import Document, Label, Stance
 from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
@@ -54,29 +55,28 @@ from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
     READER,
+    PackagedStances,
     PackagedWeights,
-    decides,
     may_support,
     nearest,
     probabilities,
+    read_weights,
     stands,
     unread_row,
     why_unread,
 )
 
+NEAR_MISSES = Path(__file__).parents[1] / "tests" / "verdict" / "near-misses.jsonl"
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 """Its vectors tell which words are exchanged in pairs that are made."""
 OPEN_BELOW = 0.4
 MOST = 800
 """About how many pairs of a data set are measured."""
 TRIALS, TRAINED_ONLY = "findings of trials", {"PubMedQA, no conclusion", "FEVER"}
-PRECISION, FALSE_SUPPORT, FEW = 0.85, 0.01, 7
-"""Of what decides on each data set left out: how much must be right, and how much of what the evidence refutes may be
-called supported, which is the worst mistake."""
-KINDS = ("stated", "SUPPORTS", "denied", "REFUTES")
-"""Answers whose least confidence for deciding is chosen by itself: SUPPORTS where a sentence has every word of the
-claim, other SUPPORTS, REFUTES where a sentence differs from the claim, other REFUTES."""
-CONFIDENCES = np.concatenate([[1.0], np.arange(0.96, 0.49, -0.02).round(2)])
+DECISIVE: dict[Label, float] = {"SUPPORTS": 0.84, "REFUTES": 0.8}
+ALIKE = 0.88
+"""From which confidence an answer decides. Chosen on the held claims and on `tests/verdict/near-misses.jsonl`: of what
+lower ones would add, less than nine in ten were right."""
 Kept = TypeVar("Kept")
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -96,16 +96,20 @@ class Answered:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="Write the model, its figures and its card here.")
+@click.option("--shipped", is_flag=True, help="Measure the model in OUTPUT, and write its figures and card.")
 @click.option(
     "--work", type=click.Path(path_type=Path), default=Path("build/stance"), help="Keep what takes long here."
 )
-def main(folder: Path, output: Path | None, work: Path) -> None:
+def main(folder: Path, output: Path | None, shipped: bool, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
     parts = kept(work / "parts.pickle", lambda: read_parts(folder))
     articles = [question["article"] for question in questions_of_trials(folder)]
     held = a_fifth(articles)
     everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
     masks = {name: part.held(articles if name == TRIALS else ()) for name, part in everything.items()}
+    if shipped and output is not None:
+        measure_shipped(parts, masks, output)
+        return
     files = {group: work / f"{group}.safetensors" for group in GROUPS}
     if not all(file.exists() for file in files.values()):
         swaps = kept(work / "swaps.pickle", lambda: Swaps(texts_of_words(folder), embedder()))
@@ -133,28 +137,15 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
         tokens=TOKENS,
         temperature=fit_temperature([*left_out.values(), *in_field.values()]),
         threshold=OPEN_BELOW,
-        decisive={},
-        stated=1,
-        denied=1,
+        decisive=DECISIVE,
+        alike=ALIKE,
         right=0,
         decided=0,
     )
-    both = {name: [decided(some[name], weights) for some in (left_out, in_field)] for name in left_out}
-    chosen = thresholds([one for some in both.values() for one in some])
-    sides = {side: chosen.pop(side) for side in ("SUPPORTS", "REFUTES")}
-    weights = weights.model_copy(update={"decisive": sides, **chosen})
     figures: dict[str, Any] = {
-        "left out": {name: measured(one, weights) for name, one in left_out.items()},
-        "in field": {name: measured(one, weights) for name, one in in_field.items()},
-        "measured only": {
-            name: measured(answered(name, sampled(parts[name]), file), weights) for name in MEASURED_ONLY
-        },
+        "left out": {name: measured(stances(one, weights), one.labels, one.claims) for name, one in left_out.items()},
         "controls": controls(parts, work, weights),
     }
-    everyone = [one for kind in ("left out", "in field", "measured only") for one in figures[kind].values()]
-    right, count = (sum(one[name] for one in everyone) for name in ("decided_right", "decided"))
-    share = count / sum(one["pairs"] for one in everyone)
-    weights = weights.model_copy(update={"right": round(right / count, 2), "decided": round(share, 3)})
     print(json.dumps(figures, indent=1))
     if output is not None:
         with lzma.open(work / PAIRS, "rt", encoding="utf-8") as text:
@@ -167,23 +158,18 @@ def main(folder: Path, output: Path | None, work: Path) -> None:
         }
         facts |= {
             "run": f"{commit()} {datetime.now(UTC).date()}",
-            "decisive": weights.decisive,
-            "stated": weights.stated,
-            "denied": weights.denied,
-        }
-        facts |= {
             "temperature": weights.temperature,
-            "right": weights.right,
             "threshold": OPEN_BELOW,
             "unread": open_of_unread([left_out[name] for name in ("SciFact", "CliniFact")]),
-            "without_it": without_it(both),
         }
-        write_model(output, weights, file, figures | {"made": facts})
+        output.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, output / READER)
+        (output / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
+        (output / "figures.json").write_text(json.dumps(figures | {"made": facts}), encoding="utf-8")
+        measure_shipped(parts, masks, output)
 
 
-def write_model(folder: Path, weights: PackagedWeights, file: Path, figures: Mapping[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(file, folder / READER)
+def write_figures(folder: Path, weights: PackagedWeights, figures: Mapping[str, Any]) -> None:
     (folder / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
     (folder / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     write_card(folder)
@@ -258,104 +244,75 @@ def fit_temperature(sets: Sequence[Answered]) -> float:
     return round(float(minimize_scalar(loss, bounds=(0.2, 20), method="bounded").x), 3)
 
 
-@dataclass(frozen=True)
-class Decided:
-    """Of a data set, for each of `KINDS` and confidence of `CONFIDENCES`: how many answers decide from there on, how
-    many of these are wrong, and how many call supported what the evidence refutes."""
-
-    all: NDArray[np.int64]
-    wrong: NDArray[np.int64]
-    false: NDArray[np.int64]
-    refuted: int
-    pairs: int
-
-
-def decided(one: Answered, weights: PackagedWeights) -> Decided:
-    counts = np.zeros((3, len(KINDS), len(CONFIDENCES)), np.int64)
-    for (stance, read), label in zip(stances(one, weights), one.labels, strict=True):
-        if stance.label in ("SUPPORTS", "REFUTES") and stance.confidence is not None:
-            apart = read.stated if stance.label == "SUPPORTS" else read.denied
-            kind = KINDS.index({"SUPPORTS": "stated", "REFUTES": "denied"}[stance.label] if apart else stance.label)
-            wrong = STANCES.index(stance.label) != label
-            which = np.array([True, wrong, wrong and stance.label == "SUPPORTS" and label == REFUTES])
-            counts[which, kind] += stance.confidence >= CONFIDENCES
-    return Decided(counts[0], counts[1], counts[2], int((one.labels == REFUTES).sum()), len(one.labels))
-
-
-def thresholds(sets: Sequence[Decided]) -> dict[str, float]:
-    """The confidences, one for each of `KINDS`, with which the largest share of pairs is decided, of the sets'
-    mean, while `PRECISION` of what decides is right on each set (of less than `FEW` that decide, all but one) and of
-    all of them together, and at most `FALSE_SUPPORT` of the claims that its evidence refutes are supported."""
-    places = np.indices((len(CONFIDENCES),) * len(KINDS)).reshape(len(KINDS), -1)
-    share, total, mistakes = np.zeros(places.shape[1]), np.zeros(places.shape[1]), np.zeros(places.shape[1])
-    allowed = np.ones(places.shape[1], bool)
-    for one in sets:
-        count, wrong, false = (
-            sum(table[kind][places[kind]] for kind in range(len(KINDS))) for table in (one.all, one.wrong, one.false)
-        )
-        allowed &= (wrong <= np.where(count < FEW, 1, (1 - PRECISION) * count)) & (false <= FALSE_SUPPORT * one.refuted)
-        share, total, mistakes = share + count / one.pairs, total + count, mistakes + wrong
-    allowed &= mistakes <= (1 - PRECISION) * total
-    best = places[:, np.where(allowed, share, -1).argmax()]
-    return {kind: float(CONFIDENCES[place]) for kind, place in zip(KINDS, best, strict=True)}
-
-
-def without_it(sets: Mapping[str, Sequence[Decided]]) -> tuple[int, int]:
-    """How many answers decide, and how many of these are right, if the confidences are chosen without the data set on
-    which they are counted."""
-    count = right = 0
-    for name in sets:
-        chosen = thresholds([one for other, some in sets.items() if other != name for one in some])
-        for one in sets[name]:
-            places = [(kind, int(np.flatnonzero(chosen[each] == CONFIDENCES)[0])) for kind, each in enumerate(KINDS)]
-            count += sum(int(one.all[place]) for place in places)
-            right += sum(int(one.all[place] - one.wrong[place]) for place in places)
-    return right, count
-
-
 def open_of_unread(sets: Sequence[Answered]) -> float:
     """The share of open pairs among those that ccheck would not read, which `UNREAD` stands for."""
     labels = np.concatenate([one.labels[~one.about] for one in sets])
     return round(float((labels == STANCES.index("NOT_ENOUGH_INFO")).mean()), 2)
 
 
-def stances(one: Answered, weights: PackagedWeights) -> list[tuple[Stance, Compared]]:
-    """What ccheck says of each pair, and how what it read stands to the claim."""
+def stances(one: Answered, weights: PackagedWeights) -> list[Stance]:
+    """What a reader says of each pair."""
     read = np.where(one.about[:, None], probabilities(one.read, weights), unread_row())
     rows = zip(read, one.compared, strict=True)
-    return [(likeliest(row, weights.threshold, supports=may_support(read)), read) for row, read in rows]
+    return [likeliest(row, weights.threshold, supports=may_support(read)) for row, read in rows]
 
 
 # -- measuring
 
 
-def measured(one: Answered, weights: PackagedWeights) -> dict[str, Any]:
-    said = stances(one, weights)
-    given = np.array([STANCES.index(stance.label or "NOT_ENOUGH_INFO") for stance, _ in said])
-    sure = np.array([stance.confidence for stance, _ in said])
-    deciding = np.array([decides(stance, read, weights) for stance, read in said])
-    right, refuted = given == one.labels, one.labels == REFUTES
+def measure_shipped(parts: Mapping[str, Part], masks: Mapping[str, Any], folder: Path) -> None:
+    """Add the figures of the model in the folder, as ccheck runs it, on held claims and on what is only measured."""
+    judge = PackagedStances(Runtime(), folder)
+    figures = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
+    figures |= {"in field": {}, "measured only": {}}
+    for name, part in sorted(parts.items()):
+        if name not in TRAINED_ONLY:
+            kind = "measured only" if name in MEASURED_ONLY else "in field"
+            some = sampled(part if name in MEASURED_ONLY else part.of(masks[name][0]))
+            said = judge.read([(row.claim, Document(row.doc_id, row.title, row.text)) for row in some.rows])
+            figures[kind][name] = measured(said, some.labels, np.array([row.claim for row in some.rows]), decides=True)
+            print(name, json.dumps(figures[kind][name]))
+    rows = [*map(json.loads, NEAR_MISSES.read_text(encoding="utf-8").splitlines())]
+    made_up = judge.read([(row["claim"], Document("", "", row["text"])) for row in rows])
+    sides = [stance.label == row["label"] for stance, row in zip(made_up, rows, strict=True) if stance.decides]
+    every = [one for kind in ("in field", "measured only") for one in figures[kind].values()]
+    pairs, count, right = (sum(one[key] for one in every) for key in ("pairs", "decided", "decided_right"))
+    shown = {"decisive": DECISIVE, "alike": ALIKE, "decided": round(count / pairs, 3), "right": round(right / count, 2)}
+    figures["made"] |= shown | {"shipped": f"{commit()} {datetime.now(UTC).date()}"}
+    figures["made"]["made_up"] = {"pairs": len(rows), "decided": len(sides), "right": sum(sides)}
+    write_figures(folder, read_weights(folder).model_copy(update=shown), figures)
+
+
+def measured(
+    said: Sequence[Stance], labels: NDArray[np.int64], claims: NDArray[np.str_], *, decides: bool = False
+) -> dict[str, Any]:
+    """The figures of some pairs; `decides`: with what decides, too."""
+    given = np.array([STANCES.index(stance.label or "NOT_ENOUGH_INFO") for stance in said])
+    sure = np.array([stance.confidence for stance in said])
+    deciding = np.array([bool(stance.decides) for stance in said])
+    right, refuted = given == labels, labels == REFUTES
     bins = np.clip(np.ceil(sure * 10).astype(int) - 1, 0, 9)
     gaps = [abs(right[bins == number].mean() - sure[bins == number].mean()) * (bins == number).mean()
             for number in range(10) if (bins == number).any()]  # fmt: skip
     risk = risk_coverage(sure, right)
     assert risk is not None
-    each = precision_recall_fscore_support(one.labels, given, labels=range(len(STANCES)), zero_division=0)
-    return {
+    each = precision_recall_fscore_support(labels, given, labels=range(len(STANCES)), zero_division=0)
+    made = {
         "pairs": len(right),
-        "weighted_f1": _f1(one.labels, given),
+        "weighted_f1": _f1(labels, given),
         "interval": [round(float(end), 3) for end in np.percentile(
-            [_f1(one.labels[some], given[some]) for some in resampled(one.claims)], (2.5, 97.5))],
+            [_f1(labels[some], given[some]) for some in resampled(claims)], (2.5, 97.5))],
         "calibration_error": round(float(sum(gaps)), 3),
         "risk_coverage": round(risk, 3),
         "labels": {label: {"precision": round(float(each[0][place]), 3), "recall": round(float(each[1][place]), 3)}
                    for place, label in enumerate(STANCES)},
-        "decided": int(deciding.sum()),
-        "decided_right": int(right[deciding].sum()),
         "refuted": int(refuted.sum()),
         "refuted_said_supported": int((refuted & (given == SUPPORTS)).sum()),
-        "refuted_decided_supported": int((refuted & (given == SUPPORTS) & deciding).sum()),
     }  # fmt: skip
+    if decides:
+        made |= {"decided": int(deciding.sum()), "decided_right": int(right[deciding].sum()),
+                 "refuted_decided_supported": int((refuted & (given == SUPPORTS) & deciding).sum())}  # fmt: skip
+    return made
 
 
 def controls(parts: Mapping[str, Part], work: Path, weights: PackagedWeights) -> dict[str, Any]:

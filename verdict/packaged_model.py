@@ -59,6 +59,8 @@ _ERROR = re.compile(
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
 made-up pairs: few of the data sets' sentences are so plain."""
+OTHER_WORDS = 3
+"""A sentence that lacks fewer of a claim's words is like the claim."""
 SHORT = 4
 """A text of fewer sentences is read whatever its words: it may be an extract."""
 UNREAD = 0.83
@@ -73,9 +75,8 @@ class PackagedWeights(BaseModel):
     of a claim and a document, and its outputs over `temperature` (Guo et al. 2017) are the logits of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
-    verdict, `stated` that from which SUPPORTS does where a sentence has every word of the claim, and `denied` that
-    from which REFUTES does where a sentence tells another number or direction, or denies it. On data that it was made
-    without, it decided the share `decided` of the pairs, and `right` of these.
+    verdict, and `alike` that from which it does where a sentence is like the claim, and is not seen to state or deny
+    it. On claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -85,8 +86,7 @@ class PackagedWeights(BaseModel):
     temperature: float = Field(gt=0, le=100)
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
-    stated: float = Field(ge=0, le=1)
-    denied: float = Field(ge=0, le=1)
+    alike: float = Field(ge=0, le=1)
     decided: float = Field(ge=0, le=1)
     right: float = Field(ge=0, le=1)
 
@@ -123,7 +123,7 @@ class PackagedStances(PairStances):
         if not pairs:
             return
         # It learned from sentences: without its full stop, it is much less sure of one.
-        least = min(self._weights.stated, self._weights.denied, *self._weights.decisive.values())
+        least = min(self._weights.decisive.values())
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
@@ -137,7 +137,7 @@ class PackagedStances(PairStances):
             if sure:
                 # Roles are read only of the few documents whose stance is sure.
                 sentences = what_was_found(document, some, claim)
-                found = compared(claim, sentences)
+                found = compared(claim, sentences)._replace(missing=read.missing)
                 sure = decides(stance, found, self._weights) or (
                     found.stated == (stance.label == "SUPPORTS")
                     and not (found.apart or found.unsure)
@@ -277,15 +277,17 @@ def may_support(read: Compared) -> bool:
 def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
     """Whether a stance is sure enough to decide a verdict.
 
-    SUPPORTS needs less confidence where a sentence has every word of the claim: where one differs, it can be the one
-    that matters. REFUTES needs less where a sentence tells another number or direction, or denies; where another
-    sentence states the claim, it decides nothing.
+    Where a sentence has nearly all of the claim's words, and neither states the claim nor tells another number or
+    direction, or denies it, the word that differs can be the one that matters: that needs more confidence. Where
+    a sentence states the claim, REFUTES decides nothing.
     """
-    least = weights.decisive.get(stance.label) if stance.label is not None else None
-    if least is None or read.apart or (stance.label == "REFUTES" and read.stated):
+    if stance.label not in weights.decisive or read.apart or (stance.label == "REFUTES" and read.stated):
         return False
-    if stance.label == "SUPPORTS" and read.stated:
-        least = weights.stated
-    if stance.label == "REFUTES" and read.denied:
-        least = weights.denied
+    least = weights.alike if is_alike(stance, read) else weights.decisive[stance.label]
     return (stance.confidence or 0) >= least
+
+
+def is_alike(stance: Stance, read: Compared) -> bool:
+    """Whether a sentence is like the claim, and is not seen to say what the stance says."""
+    told = read.stated if stance.label == "SUPPORTS" else read.denied
+    return not told and (read.exchanged or read.missing < OTHER_WORDS)
