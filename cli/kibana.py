@@ -7,7 +7,7 @@ import os
 
 import click
 
-from ..core.redaction import keep_secret
+from ..core.redaction import checked_key
 from . import opt
 from .common import confirmed, inform, settings_from
 from .index_servers import SERVER_ONLY
@@ -46,9 +46,7 @@ def install(
     from ..search import open_elastic_store
     from ..service import kibana as installing
 
-    key = os.environ.get(KEY)
-    keep_secret(key)
-    there = installing.Kibana(url, space or "", key)
+    there = installing.Kibana(url, space or "", checked_key(KEY, os.environ.get(KEY)))
     with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
         if undo:
             due = [one for one in installing.objects(opened.index) if installing.state(there, one) != "new"]

@@ -128,7 +128,8 @@ def query(asked: Asked) -> None:
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
 
     If ccheck serve web runs with the same store, settings and folder, it checks the claims, which takes less time.
-    CCHECK_SERVER can have the URL of another server, with the key in CCHECK_SERVER_KEY.
+    CCHECK_SERVER can have the URL of another server, with the key in CCHECK_SERVER_KEY. No server is asked with options
+    that need files, models or a store here, such as --store or --report.
     """
     if (asked.claim is None) == (asked.claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -181,15 +182,14 @@ def query(asked: Asked) -> None:
 
 def _server(asked: Asked) -> Server | None:
     """The running server that is to check the claims: the one that `CCHECK_SERVER` names, or one like this command."""
-    if any(getattr(asked, name) for name in OWN):
-        return None
     url, connect = os.environ.get("CCHECK_SERVER"), None
-    if url:
-        if any(getattr(asked, name) for name in SHARED if name != "recipe"):
-            return None
-    elif asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:
+    here = OWN + tuple(name for name in SHARED if url and name != "recipe")
+    if own := [f"--{name.replace('_', '-')}" for name in here if getattr(asked, name)]:
+        inform(*[f"CCHECK_SERVER is not asked because of {', '.join(own)}"] * bool(url))
         return None
-    else:
+    if not url:
+        if asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:
+            return None
         from ..web.local import connected
 
         connect = functools.partial(connected, shared_options(asked))

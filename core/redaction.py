@@ -65,6 +65,17 @@ def keep_secret(*secrets: str | None) -> None:
     _known = re.compile("|".join(parts))
 
 
+def checked_key(name: str, value: str | None) -> str | None:
+    """A key without blanks around it, which is secret from now on. Raises UsageError for what no header can carry."""
+    from .errors import UsageError  # which redacts
+
+    key = (value or "").strip()
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError(f"{name} contains characters that are not allowed in a key: copy the key again")
+    keep_secret(key)
+    return key or None
+
+
 def keep_secrets_of(url: str) -> None:
     """The same for the password and the tokens in a URL, and for what a client makes of them; no URL holds none."""
     try:

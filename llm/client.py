@@ -24,7 +24,7 @@ from ..core.http import (
     retry_after,
     why_unreachable,
 )
-from ..core.redaction import keep_secret, redact, without_secrets
+from ..core.redaction import checked_key, redact, without_secrets
 from .reply import BadReply, read_body
 from .types import Message, Refused, Unreachable, estimate_tokens
 
@@ -128,14 +128,12 @@ class ChatClient:
                 "OPENAI_API_KEY"
             )
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise UsageError("OPENAI_API_KEY contains characters that are not allowed in a key: copy the key again")
+        key = checked_key("OPENAI_API_KEY", key)
         self.notice: str | None = None
         if key and parts.scheme == "http" and public(parts.hostname):
             self.notice = (
                 f"the key is sent to {parts.hostname} unencrypted, so others on the network can read it: use https"
             )
-        keep_secret(key)
         self._timeout, self._said_slow = timeout, False
         self._client = open_client(key)
 

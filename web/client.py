@@ -6,6 +6,7 @@ It imports next to nothing: a second `ccheck query` takes as long as Python and 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import socket
 import time
@@ -16,11 +17,15 @@ from urllib.parse import quote, urlsplit
 
 from ..core import errors
 from ..core.answers import built
-from ..core.errors import CcheckError, InvalidData, ServerError
+from ..core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ..core.redaction import checked_key
+from ..core.text import counted
 from ..core.types import Result
 from ..service.types import Check, check_from
 
 URL, KEY = "CCHECK_SERVER", "CCHECK_SERVER_KEY"
+CLAIMS = "Ccheck-Claims"
+"""The header with the number of claims in a file that is checked."""
 TYPE = "urn:ccheck:"
 """What the type of a problem begins with, before the class of ccheck's error."""
 MOST_BYTES = 64 << 20
@@ -29,6 +34,7 @@ WAIT_SECONDS = 30.0
 """How long one request waits for the check."""
 SILENT_SECONDS = 600.0
 """How long the next check of a file may take."""
+HINT = "Is ccheck serve web running there?"
 
 
 class Server:
@@ -38,11 +44,16 @@ class Server:
     def __init__(
         self, url: str, key: str | None = None, connect: Callable[[], socket.socket | None] | None = None
     ) -> None:
-        """`connect` connects to the socket of a server on this machine, else `url` is where it is."""
-        self.name, self.named, self._key, self._connect = url, connect is None, key, connect
-        self._url = urlsplit(url)
-        if self._url.scheme not in ("http", "https") or not self._url.hostname:
-            raise ServerError(f"{URL} is {url!r}: write the address of ccheck serve web, such as http://127.0.0.1:8350")
+        """`connect` connects to the socket of a server on this machine, else `url` is where it is. Raises UsageError for
+        a wrong address or key."""
+        self.name, self.named, self._key, self._connect = url, connect is None, checked_key(KEY, key), connect
+        try:
+            self._url = urlsplit(url)
+            is_address = self._url.scheme in ("http", "https") and self._url.hostname and self._url.port != 0
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise UsageError(f"{URL} is {url!r}: write the address of ccheck serve web, such as http://127.0.0.1:8350")
 
     def check(self, claim: str, how: Mapping[str, Any]) -> Check:
         """The check that the server makes of a claim, or has."""
@@ -60,7 +71,12 @@ class Server:
         given = [("name", name), *((key, one) for key, value in how.items() for one in _several(value))]
         path = "/v1/checks/many?" + "&".join(f"{key}={quote(str(one), safe='')}" for key, one in given)
         answer = self._asked("POST", path, content, "application/octet-stream")
-        while line := self._read(answer, line=True):
+        for done in itertools.count():
+            line = self._read(answer, line=True)
+            if not line and str(done) == answer.headers.get(CLAIMS):
+                return
+            if not line.endswith(b"\n"):
+                raise ServerError(f"{self.name} broke off after {counted(done, 'claim')}. Run the command again")
             yield self._check(line)
 
     def result(self, check: Check) -> Result:
@@ -99,15 +115,14 @@ class Server:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            hint = "Is ccheck serve web running there?"
-            raise ServerError(f"{URL}: {self.name} can't be asked: {why}. {hint}") from error
+            raise ServerError(f"{URL}: {self.name} can't be asked: {why}. {HINT}") from error
         if answer.status in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
             return answer
         try:
             problem = json.loads(self._read(answer))
-            assert isinstance(problem, dict)
+            assert isinstance(problem, dict) and "detail" in problem
         except (ValueError, AssertionError):
-            raise ServerError(f"{self.name} answered with the status {answer.status}") from None
+            raise ServerError(f"{self.name} answered with the status {answer.status}. {HINT}") from None
         raise error_of(problem)
 
     def _read(self, answer: http.client.HTTPResponse, *, line: bool = False) -> bytes:
@@ -127,7 +142,7 @@ def _several(value: Any) -> list[Any]:
 def error_of(problem: Mapping[str, Any]) -> CcheckError:
     """The error that a server's problem is, for a client of it."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(TYPE), None)
-    detail = str(problem.get("detail") or problem.get("title") or "no reason was given")
+    detail = str(problem["detail"])
     if isinstance(kind, type) and issubclass(kind, CcheckError) and kind is not errors.MissingExtra:
         return kind(detail)
     return errors.ServerError(f"the server refused: {detail}")

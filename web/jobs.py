@@ -445,13 +445,13 @@ class Jobs:
 
     # --
 
-    async def next_of(self, answers: Iterator[R]) -> R | None:
-        """The next of some answers; None after the last one."""
-        self._asked += 1
+    async def next_of(self, answers: Iterator[R], left: int) -> R:
+        """The next of so many answers, which are unfinished until it is there."""
+        self._asked += left
         try:
-            return await run_in_threadpool(next, answers, None)
+            return await run_in_threadpool(next, answers)
         finally:
-            self._asked -= 1
+            self._asked -= left
 
     def stopping(self) -> None:
         """End the streams of events: their checks are finished, and found under their ids. Files of claims end after

@@ -21,6 +21,7 @@ from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, Correction, Description, Event, How, Wanted
 from ..service.types import What
 from .access import Caller
+from .client import CLAIMS
 from .jobs import claims_in, sse
 from .page import plainly
 from .problems import Problem, json_text, problem_of
@@ -200,7 +201,8 @@ async def check_many(
     One check a line comes back, in the order of the claims."""
     records = await run_in_threadpool(claims_in, await request.body(), how.name, web.limited.claims(asked))
     web.limited.start(asked, len(records))
-    return StreamingResponse(_many(web, records, asked, how), media_type=NDJSON)
+    claims = {CLAIMS: str(len(records))}  # a client sees whether an answer is whole
+    return StreamingResponse(_many(web, records, asked, how), headers=claims, media_type=NDJSON)
 
 
 @rest.get("/checks", tags=["checks"], responses=_answers(list[Check]))
@@ -313,8 +315,8 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
     tokens = 0
     try:
         answers = web.service.answers(records, **how.how(asked))
-        while (answer := await web.jobs.next_of(answers)) is not None:
-            check, answered = answer
+        for left in range(len(records), 0, -1):
+            check, answered = await web.jobs.next_of(answers, left)
             tokens += 0 if answered.kept else check.tokens
             yield json_text(check)
     except CcheckError as error:

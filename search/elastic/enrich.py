@@ -253,12 +253,13 @@ class InPlace:
         self._to = bound.bind(self.source.client, bound.found(concrete, self.source.described[concrete]))
         self._request("PUT", "_mapping", _mapping(embedding))
 
-    def pages(self) -> Iterator[Page]:
+    @property
+    def _wanted(self) -> Any:
         wanted: Any = dict(self.source.index.source)
-        if "includes" in wanted:
-            wanted["includes"] = [*wanted["includes"], DIGEST]
-        for some in reading.all_written(self.source.client, self._held.name, wanted or True):
-            yield Page(some)
+        return (wanted | {"includes": [*wanted["includes"], DIGEST]} if "includes" in wanted else wanted) or True
+
+    def pages(self) -> Iterator[Page]:
+        yield from map(Page, reading.all_written(self.source.client, self._held.name, self._wanted))
 
     def digests(self, page: Page) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -271,8 +272,20 @@ class InPlace:
     def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
         operations = (_update(entry, written) for entry, written in entries)
         refused = bulk.write(self.source.client, self._held, operations).refused
-        changed = frozenset(id_ for id_, why in refused.items() if why.startswith(_CHANGED))
-        return Wrote({id_: why for id_, why in refused.items() if id_ not in changed}, changed)
+        changed = {id_ for id_, why in refused.items() if why.startswith(_CHANGED)}
+        failed = {id_: why for id_, why in refused.items() if id_ not in changed}
+        return Wrote(failed, frozenset(changed - self._made([entry for entry, _ in entries], changed)))
+
+    def _made(self, entries: Sequence[Entry], changed: set[str]) -> set[str]:
+        """Those that this run has written itself, with an answer that was lost, and then sent again in vain."""
+        if not changed:
+            return set()
+        self._request("POST", "_refresh", slow=True)
+        hits = hits_by_id(self.source.client, self._held.name, sorted(changed), _source=self._wanted)
+        now = {hit["_id"]: Written(hit["_id"], hit.get("_source"), reading.NEVER, 0) for hit in hits}
+        held, of = self.digests(Page([*now.values()])), self.source.document
+        same = (one for one in entries if one.digest == held.get(one.document.id))
+        return {one.document.id for one in same if one.document == of(now[one.document.id])}
 
     def finish(self, failures: int) -> int:
         self._request("POST", "_refresh", slow=True)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import elastic_transport
 import httpx
 import numpy as np
 import pytest
@@ -323,13 +324,23 @@ def test_in_place_leaves_all_other_fields_as_they_are(client, theirs):
     assert (again.made, again.unchanged) == (2, 2)
 
 
-def test_a_write_between_reading_and_update_is_not_overwritten(client, theirs):
+def test_only_what_others_wrote_between_reading_and_update_counts_as_changed(client, theirs, monkeypatch):
+    sent, send = [], theirs.client.send
+
+    def lossy(method: str, path: str, *how: Any) -> Any:
+        answer = send(method, path, *how)
+        if path.endswith("/_bulk") and not sent:
+            sent.append(answer)
+            raise elastic_transport.ConnectionError("the connection was reset before the answer came")
+        return answer
+
     def meanwhile() -> None:
         put(client, theirs.index, "b", {"headline": "Title b", "body": "Written meanwhile."})
         client.delete(f"/{theirs.index}/_doc/c").raise_for_status()
 
+    monkeypatch.setattr(theirs.client, "send", lossy)
     report = in_place(theirs, TinyEmbedder(on_encode=meanwhile)).run()
-    assert (report.made, report.changed, report.failed) == (2, 2, 0)
+    assert sent and (report.made, report.changed, report.failed) == (2, 2, 0)
     assert client.get(f"/{theirs.index}/_source/b").json() == {"headline": "Title b", "body": "Written meanwhile."}
     assert in_place(theirs).run().made == 1
 

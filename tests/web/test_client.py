@@ -24,7 +24,7 @@ from scripted_llm import KEY, Said, say, scripted
 from web_servers import CLAIM, KEYS, PAPERS, serving
 
 from ccheck import open as open_checker
-from ccheck.core.errors import InvalidData, MissingExtra, ServerError
+from ccheck.core.errors import InvalidData, MissingExtra, ServerError, UsageError
 from ccheck.core.settings import resolve
 from ccheck.service.workers import _error, _said, received, sent
 from ccheck.web.client import Server
@@ -68,8 +68,8 @@ def test_its_errors_have_their_codes(asked, tmp_path, monkeypatch):
     gone = ccheck("query", CLAIM)
     assert gone.code == 6 and "CCHECK_SERVER" in gone.err and "ccheck serve web" in gone.err
     # With a store of one's own the claim is checked here.
-    said = ccheck("query", CLAIM, "--store", tmp_path / "nothing")
-    assert said.code == 4 and "nothing" in said.err
+    said = ccheck("query", CLAIM, "--store", tmp_path / "nothing", "--rerank-depth", 1)
+    assert said.code == 4 and "not asked because of --rerank-depth, --store" in said.err
 
 
 def test_the_key_is_sent(serve_web, monkeypatch):
@@ -82,8 +82,15 @@ def test_the_key_is_sent(serve_web, monkeypatch):
 
 
 def test_a_server_that_is_none_of_ours(monkeypatch):
-    with pytest.raises(ServerError, match="write the address"):
-        Server("localhost:8350")
+    for url in ("localhost:8350", "http://127.0.0.1:abc", "http://[::1"):
+        with pytest.raises(UsageError, match="write the address"):
+            Server(url)
+    with http_stub(lambda asked: Reply({"error": "no handler", "status": 400}, 400)) as stub:
+        with pytest.raises(ServerError, match="status 400. Is ccheck serve web running"):
+            Server(stub.url, "a-key\n").check(CLAIM, {})
+        assert stub.asked[0].headers["authorization"] == "Bearer a-key"
+        with pytest.raises(UsageError, match="CCHECK_SERVER_KEY contains"):
+            Server(stub.url, "ключ")
     for body in (b"[]", b"not json", json.dumps({"id": "x"}).encode()):
         with http_stub(lambda asked, body=body: Reply(body)) as stub, pytest.raises(InvalidData, match="not a ccheck"):
             Server(stub.url).check(CLAIM, {})
@@ -184,12 +191,13 @@ def test_it_stops_in_time_while_a_language_model_hangs(with_model, tmp_path: Pat
         with serving(tmp_path / "log", *with_model(hanging.url)) as url:  # whose log has no traceback
             send = functools.partial(httpx.post, timeout=60)
             waiting = callers.submit(send, f"{url}/v1/checks", json={"claim": CLAIM, "wait": 60})
-            streaming = callers.submit(send, f"{url}/v1/checks/many", content="The sea is a lake.")
+            file = Server(url).check_file(b"The sea is a lake.\nIt is salty.", "claims.txt", {})
+            streaming = callers.submit(list, file)
             wait_until(lambda: all(one in str(hanging.requests) for one in ("risen by", "is a lake")))
         assert waiting.result().status_code == 503
-        with pytest.raises(httpx.RemoteProtocolError):
+        with pytest.raises(ServerError, match="broke off after 0 claims"):
             streaming.result()
-    assert "2 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
+    assert "3 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
 
 
 def test_servers_over_one_store_share_its_record_and_nothing_that_runs(with_model, tmp_path: Path):
