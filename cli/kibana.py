@@ -48,6 +48,8 @@ def install(
 
     there = installing.Kibana(url, space or "", checked_key(KEY, os.environ.get(KEY)))
     with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
+        if undo or not dry_run:
+            there.require_space()
         if undo:
             due = [one for one in installing.objects(opened.index) if installing.state(there, one) != "new"]
             doing, do = "Remove", installing.remove

@@ -47,20 +47,27 @@ class Kibana:
         headers = {"kbn-xsrf": "ccheck"} | ({"Authorization": f"ApiKey {self.key}"} if self.key else {})
         try:
             answer = httpx.request(method, where, json=body, headers=headers, timeout=SECONDS)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"Kibana's URL {redact(self.url)} is not an address: {error}") from error
         except httpx.HTTPError as error:
             raise ServerError(f"Kibana at {redact(self.url)} does not answer: {redact(str(error))}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         if not answer.is_success:
             hint = ". Set KIBANA_API_KEY" if answer.status_code in (401, 403) else ""
-            raise ServerError(
-                f"Kibana refuses {method} {path} ({answer.status_code}): {redact(answer.text[:300])}{hint}"
-            )
+            said = f"it leads to {answer.headers['location']}" if answer.has_redirect_location else answer.text[:300]
+            raise ServerError(f"Kibana refuses {method} {path} ({answer.status_code}): {redact(said)}{hint}")
         try:
             found = answer.json() if answer.content else {}
         except ValueError as error:
             raise ServerError(f"{redact(self.url)} does not answer as Kibana does. Is this its address?") from error
         return found if isinstance(found, dict) else {}
+
+    def require_space(self) -> None:
+        """Raises NotFound without Kibana or the space. Nothing that is looked for would be found there."""
+        name = self.space or "default"
+        if (self.request("GET", f"/api/spaces/space/{name}") or {}).get("id") != name:
+            raise NotFound(f"Kibana at {redact(self.url)} has no space {name!r}, or this is not Kibana's address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +80,21 @@ class Saved:
     sent_to: str
     body: Mapping[str, Any] = field(repr=False)
 
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()[:12]
-
 
 def objects(store: str) -> list[Saved]:
-    """The data view and the dashboard of a store's record, in the order to put them there."""
+    """The dashboard and the data view of a store's record, in the order to put them there: only Kibana 9.5 takes the
+    first."""
     index = record_alias(store)
     name = f"ccheck-{store}"
     view = {"id": name, "title": index, "name": f"{index} ({MARK})", "timeFieldName": "@timestamp"}
     text = json.dumps(es_mappings.read("kibana-dashboard")).replace("ccheck-checks-STORE", index)
     dashboard: dict[str, Any] = json.loads(text.replace("STORE", store))
     path = f"/api/data_views/data_view/{quote(name)}"
-    found = [Saved("data view", path, "POST", "/api/data_views/data_view", {"data_view": view, "override": True})]
+    saved = Saved("data view", path, "POST", "/api/data_views/data_view", {"data_view": view, "override": True})
     path = f"/api/dashboards/{quote(name)}"
-    saved = Saved("dashboard", path, "PUT", path, dashboard)
-    described = f"{dashboard['description']} ({MARK}, {saved.digest})"
-    return [*found, Saved("dashboard", path, "PUT", path, dashboard | {"description": described})]
+    digest = hashlib.sha256(json.dumps(dashboard, sort_keys=True).encode()).hexdigest()[:12]
+    described = dashboard | {"description": f"{dashboard['description']} ({MARK}, {digest})"}
+    return [Saved("dashboard", path, "PUT", path, described), saved]
 
 
 def require_record(client: Client, store: str) -> None:
@@ -120,10 +124,7 @@ def state(kibana: Kibana, saved: Saved) -> State:
 def put(kibana: Kibana, saved: Sequence[Saved]) -> None:
     for one in saved:
         if kibana.request(one.method, one.sent_to, one.body) is None:
-            raise ServerError(
-                f"Kibana at {redact(kibana.url)} has no {one.sent_to}. Dashboards as code need Kibana 9.5, and a space "
-                "must exist"
-            )
+            raise ServerError(f"Kibana at {redact(kibana.url)} has no {one.sent_to}. Dashboards as code need Kibana 9.5")
 
 
 def remove(kibana: Kibana, saved: Sequence[Saved]) -> None:

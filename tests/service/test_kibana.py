@@ -48,6 +48,8 @@ class Recorder:
         if "kbn-xsrf" not in asked.headers:  # Kibana's own refusal
             return Reply({"message": "Request must contain a kbn-xsrf header."}, 400)
         path = asked.path
+        if path in ("/api/spaces/space/default", "/s/facts/api/spaces/space/facts"):
+            return Reply({"id": path.rpartition("/")[2]})
         if asked.method == "POST":
             path = f"{path}/{asked.json['data_view']['id']}"
             assert asked.json["override"] is True
@@ -92,7 +94,7 @@ def test_every_field_of_every_panel_is_in_the_record(store: ElasticStore) -> Non
     ElasticRecord(store, Settings()).put(check(4))  # it failed
     require_record(store.client, store.index)
     caps = store.client.on_index("GET", f"ccheck-checks-{store.index}", "_field_caps", params={"fields": "*"})
-    shown = {name for panel in objects(store.index)[1].body["panels"] for name in fields(panel)}
+    shown = {name for panel in objects(store.index)[0].body["panels"] for name in fields(panel)}
     assert shown - caps["fields"].keys() == set() and f"timings_ms.{STAGES[0]}" in shown
 
 
@@ -127,7 +129,7 @@ def test_what_panels_count_is_what_python_counts(store: ElasticStore) -> None:
         buckets = found[name]["buckets"]
         keys = [one["key_as_string"].replace(".000", "") if name[0] == "@" else one["key"] for one in buckets]
         assert dict(zip(keys, (one["doc_count"] for one in buckets), strict=True)) == counted, name
-    shown = {name for panel in objects("x")[1].body["panels"] for name in fields(panel)}
+    shown = {name for panel in objects("x")[0].body["panels"] for name in fields(panel)}
     assert shown - sums.keys() - groups.keys() == {"confidence", "permalink", "claim.keyword"}
 
 
@@ -138,7 +140,7 @@ def test_it_is_put_once_and_taken_out_again(recorder: Recorder) -> None:
     assert [state(kibana, one) for one in found] == ["new", "new"]
     put(kibana, found)
     assert [state(kibana, one) for one in objects("papers")] == ["same", "same"]
-    assert state(kibana, replace(found[1], body={**found[1].body, "description": "newer"})) == "changed"
+    assert state(kibana, replace(found[0], body={**found[0].body, "description": "newer"})) == "changed"
     dashboard = recorder.saved["/s/facts/api/dashboards/ccheck-papers"]
     assert "STORE" not in json.dumps(dashboard) and len(dashboard["panels"]) == 10
     view = recorder.saved["/s/facts/api/data_views/data_view/ccheck-papers"]["data_view"]
@@ -151,16 +153,29 @@ def test_it_is_put_once_and_taken_out_again(recorder: Recorder) -> None:
     # What somebody else made is left alone.
     recorder.saved["/api/dashboards/ccheck-papers"] = {"title": "mine"}
     with pytest.raises(InvalidData, match="was not made by ccheck"):
-        state(Kibana(recorder.url), objects("papers")[1])
+        state(Kibana(recorder.url), objects("papers")[0])
 
 
 @pytest.mark.parametrize(
     ("url", "space", "error"),
-    [("kibana", "", UsageError), ("http://127.0.0.1:1", "", ServerError), ("http://127.0.0.1:1", "../x", UsageError)],
+    [("kibana", "", UsageError), ("http://127.0.0.1:1", "", ServerError), ("http://127.0.0.1:1", "../x", UsageError)]
+    + [("http://[::1", "", UsageError)],
 )
 def test_a_kibana_that_can_not_be_asked_is_an_error(url: str, space: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         state(Kibana(url, space), objects("papers")[0])
+
+
+def test_an_older_kibana_keeps_nothing_and_a_redirect_is_said() -> None:
+    with http_stub(lambda asked: Reply({}, 404 if asked.method == "PUT" else 200)) as older:
+        with pytest.raises(ServerError, match=r"need Kibana 9\.5"):
+            put(Kibana(older.url), objects("papers"))
+        with pytest.raises(NotFound, match="not Kibana's address"):
+            Kibana(older.url).require_space()
+    assert [one.method for one in older.asked] == ["PUT", "GET"]
+    with http_stub(lambda asked: Reply(b"", 302, {"Location": "/login"})) as moved:
+        with pytest.raises(ServerError, match="leads to /login"):
+            Kibana(moved.url).require_space()
 
 
 def test_the_command_asks_first(store: ElasticStore, recorder: Recorder) -> None:
@@ -174,4 +189,6 @@ def test_the_command_asks_first(store: ElasticStore, recorder: Recorder) -> None
     assert len(dashboard["panels"]) == 10
     again = ccheck(*command)
     assert again.code == 0 and "nothing to do" in again.err and not again.out
+    wrong = ccheck(*command, "--undo", "--yes", "--space", "other")
+    assert wrong.code == 4 and "no space 'other'" in wrong.err
     assert ccheck(*command, "--undo", "--yes").code == 0 and not recorder.saved
