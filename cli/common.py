@@ -130,6 +130,7 @@ def warnings_said() -> Iterator[None]:
     log, handler = logging.getLogger(LOG), Notices(logging.WARNING)
     log.addHandler(handler)
     above, log.propagate = log.propagate, False  # MCP's server has every warning printed again
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # ccheck itself says what it waits for
     try:
         yield
     finally:

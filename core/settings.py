@@ -298,19 +298,25 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
 
 
 def remember(store: str, profile: StoreProfile) -> Path:
-    """Add a store's profile to the user's settings file, which is returned.
+    """Add a store's profile to the user's settings file, which is returned; the model alone if it has the others.
 
-    Raises UsageError if the file has one of that store, InvalidData if it can't be read or written.
+    Raises UsageError if the file has another one of that store, InvalidData if it can't be read or written.
     """
     file, name = config_files()[0], redact(store)
-    if name in _read(file)[0].get(PROFILES, {}):
-        raise UsageError(f"{file} already has a profile of {name}. Change it there, or remove it first")
+    known = _read(file)[0].get(PROFILES, {}).get(name)
     # JSON's strings and lists are TOML's, except for one character that JSON leaves as it is.
-    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in profile if value is not None]
-    table = "\n".join([f"[stores.{json.dumps(name, ensure_ascii=False)}]", *rows, ""]).replace("\x7f", "\\u007f")
+    rows = {key: f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in profile if value is not None}
+    lines = {"": f"[stores.{json.dumps(name, ensure_ascii=False)}]"} | rows | {"end": ""}
+    table, bare = (
+        "\n".join(line for key, line in lines.items() if key != unsaid).replace("\x7f", "\\u007f")
+        for unsaid in (None, "model")
+    )
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        whole = f"{file.read_text('utf-8').rstrip()}\n\n{table}" if file.exists() else table
+        text = file.read_text("utf-8").rstrip() + "\n" if file.exists() else ""
+        if known is not None and (bare not in text or table == bare or "model" in known):
+            raise UsageError(f"{file} already has a profile of {name}. Change it there, or remove it first")
+        whole = f"{text}\n{table}".lstrip() if known is None else text.replace(bare, table)
         tomllib.loads(whole)
         write_text(file, whole)
     except tomllib.TOMLDecodeError as error:  # stores = {...} can't be added to

@@ -268,13 +268,17 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
         recipe = only_searching(load_recipe(resolved.settings.recipe))
         with Runtime(resolved.settings, download=False) as runtime, Checker(runtime, recipe=recipe) as checker:
             info = checker.store.info()
+            profile = info.profile if info is not None else None
+            if write_profile and profile is None:
+                why = "nothing was written: only an index that ccheck did not make has a profile"
+                yield Finding("profile", "failed", why, UsageError.exit_code)
             if info is None:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
                 yield Finding("store", "absent", absent)
                 return
             about = [f"{info.name}: {counted(info.documents or 0, 'document')}", info.made_with]
             about += [f"{what}: {said}" for what, said in info.details.items()]
-            profile, model = info.profile, resolved.settings.embedding_model
+            model = resolved.settings.embedding_model
             if profile is not None:
                 # The model of a companion is known, and is said with the store.
                 yield _profile(profile, None if info.layout.dense else info.dimensions, model)

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from typing import Any, Final
 
 from ... import es_mappings
-from ...core.errors import CcheckError
+from ...core.errors import CcheckError, ServerError
 from .client import Client
 from .companion import PREFIX, may_have_one
 from .connection import Connection
@@ -47,7 +47,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
                 except Denied:
                     yield part, True, "unknown: this key or user lacks the cluster privilege monitor"
                 except (CcheckError, KeyError) as error:
-                    yield part, True, f"unknown ({error})"
+                    yield part, not isinstance(error, ServerError), f"unknown ({error})"
             if index is not None:
                 yield from _of_index(client, index)
     except CcheckError as error:

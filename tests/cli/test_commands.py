@@ -37,7 +37,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
 ALL = [((), cli), *commands(cli)]
 
 
-def test_a_bug_is_called_one(monkeypatch, capsys):
+def test_a_bug_is_called_one(monkeypatch, capsys, caplog):
     def broken() -> list[str]:
         raise RuntimeError("two and two \x1b[31mmake five")
 
@@ -49,10 +49,12 @@ def test_a_bug_is_called_one(monkeypatch, capsys):
     with pytest.raises(RuntimeError):
         ccheck("recipes", "list")
     with warnings_said(), contextlib.suppress(RuntimeError):  # as a server that goes on logs it
+        logging.getLogger("elastic_transport.node_pool").warning("Node has failed for 1 times in a row")
         try:
             broken()
         finally:
             logging.getLogger("ccheck.web").exception("a bug in a job")
+    assert "1 times" not in caplog.text
     assert re.search(
         r"ccheck: a bug in a job\n.*in broken\n.*two and two \[31mmake", capsys.readouterr().err, re.DOTALL
     )
@@ -211,8 +213,9 @@ def test_doctor_when_all_is_well_or_a_server_is_not_in_use(papers, no_server, mo
     assert f"ok      setting        store = {papers} (from flag)" in lines
     assert {line.split()[0] for line in lines} <= {"ok", "absent"} and len(lines) >= 9
     monkeypatch.setenv("ELASTICSEARCH_URL", no_server)
-    code, found = findings("--store", papers)
-    assert code == 0 and found["elasticsearch"][0] == "absent" and "not in use" in found["elasticsearch"][1]
+    code, found = findings("--store", papers, "--write-profile")
+    assert code == 2 and "nothing was written" in found["profile"][1]  # ccheck made the store
+    assert found["elasticsearch"][0] == "absent" and "not in use" in found["elasticsearch"][1]
 
 
 def test_doctor_ends_with_the_code_of_what_failed_and_knows_a_misspelt_variable(no_server, monkeypatch):

@@ -213,6 +213,8 @@ def test_diagnose(stub: Stub) -> None:
     findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(stub.url))}
     assert not findings["elasticsearch"][0] and "8.19" in findings["elasticsearch"][1]
     assert findings["licence"][0] and "unknown" in findings["licence"][1]
+    stub.answers["GET", "/_license"] = stub.answers["GET", "/_cluster/health"] = [(503, {})]
+    assert [ok for _, ok, said in diagnose(Connection(stub.url)) if "503" in said] == [False, False]
     stub.answers["GET", "/"] = [(503, {})]
     ((part, ok, _),) = diagnose(Connection(stub.url))
     assert (part, ok) == ("elasticsearch", False)

@@ -338,6 +338,7 @@ def test_the_doctor_writes_down_the_model_that_it_tested(spec, monkeypatch):
     config_files()[0].unlink()
     index = spec.rpartition("/")[2]
     monkeypatch.setenv("CCHECK_STORES", f'{{"{index}": {{"title": "heading", "text": "body"}}}}')
+    details("--store", spec, "--write-profile")  # the model can be added later
     assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
     monkeypatch.delenv("CCHECK_STORES")  # the file has it all now
     (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
