@@ -12,6 +12,8 @@ from .redaction import without_secrets
 from .types import Document, Sentence, Value
 
 DOI_CHARS = 500
+DOI_PREFIXES = ("https://doi.org/", "http://dx.doi.org/", "https://dx.doi.org/", "http://doi.org/", "doi:")
+"""What people write before a DOI; the first is today's."""
 _DOI_PREFIX = re.compile(r"^(?:doi:\s*|(?:https?://)?(?:dx\.|www\.)?doi\.org/)", re.IGNORECASE)
 _DOI = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+")
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")

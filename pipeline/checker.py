@@ -250,8 +250,8 @@ class Checker(Closing):
         return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
 
     def _run(self, k: int, given: Filters, *, details: bool, trace: bool = False) -> Run:
-        if not 1 <= k <= MOST_HITS:
-            raise UsageError(f"k is {k}. It must be from 1 to {MOST_HITS:,}")
+        if not isinstance(k, int) or not 1 <= k <= MOST_HITS:
+            raise UsageError(f"k is {k!r}. It must be a whole number from 1 to {MOST_HITS:,}")
         plan = self.plan()
         filters = filters_of(given)
         # In a store of ccheck's a mistake passes no document, which `why_nothing` then explains, or is in a negation.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
-from ..core.citation import folded, normal_doi
+from ..core.citation import DOI_PREFIXES, folded, normal_doi
 from ..core.errors import UsageError
 from ..core.text import did_you_mean, is_unicode
 from ..core.types import Filter, Operator
@@ -65,9 +65,9 @@ def number_of(one: Filter) -> float | None:
 
 
 def dois_of(one: Filter) -> list[str]:
-    """What = and != compare a field of DOIs with, in any case: the value, and the bare DOI in it; empty for others."""
+    """What = and != compare a field of DOIs with, in any case: the ways to write the value; empty for others."""
     bare = normal_doi(one.value) if one.operator in ("=", "!=") and folded(one.field) == "doi" else None
-    return [] if bare is None else [one.value, bare]
+    return [] if bare is None else [one.value, *(f"{prefix}{bare}" for prefix in ("", *DOI_PREFIXES))]
 
 
 def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: str) -> None:

@@ -63,7 +63,7 @@ class _Ready:
     plan: Plan
     recipe: Recipe
     state: str | None
-    ways: dict[tuple[int, str], _Way] = field(default_factory=dict)
+    ways: dict[str, _Way] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Service(Closing):
         except (NotFound, MissingExtra) as error:
             self._planned(self.checker)  # if that fails too, it is not the recipe's fault
             raise cannot_run(checker.recipe, error) from error
-        key = k, json.dumps(list(map(str, filters)))
+        key = json.dumps([repr(k), *map(str, filters)])
         if (way := ready.ways.get(key)) is None:
             if len(ready.ways) >= MOST_WAYS:
                 ready.ways.clear()

@@ -354,8 +354,8 @@ def _foreign(index: Index, filter_: Filter) -> Body:
 
 def _said(name: str, filter_: Filter) -> Body:
     """A text is compared exactly, but for a DOI."""
-    if both := dois_of(filter_):
-        return {"bool": {"should": [{"term": {name: {"value": one, "case_insensitive": True}}} for one in both]}}
+    if written := dois_of(filter_):
+        return {"bool": {"should": [{"term": {name: {"value": one, "case_insensitive": True}}} for one in written]}}
     return _compare(name, filter_.operator, filter_.value)
 
 

@@ -45,9 +45,9 @@ def condition(filter_: Filter) -> tuple[str, list[str | float]]:
         return f"{negated}id {operator} ?", [filter_.value]
     if filter_.field == PUBLISHED:
         return f"{negated}coalesce(published {operator} ?, 0)", [filter_.value]
-    if both := dois_of(filter_):
-        sql = _any(f"{_TEXT} COLLATE NOCASE IN (?, ?)")
-        return f"{negated}{_HAS} {sql})", [filter_.field, *both, *both]
+    if written := dois_of(filter_):
+        sql = _any(f"{_TEXT} COLLATE NOCASE IN ({', '.join('?' * len(written))})")
+        return f"{negated}{_HAS} {sql})", [filter_.field, *written, *written]
     number = number_of(filter_)
     value = filter_.value if number is None else number
     sql, parameters = _any(f"{_TEXT if number is None else _NUMBER} {operator} ?"), [filter_.field, value, value]

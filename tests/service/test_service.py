@@ -78,6 +78,8 @@ def test_claims_that_fail_are_checks_that_failed_and_are_tried_again(service: Se
     with pytest.raises(UsageError, match="no option 'filter': did you mean 'filters'"):
         service.check(CLAIM, filter=["year>=2016"])  # type: ignore[call-arg]
     assert service.check(CLAIM, k=2, filters="year>=2016").settings["filters"] == ["year>=2016"]
+    with pytest.raises(UsageError, match=r"k is \['5'\]"):
+        service.check(CLAIM, k=["5"])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a claim is a text"):
         service.check(3)  # type: ignore[arg-type]
 
