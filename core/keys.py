@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
+from .redaction import http_parts
 from .settings import Settings, variables
 
 Place: TypeAlias = tuple[str, str, int]
@@ -57,12 +57,9 @@ def is_yours(settings: Settings, name: str, url: str) -> bool:
 
 def place(url: str) -> Place | None:
     """Where a URL leads; None if it is not a URL."""
-    try:
-        parts = urlsplit(url.strip())
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    except (ValueError, KeyError):
+    if (parts := http_parts(url)) is None:
         return None
-    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
+    return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or {"http": 80, "https": 443}[parts.scheme]
 
 
 def _said(name: str) -> str:

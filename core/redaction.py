@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterable
 from typing import IO, Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 MARK = "***"
 SHORTEST = 6
@@ -74,6 +74,16 @@ def checked_key(name: str, value: str | None) -> str | None:
         raise UsageError(f"{name} contains characters that are not allowed in a key: copy the key again")
     keep_secret(key)
     return key or None
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """The parts of an address of HTTP, whose host and port are sound; None for anything else."""
+    try:
+        parts = urlsplit(url.strip())
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if sound else None
 
 
 def keep_secrets_of(url: str) -> None:

@@ -305,12 +305,9 @@ def remember(store: str, profile: StoreProfile) -> Path:
     file, name = config_files()[0], redact(store)
     known = _read(file)[0].get(PROFILES, {}).get(name)
     # JSON's strings and lists are TOML's, except for one character that JSON leaves as it is.
-    rows = {key: f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in profile if value is not None}
-    lines = {"": f"[stores.{json.dumps(name, ensure_ascii=False)}]"} | rows | {"end": ""}
-    table, bare = (
-        "\n".join(line for key, line in lines.items() if key != unsaid).replace("\x7f", "\\u007f")
-        for unsaid in (None, "model")
-    )
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in profile if value is not None]
+    table = "\n".join([f"[stores.{json.dumps(name, ensure_ascii=False)}]", *rows, ""]).replace("\x7f", "\\u007f")
+    bare = "\n".join(row for row in table.split("\n") if not row.startswith("model = "))
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = file.read_text("utf-8").rstrip() + "\n" if file.exists() else ""

@@ -24,7 +24,7 @@ from ..core.http import (
     retry_after,
     why_unreachable,
 )
-from ..core.redaction import checked_key, redact, without_secrets
+from ..core.redaction import checked_key, http_parts, redact, without_secrets
 from .reply import BadReply, read_body
 from .types import Message, Refused, Unreachable, estimate_tokens
 
@@ -113,12 +113,7 @@ class ChatClient:
     def __init__(self, base_url: str, key: str | None, timeout: float, patience: Patience) -> None:
         """`timeout`: seconds for one request, from beginning to end. Raises UsageError for an invalid address."""
         self.patience = patience
-        try:
-            parts = urlsplit(base_url.strip())
-            _ = parts.port
-        except ValueError:
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if (parts := http_parts(base_url)) is None:
             raise UsageError(
                 "the language model's server needs an address such as http://127.0.0.1:8000/v1: correct OPENAI_BASE_URL"
             )
@@ -130,7 +125,7 @@ class ChatClient:
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
         key = checked_key("OPENAI_API_KEY", key)
         self.notice: str | None = None
-        if key and parts.scheme == "http" and public(parts.hostname):
+        if key and parts.scheme == "http" and public(parts.hostname or ""):
             self.notice = (
                 f"the key is sent to {parts.hostname} unencrypted, so others on the network can read it: use https"
             )

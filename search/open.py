@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
 from ..core.errors import CcheckError, UsageError
 from ..core.profiles import profile_of
+from ..core.redaction import http_parts
 from ..core.settings import Settings
 from ..core.text import is_unicode
 from .store import Store
@@ -90,12 +91,7 @@ def on_server(settings: Settings) -> tuple[str | None, str] | None:
         return settings.elasticsearch_url, rest or DEFAULT_INDEX
     if scheme not in ("http", "https"):
         return None
-    parts = urlsplit(spec)
-    try:
-        named = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port
-        named = False
-    if not named:
+    if (parts := http_parts(spec)) is None:
         raise UsageError(f"the store {spec!r} lacks a host or has an invalid port. Write https://host:9200/INDEX")
     prefix, _, index = parts.path.rstrip("/").rpartition("/")
     return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX

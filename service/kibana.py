@@ -19,7 +19,7 @@ import httpx
 
 from .. import es_mappings
 from ..core.errors import InvalidData, NotFound, ServerError, UsageError
-from ..core.redaction import redact
+from ..core.redaction import http_parts, redact
 from ..search.elastic.client import Client
 from ..search.elastic.install import State
 from .record_elastic import record_alias
@@ -39,7 +39,7 @@ class Kibana:
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The answer; None for 404. Raises UsageError for a bad URL or space, ServerError for what Kibana refuses."""
-        if not self.url.startswith(("http://", "https://")) or (self.space and not _SPACE.fullmatch(self.space)):
+        if http_parts(self.url) is None or (self.space and not _SPACE.fullmatch(self.space)):
             raise UsageError(
                 "Kibana's URL is like https://kibana:5601, and a space's name is lowercase letters and digits"
             )
@@ -124,7 +124,7 @@ def state(kibana: Kibana, saved: Saved) -> State:
 def put(kibana: Kibana, saved: Sequence[Saved]) -> None:
     for one in saved:
         if kibana.request(one.method, one.sent_to, one.body) is None:
-            raise ServerError(f"Kibana at {redact(kibana.url)} has no {one.sent_to}. Dashboards as code need Kibana 9.5")
+            raise ServerError(f"Kibana at {redact(kibana.url)} has no {one.sent_to}. Dashboards need Kibana 9.5")
 
 
 def remove(kibana: Kibana, saved: Sequence[Saved]) -> None:

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ..core import errors
 from ..core.answers import built
 from ..core.errors import CcheckError, InvalidData, ServerError, UsageError
-from ..core.redaction import checked_key
+from ..core.redaction import checked_key, http_parts
 from ..core.text import counted
 from ..core.types import Result
 from ..service.types import Check, check_from
@@ -44,16 +44,11 @@ class Server:
     def __init__(
         self, url: str, key: str | None = None, connect: Callable[[], socket.socket | None] | None = None
     ) -> None:
-        """`connect` connects to the socket of a server on this machine, else `url` is where it is. Raises UsageError for
-        a wrong address or key."""
+        """`connect` connects to the socket of a server on this machine, else it is at `url`. Raises UsageError."""
         self.name, self.named, self._key, self._connect = url, connect is None, checked_key(KEY, key), connect
-        try:
-            self._url = urlsplit(url)
-            is_address = self._url.scheme in ("http", "https") and self._url.hostname and self._url.port != 0
-        except ValueError:
-            is_address = False
-        if not is_address:
+        if (parts := http_parts(url)) is None:
             raise UsageError(f"{URL} is {url!r}: write the address of ccheck serve web, such as http://127.0.0.1:8350")
+        self._url = parts
 
     def check(self, claim: str, how: Mapping[str, Any]) -> Check:
         """The check that the server makes of a claim, or has."""

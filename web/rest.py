@@ -198,11 +198,10 @@ async def check_many(
 ) -> StreamingResponse:
     """Check a file of claims: a text or a JSON object a line, or another format that `name` tells (`claims.csv`).
 
-    One check a line comes back, in the order of the claims."""
+    One check a line comes back, in the order of the claims; `Ccheck-Claims` says how many there are."""
     records = await run_in_threadpool(claims_in, await request.body(), how.name, web.limited.claims(asked))
     web.limited.start(asked, len(records))
-    claims = {CLAIMS: str(len(records))}  # a client sees whether an answer is whole
-    return StreamingResponse(_many(web, records, asked, how), headers=claims, media_type=NDJSON)
+    return StreamingResponse(_many(web, records, asked, how), 200, {CLAIMS: str(len(records))}, NDJSON)
 
 
 @rest.get("/checks", tags=["checks"], responses=_answers(list[Check]))

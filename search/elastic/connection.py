@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...core.errors import UsageError
 from ...core.keys import key_for, place
-from ...core.redaction import keep_secret, keep_secrets_of
+from ...core.redaction import http_parts, keep_secret, keep_secrets_of
 from ...core.settings import Settings
 
 
@@ -105,13 +105,8 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
 
 def _address(address: str, variable: str) -> tuple[str, str]:
     """A URL with its port and without user and password, and these. Raises UsageError if it is not a URL."""
-    try:
-        parts = urlsplit(address.strip())
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if (parts := http_parts(address)) is None:
         raise UsageError(f"no usable Elasticsearch address. Set {variable} to one such as https://host:9200")
     user, _, host = parts.netloc.rpartition("@")
-    netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
+    netloc = host if parts.port else f"{host.rstrip(':')}:{443 if parts.scheme == 'https' else 80}"
     return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")), user

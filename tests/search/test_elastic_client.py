@@ -77,10 +77,8 @@ def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stu
 
 
 def test_requests_too_large_are_halved(stub: Stub, store: ElasticStore) -> None:
-    def small_only(body: bytes) -> Answer:
-        return stored(body) if len(body) < 1_000 else (413, {"error": "too large"})
-
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [small_only]
+    too_large = 413, {"error": "too large"}
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [lambda body: stored(body) if len(body) < 1_000 else too_large]
     documents = [*entries(40), Entry(Document("long", "", "y" * 2_000), "1")]
     assert list(store.upsert(documents)) == ["long"]
     accepted = {id_ for body in stub.bodies(f"/{WRITES}/_bulk") if len(body) < 1_000 for id_ in sent_ids(body)}
@@ -100,11 +98,8 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
     stub.answers["POST", f"/{WRITES}/_bulk"] = [stored]
     documents = [Document("é" * 257, "", "x"), Document("", "", "x"), Document("half", "\ud800", "x")]
     refused = store.upsert([Entry(document, "1") for document in documents])
-    assert {id_: reason[:14] for id_, reason in refused.items()} == {
-        "é" * 257: "its id has 514",
-        "": "its id has 0 b",
-        "half": "it can't be wr",
-    }
+    reasons = {"é" * 257: "its id has 514", "": "its id has 0 b", "half": "it can't be wr"}
+    assert {id_: reason[:14] for id_, reason in refused.items()} == reasons
     assert stub.bodies(f"/{WRITES}/_bulk") == []
 
 
@@ -117,9 +112,7 @@ def test_what_is_not_elasticsearch(stub: Stub, store: ElasticStore) -> None:
 def test_no_message_shows_a_secret(stub: Stub) -> None:
     with_password = Connection(stub.url.replace("//", "//elastic:s3cret%21@"))
     assert (with_password.username, with_password.password) == ("elastic", "s3cret!")
-    stub.answers["GET", "/papers/_count"] = [
-        (401, {"error": {"type": "x", "reason": "no s3cret! and no k3y-of-the-user here"}})
-    ]
+    stub.answers["GET", "/papers/_count"] = [(401, {"error": {"type": "x", "reason": "s3cret! k3y-of-the-user"}})]
     for connection in (with_password, Connection(stub.url, api_key="k3y-of-the-user")):
         with ElasticStore(connection, "papers") as store:
             assert store.name == f"{stub.url}/papers"

@@ -86,7 +86,7 @@ def test_a_server_that_is_none_of_ours(monkeypatch):
         with pytest.raises(UsageError, match="write the address"):
             Server(url)
     with http_stub(lambda asked: Reply({"error": "no handler", "status": 400}, 400)) as stub:
-        with pytest.raises(ServerError, match="status 400. Is ccheck serve web running"):
+        with pytest.raises(ServerError, match=r"status 400\. Is ccheck serve web running"):
             Server(stub.url, "a-key\n").check(CLAIM, {})
         assert stub.asked[0].headers["authorization"] == "Bearer a-key"
         with pytest.raises(UsageError, match="CCHECK_SERVER_KEY contains"):
