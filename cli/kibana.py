@@ -7,7 +7,7 @@ import os
 
 import click
 
-from ..core.redaction import checked_key
+from ..core.keys import checked_key
 from . import opt
 from .common import confirmed, inform, settings_from
 from .index_servers import SERVER_ONLY

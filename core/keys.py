@@ -7,10 +7,13 @@ The user names servers with flags, with environment variables and in their own c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from .redaction import http_parts
-from .settings import Settings, variables
+from .errors import UsageError
+from .redaction import http_parts, keep_secret
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 Place: TypeAlias = tuple[str, str, int]
 """A URL's scheme, host and port."""
@@ -29,6 +32,15 @@ class Key:
 
     value: str | None = field(default=None, repr=False)
     withheld: str | None = None
+
+
+def checked_key(name: str, value: str | None) -> str | None:
+    """A key without blanks around it, which is secret from now on. Raises UsageError for what no header can carry."""
+    key = (value or "").strip()
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError(f"{name} contains characters that are not allowed in a key: copy the key again")
+    keep_secret(key)
+    return key or None
 
 
 def key_for(settings: Settings, name: str, url: str) -> Key:
@@ -64,5 +76,7 @@ def place(url: str) -> Place | None:
 
 def _said(name: str) -> str:
     """How people write a setting in the environment: OPENAI_API_KEY rather than CCHECK_LLM_API_KEY."""
+    from .settings import variables  # which takes long to load
+
     mine, *others = variables(name)
     return others[0] if others else mine

@@ -65,17 +65,6 @@ def keep_secret(*secrets: str | None) -> None:
     _known = re.compile("|".join(parts))
 
 
-def checked_key(name: str, value: str | None) -> str | None:
-    """A key without blanks around it, which is secret from now on. Raises UsageError for what no header can carry."""
-    from .errors import UsageError  # which redacts
-
-    key = (value or "").strip()
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        raise UsageError(f"{name} contains characters that are not allowed in a key: copy the key again")
-    keep_secret(key)
-    return key or None
-
-
 def http_parts(url: str) -> SplitResult | None:
     """The parts of an address of HTTP, whose host and port are sound; None for anything else."""
     try:

@@ -24,7 +24,8 @@ from ..core.http import (
     retry_after,
     why_unreachable,
 )
-from ..core.redaction import checked_key, http_parts, redact, without_secrets
+from ..core.keys import checked_key
+from ..core.redaction import http_parts, redact, without_secrets
 from .reply import BadReply, read_body
 from .types import Message, Refused, Unreachable, estimate_tokens
 

@@ -18,7 +18,8 @@ from urllib.parse import quote
 from ..core import errors
 from ..core.answers import built
 from ..core.errors import CcheckError, InvalidData, ServerError, UsageError
-from ..core.redaction import checked_key, http_parts
+from ..core.keys import checked_key
+from ..core.redaction import http_parts
 from ..core.text import counted
 from ..core.types import Result
 from ..service.types import Check, check_from
@@ -137,7 +138,7 @@ def _several(value: Any) -> list[Any]:
 def error_of(problem: Mapping[str, Any]) -> CcheckError:
     """The error that a server's problem is, for a client of it."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(TYPE), None)
-    detail = str(problem["detail"])
+    detail = str(problem["detail"] or "no reason was given")
     if isinstance(kind, type) and issubclass(kind, CcheckError) and kind is not errors.MissingExtra:
         return kind(detail)
     return errors.ServerError(f"the server refused: {detail}")
