@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import InvalidData, UsageError
-from .metrics import DEFAULT_METRICS, RESAMPLES, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
+from ...core.text import counted
+from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, cutoffs, measure, only, scipy_stats
 from .pairs import PairsMeasured
 from .types import Change, Comparison, Difference, Interval, Qrels, Run
-from .verdicts import label_figures, resampled
+from .verdicts import intervals_of, label_figures
 
 PERMUTATIONS = 10_000
 """Random sign flips in the randomisation test. A p-value is exact to about 2 * sqrt(p / PERMUTATIONS)."""
@@ -56,6 +57,8 @@ def compare(
         qrels = only(qrels, shared)
         runs = {name: {claim: run[claim] for claim in run if claim not in outside} for name, run in runs.items()}
     measured = {name: measure(run, qrels, names) for name, run in runs.items()}
+    depths = {name: max(len(run.get(claim, ())) for claim in qrels) for name, run in runs.items()}
+    shallow = {name: _shallow(depth, max(depths.values()), names) for name, depth in depths.items()}
     baseline, *others = runs
     differences = [
         _of_claims((name, metric), measured[baseline].by_claim[metric], measured[name].by_claim[metric], changes)
@@ -66,7 +69,7 @@ def compare(
         baseline,
         measured,
         with_holm(differences),
-        (*said, *_messages({name: coverage(None, run, qrels) for name, run in runs.items()})),
+        (*said, *_messages({name: coverage(None, run, qrels) + shallow[name] for name, run in runs.items()})),
     )
 
 
@@ -122,6 +125,12 @@ def _messages(said: Mapping[str, Sequence[str]]) -> list[str]:
         for message in messages:
             of.setdefault(message, []).append(run)
     return [message if len(runs) == len(said) else f"{', '.join(runs)}: {message}" for message, runs in of.items()]
+
+
+def _shallow(depth: int, most: int, metrics: Sequence[str]) -> list[str]:
+    """The metrics for which a run has too few documents a claim, where another run has `most`."""
+    few = [metric for metric, cutoff in cutoffs(metrics).items() if depth < min(cutoff, most)]
+    return [f"at most {counted(depth, 'document')} a claim, too few for {', '.join(few)}"] if few else []
 
 
 def _of_claims(
@@ -186,12 +195,7 @@ def _between(name: str, metric: str, before: NDArray[np.float64], after: NDArray
         return (values(new) - values(old)).reshape(first.shape[:-1])
 
     p = permutation_p((moved, moved + claims), apart) if len(moved) > 1 else 1.0
-    interval = None
-    if claims > 1:
-        drawn = resampled(flat.reshape(2, claims, -1).swapaxes(0, 1).reshape(claims, -1), RESAMPLES)
-        old, new = np.split(drawn, 2, axis=1)
-        low, high = np.percentile(values(new) - values(old), (2.5, 97.5))
-        interval = float(low), float(high)
+    interval = intervals_of(after, before).get(metric)
     baseline, value = (float(values(counts.sum(axis=0))[0]) for counts in (before, after))
     right = np.trace(after - before, axis1=1, axis2=2)
     return _difference((name, metric), (baseline, value), interval, p, right.tolist())

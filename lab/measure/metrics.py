@@ -127,18 +127,16 @@ def coverage(
     """
     said = []
     asked = dict.fromkeys(claim.id for claim in claims if claim.id is not None) if claims is not None else run
-    if unjudged := [claim for claim in asked if claim not in qrels]:
-        said.append(f"{_of(unjudged, asked, 'claim')} without judgements, left out of all metrics: {_first(unjudged)}")
-    if strange := [claim for claim in qrels if claim not in asked]:
-        where = "the claims" if claims is not None else "the run, counted as 0"
-        said.append(f"{_of(strange, qrels, 'judged claim')} not in {where}: {_first(strange)}")
-    if empty := [claim for claim in qrels if claim in asked and not run.get(claim)]:
-        said.append(f"{_of(empty, qrels, 'judged claim')} with nothing retrieved, counted as 0: {_first(empty)}")
-    if open_ := [claim for claim, grades in qrels.items() if not any(grade > 0 for grade in grades.values())]:
-        said.append(
-            f"{_of(open_, qrels, 'judged claim')} without a relevant document, counted as 0 (left out of "
-            f"ClimateCheck's score): {_first(open_)}"
-        )
+    where = "the claims" if claims is not None else "the run, counted as 0"
+    no_relevant = "without a relevant document, counted as 0 (left out of ClimateCheck's score)"
+    unjudged = [claim for claim in asked if claim not in qrels]
+    said += some_of(unjudged, asked, "claim", "without judgements, left out of all metrics")
+    for some, why in (
+        ([claim for claim in qrels if claim not in asked], f"not in {where}"),
+        ([claim for claim in qrels if claim in asked and not run.get(claim)], "with nothing retrieved, counted as 0"),
+        ([claim for claim, grades in qrels.items() if not any(one > 0 for one in grades.values())], no_relevant),
+    ):
+        said += some_of(some, qrels, "judged claim", why)
     judged = tuple(dict.fromkeys(document for grades in qrels.values() for document in grades))
     found = {document for claim in qrels for document in run.get(claim, ())}
     if found and not found & set(judged):
@@ -148,14 +146,21 @@ def coverage(
         )
     if known is not None:
         there = set(known(judged))
-        if missing := [document for document in judged if document not in there]:
-            relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
-            lost = len(relevant & set(missing))
-            said.append(
-                f"{_of(missing, judged, 'judged document')} not in the store ({lost:,} relevant), so they can't be "
-                f"found: {_first(missing)}"
-            )
+        missing = [document for document in judged if document not in there]
+        relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
+        lost = f"{len(relevant & set(missing)):,} relevant"
+        said += some_of(missing, judged, "judged document", f"not in the store ({lost}), so they can't be found")
     return said
+
+
+def some_of(some: Sequence[Any], whole: Collection[Any], what: str, why: str) -> list[str]:
+    """A sentence that names some of the whole; empty without any."""
+    return [f"{_of(some, whole, what)} {why}: {_first(some)}"] if some else []
+
+
+def cutoffs(metrics: Sequence[str]) -> dict[str, int]:
+    """How many documents a claim each of these metrics looks at, if its name says so."""
+    return {name: int(cut) for name in metrics for cut in re.findall(r"@(\d+)$", name)}
 
 
 # -- by ir-measures

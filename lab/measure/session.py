@@ -32,7 +32,7 @@ from ...pipeline.claims import read_claims
 from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
-from .metrics import DEFAULT_METRICS, check_metrics
+from .metrics import DEFAULT_METRICS, check_metrics, cutoffs
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
@@ -50,8 +50,7 @@ def read_evaluation_data(
     check_metrics(wanted)
     judged, asked = read_qrels(qrels), read_claims(claims)
     gold = read_gold(verdicts) if verdicts is not None else None
-    deepest = max([DEPTH, *(int(cut) for name in wanted for cut in re.findall(r"@(\d+)$", name))])
-    return EvaluationData(asked, judged, gold, wanted, deepest)
+    return EvaluationData(asked, judged, gold, wanted, max([DEPTH, *cutoffs(wanted).values()]))
 
 
 def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = None) -> dict[str, Recipe]:

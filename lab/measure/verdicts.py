@@ -26,9 +26,7 @@ Key = TypeVar("Key", str, tuple[str, str])
 """A claim's id, or those of a claim and a document."""
 
 
-def classify(
-    predicted: Mapping[Key, Stance | Verdict], truth: Mapping[Key, Label], *, resamples: int = RESAMPLES
-) -> Classified:
+def classify(predicted: Mapping[Key, Stance | Verdict], truth: Mapping[Key, Label]) -> Classified:
     """Labels against the true ones, over the keys that both have. What is predicted without a true label is left out.
 
     Means are over the labels that occur, as truth or as prediction, weighted by how often they are true or all alike
@@ -66,7 +64,7 @@ def classify(
         macro=_scores(report["macro avg"]),
         by_label={label: _scores(report[label]) for label in labels},
         confusion=tuple(tuple(map(int, row[:-1])) for row in counts.sum(axis=0)),
-        intervals=intervals_of(counts, resamples),
+        intervals=intervals_of(counts),
         calibration_error=reliability(said, expected).error if sure else None,
     )
 
@@ -86,24 +84,31 @@ def tally(
     return counts
 
 
-def intervals_of(counts: NDArray[np.float64], resamples: int = RESAMPLES) -> dict[str, Interval]:
-    """95% intervals of `label_figures` by a bootstrap over claims; none of one claim."""
+def intervals_of(counts: NDArray[np.float64], above: NDArray[np.float64] | None = None) -> dict[str, Interval]:
+    """95% intervals of `label_figures` by a bootstrap over claims; none of one claim.
+
+    With `above`, other answers on the same claims: of how far the figures are above theirs, in the same resamples.
+    """
     if len(counts) < 2:
         return {}
-    sums = resampled(counts.reshape(len(counts), -1), resamples)
-    figures = label_figures(sums.reshape(resamples, *counts.shape[1:]))
-    ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
+    figures, *others = (
+        label_figures(resampled(one.reshape(len(one), -1)).reshape(-1, *one.shape[1:]))
+        for one in (counts, above)
+        if one is not None
+    )
+    values = {name: value - sum(other[name] for other in others) for name, value in figures.items()}
+    ends = {name: np.percentile(value, (2.5, 97.5)) for name, value in values.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
-def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
-    """The sum of as many rows as there are, drawn with replacement: shape [resamples, columns]."""
+def resampled(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of as many rows as there are, drawn with replacement: shape [RESAMPLES, columns]."""
     rng = np.random.default_rng(SEED)
     drawn = []
     block = max(1, 2_000_000 // len(rows))
-    for start in range(0, resamples, block):
+    for start in range(0, RESAMPLES, block):
         # How often each row is in a resample, times the rows.
-        times = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=min(block, resamples - start))
+        times = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=min(block, RESAMPLES - start))
         drawn.append(times @ rows)
     return np.concatenate(drawn)
 

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ... import __version__
 from ...core.types import Claim, Label, Stance
 from ...verdict.judge import StanceMethod
+from ...verdict.labels import STANCES
 from ..measure.metrics import bootstrap, measure, only
 from ..measure.pairs import StanceRow, judge_rows
-from ..measure.types import Classified, Interval, Qrels, Run
-from ..measure.verdicts import classify
+from ..measure.types import Interval, Qrels, Run
+from ..measure.verdicts import intervals_of, label_figures, tally
 from .loop import Trained
 from .options import TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
@@ -89,22 +93,19 @@ def figures(data: RetrievalData, before: Run, after: Run, metrics: Sequence[str]
     return tuple(found)
 
 
-STANCE_METRICS = ("weighted F1", "macro F1", "accuracy")
+STANCE_METRICS = {"weighted F1": "weighted_f1", "macro F1": "macro_f1", "accuracy": "accuracy"}
+"""What `label_figures` calls them."""
 
 
-def stance_value(found: Classified, metric: str) -> float:
+def stance_counts(rows: Sequence[StanceRow], said: Sequence[Stance]) -> NDArray[np.float64]:
+    """The confusion matrix of each claim's pairs. A pair without an answer counts as wrong."""
+    labels = [row.label for row in rows], [stance.label for stance in said]
+    return tally([row.claim_id for row in rows], *labels, STANCES)
+
+
+def stance_value(counts: NDArray[np.float64], metric: str) -> float:
     """The value of one of `STANCE_METRICS`."""
-    return {"weighted F1": found.weighted.f1, "macro F1": found.macro.f1, "accuracy": found.accuracy}[metric]
-
-
-def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
-    """How good stances are, with intervals over claims. Raises InvalidData if none could be made."""
-    keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
-    return classify(
-        dict(zip(keys, said, strict=True)),
-        {key: row.label for key, row in zip(keys, rows, strict=True)},
-        resamples=resamples,
-    )
+    return float(label_figures(counts.sum(axis=0, keepdims=True))[STANCE_METRICS[metric]][0])
 
 
 def stance_figures(
@@ -114,18 +115,19 @@ def stance_figures(
     found: list[Figure] = []
     notes: list[str] = []
     for name, rows in groups.items():
-        floor, own = measure_rows(rows, [Stance(most)] * len(rows)), measure_rows(rows, judge_rows(method, rows)[0])
-        for metric in STANCE_METRICS:
+        said = judge_rows(method, rows)[0]
+        floor, own = stance_counts(rows, [Stance(most)] * len(rows)), stance_counts(rows, said)
+        intervals = intervals_of(floor), intervals_of(own), intervals_of(own, floor)
+        for metric, key in STANCE_METRICS.items():
             before, after = (stance_value(one, metric) for one in (floor, own))
-            ends = [one.intervals.get(metric.lower().replace(" ", "_")) for one in (floor, own)]
-            found.append(Figure(name, own.count, metric, before, after, ends[0], ends[1], None))
-        low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
-        if own.failed:
-            notes.append(f"{name}: {own.failed} pairs without an answer")
-        if high < floor.weighted.f1:
+            found.append(Figure(name, len(own), metric, before, after, *(ends.get(key) for ends in intervals)))
+        if failed := sum(stance.label is None for stance in said):
+            notes.append(f"{name}: {failed} of {len(rows)} pairs without an answer count as wrong")
+        low, high = intervals[2].get("weighted_f1", (-1.0, 1.0))  # one claim tells nothing
+        if high < 0:
             notes.append(f"{name}: the model is worse than always saying {most}. Do not use it")
-        elif low <= floor.weighted.f1:
-            notes.append(f"{name}: on {own.count} pairs the model can't be distinguished from always saying {most}")
+        elif low <= 0:
+            notes.append(f"{name}: on {len(rows)} pairs the model can't be distinguished from always saying {most}")
     return tuple(found), tuple(notes)
 
 

@@ -24,7 +24,7 @@ from ...core.types import Claim, Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
 from ...verdict.labels import STANCES
 from ..measure.pairs import StanceRow, StanceRows, counted, judge_rows, read_rows
-from .figures import Report, measure_rows, model_card, stance_figures, stance_value
+from .figures import Report, model_card, stance_counts, stance_figures, stance_value
 from .loop import Output, Phase, Training, checkpointing, classifier_to_train, finish, require_training, work_folder
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
@@ -63,7 +63,7 @@ def _train(data: StanceData, training: Training, options: StanceOptions, output:
             parameter.requires_grad = name.startswith("pooler")
 
     def evaluate() -> float:
-        return stance_value(measure_rows(data.dev, judge_rows(method, data.dev)[0], resamples=1), options.metric)
+        return stance_value(stance_counts(data.dev, judge_rows(method, data.dev)[0]), options.metric)
 
     phase = Phase("stance", options.epochs, options.learning_rate)
     training = replace(training, evaluate=evaluate)

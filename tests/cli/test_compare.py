@@ -68,9 +68,9 @@ def test_a_run_of_a_part_of_the_claims():
     assert [(one["metrics"]["RR@10"], one["claims"]) for one in common.objects] == [(0.6, 5), (1.0, 5)]
     difference = common.objects[1]["differences"]["RR@10"]
     assert (difference["claims"], difference["wins"], difference["ties"]) == (5, 4, 1)
-    said, unjudged = common.err.splitlines()
-    assert said == "ccheck: compared over the 5 of 20 judged claims that are in all runs"
-    assert unjudged.startswith("ccheck: part: 1 of 6 claims without judgements")
+    said, unjudged, few = common.err.replace("ccheck: ", "").splitlines()
+    assert said == "compared over the 5 of 20 judged claims that are in all runs"
+    assert "part: 1 of 6 claims without" in unjudged and few == "part: at most 1 document a claim, too few for RR@10"
     write_run("other.run", {"other": {"r": 1.0}}, "other")
     none = ccheck("compare", "bad.run", "other.run", "--common", *options)
     assert none.code == 5 and "no claim that has judgements is in all runs" in none.err

@@ -171,9 +171,6 @@ def test_what_claims_run_and_judgements_do_not_share_is_said():
     assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
 
 
-# -- tests of significance against all that can be counted by hand
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_the_randomisation_test_is_exact_for_few_claims(seed):
     rng = random.Random(seed)
@@ -212,9 +209,6 @@ def test_what_can_not_be_compared():
         compare({"one": FIRST, "other": {"z": LATER}}, QRELS)
     (one,) = compare({"a": FIRST, "b": {"q0": LATER}}, {"q0": {"r": 1}}, ["RR"]).differences
     assert one.interval is None and one.difference == -0.5 and one.p == 1
-
-
-# -- `compare_judges`, checked against figures that were calculated manually
 
 
 def judge(*given, true="SUPPORTS"):

@@ -36,21 +36,16 @@ def test_figures_are_those_of_scikit_learn(seed):
     true, given = [truth[key] for key in keys], [predicted[key].label for key in keys]
     report = metrics.classification_report(true, given, labels=made.labels, output_dict=True, zero_division=0)
     for name, scores in {"weighted avg": made.weighted, "macro avg": made.macro, **made.by_label}.items():
-        expected = report[name]
-        assert (scores.precision, scores.recall, scores.f1, scores.support) == pytest.approx(
-            (expected["precision"], expected["recall"], expected["f1-score"], expected["support"])
-        )
+        measured = scores.precision, scores.recall, scores.f1, scores.support
+        assert measured == pytest.approx(tuple(report[name].values()))
     assert made.accuracy == report["accuracy"] and made.count == len(keys)
     assert np.array_equal(made.confusion, metrics.confusion_matrix(true, given, labels=made.labels))
     assert made.failed == sum(predicted[key].label is None for key in truth if key in predicted) > 0
     assert made.missing == sum(key not in predicted for key in truth) > 0
     assert made.count + made.failed + made.missing == len(truth)
     assert made.calibration_error == reliability([predicted[key] for key in keys], true).error
-    for name, value in {
-        "accuracy": made.accuracy, "weighted_f1": made.weighted.f1, "macro_f1": made.macro.f1
-    }.items():  # fmt: skip
-        low, high = made.intervals[name]
-        assert low < value < high
+    values = {"accuracy": made.accuracy, "weighted_f1": made.weighted.f1, "macro_f1": made.macro.f1}
+    assert all(made.intervals[name][0] < value < made.intervals[name][1] for name, value in values.items())
 
 
 def test_the_bootstraps_figures_are_scikit_learns_too_and_pairs_of_one_claim_go_together():

@@ -19,8 +19,8 @@ from tiny_training import without_dropout
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.stages import VerdictStage
-from ccheck.lab.measure.pairs import StanceRows, judge_rows, read_rows
-from ccheck.lab.train.figures import measure_rows
+from ccheck.lab.measure.pairs import StanceRows, judge_rows, measure_pairs, read_rows
+from ccheck.lab.train.figures import STANCE_METRICS
 from ccheck.lab.train.loop import Output
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
 from ccheck.lab.train.stance import StanceData, join_files, row_weights, split_rows, stance_data, without_leaks
@@ -152,20 +152,25 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
 
 
 def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
-    """A network that was just trained drops values out; these figures were once measured that way."""
+    """Unlike one just trained, which drops values out. A pair that can't be judged is wrong, as in `measure_pairs`."""
     dropping = make_encoder(
         tmp_path / "base", architecture="bert", texts=[row.text for row in rows_of()], learn=300,
         num_hidden_layers=1, hidden_dropout_prob=0.9,
     )  # fmt: skip
     options = options_for(dropping, epochs=1)
     data = stance_data(rows_of(), options)
+    half = (*rows_of(12), *(replace(row, claim="too long " * 40) for row in rows_of(12)))
+    data = replace(data, groups={**data.groups, "half": half})
     made = train_stance(data, options, tmp_path / "model")
     saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
-        known = measure_rows(rows, judge_rows(saved, rows)[0])
+        known = measure_pairs(saved, rows)
         told = {one.metric: one.after for one in made.figures if one.group == name}
-        expected = {"weighted F1": known.weighted.f1, "macro F1": known.macro.f1, "accuracy": known.accuracy}
-        assert told == pytest.approx(expected)
+        assert told == pytest.approx({metric: known.metrics[key] for metric, key in STANCE_METRICS.items()})
+    assert (known.judged, known.pairs, made.figures[-1].claims) == (12, 24, 12)
+    low, high = made.figures[-1].difference_interval
+    assert low <= made.figures[-1].after - made.figures[-1].before <= high
+    assert "half: 12 of 24 pairs without an answer count as wrong" in made.notes
 
 
 def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
