@@ -193,23 +193,24 @@ class Training:
         from transformers.trainer_callback import PrinterCallback
 
         folder = self.work / phase.name
-        trainer = make_trainer()
         done = folder / "done.json"
+        started, begins = time.monotonic(), math.nan
+        if self.evaluate is not None and not done.is_file():
+            begins = self._measured(phase, 0)
+        trainer = make_trainer()
         if done.is_file():
             load_weights(trainer.model, folder / BEST)
             data = json.loads(done.read_text(encoding="utf-8"))
             return Trained(**{**data, "history": tuple(map(tuple, data["history"])), "log": tuple(data["log"])})
-        started = time.monotonic()
         trainer.remove_callback(PrinterCallback)
-        begins = math.nan
         if self.evaluate is not None:
             trainer.development = lambda: self._measured(phase, trainer.state.epoch)
             trainer.args.eval_strategy, trainer.args.load_best_model_at_end = trainer.args.save_strategy, True
-            trainer.model.eval()
-            begins = self._measured(phase, 0)
         checkpoint = last_checkpoint(folder / "checkpoints")
         if checkpoint is not None:
             self.runtime.notify(f"{phase.name}: continuing after step {_step_of(checkpoint)}")
+            logged = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))["log_history"]
+            started -= max((row.get("seconds", 0.0) for row in logged), default=0.0)
         try:
             with (
                 self.runtime.progress(phase.name, "steps") as on_progress,
@@ -218,7 +219,7 @@ class Training:
             ):
                 # Of transformers and torch to those who call them: nothing that a user could change.
                 warnings.simplefilter("ignore")
-                trainer.add_callback(_told(on_progress))
+                trainer.add_callback(_told(on_progress, started))
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except torch.OutOfMemoryError as error:
             raise UsageError(
@@ -326,8 +327,8 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def _told(on_progress: OnProgress) -> Any:
-    """A callback that moves a bar, and ends a training that diverged."""
+def _told(on_progress: OnProgress, started: float) -> Any:
+    """A callback that moves a bar, logs the seconds so far, and ends a training that diverged."""
     from transformers import TrainerCallback
 
     class Told(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
@@ -335,6 +336,7 @@ def _told(on_progress: OnProgress) -> Any:
             on_progress(state.global_step, state.max_steps)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
+            state.log_history[-1]["seconds"] = round(time.monotonic() - started, 1)
             loss = (logs or {}).get("loss")
             if loss is not None and not math.isfinite(float(loss)):
                 raise UsageError(

@@ -117,7 +117,7 @@ class Reranker:
         """The first `eval_depth` by the model, those below as they were. Before it is trained, a new head says
         nothing, and the figures are those of the retrieval."""
         found = {str(claim.id): list(self._found.get(str(claim.id), {})) for claim in claims}
-        if self._trained or not final:
+        if self._trained:
             found = self._reordered(claims, found, self.options.eval_depth)
         return {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in found.items()}
 

@@ -93,8 +93,8 @@ def retrieval_data(
     """Put together what to train on and what to measure on; `dev` are claims to measure on, with their judgements.
 
     With a `dev_share` of 0, training uses all claims and nothing is measured. Otherwise, without `dev`, a `dev_share`
-    of the claims is held out by document, and half as many of the others by claim (with `split = "claim"`, all of them
-    by claim). Given claims form one group or two: those without a document in training, and all (with
+    of the claims is held out by document, and half that share of the others by claim (with `split = "claim"`, all of
+    them by claim). Given claims form one group or two: those without a document in training, and all (with
     `split = "claim"`, only the latter).
 
     Raises InvalidData if no relevant document is in the corpus or too few claims are left.

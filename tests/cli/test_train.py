@@ -50,10 +50,8 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
     assert "their documents are not in training" in ran.err and "first, epoch 1: nDCG@10" in ran.err
     assert "epochs = 1" in (tmp_path / "out" / "README.md").read_text()
     assert ccheck("ingest", files / "corpus.jsonl", "--store", tmp_path / "store", "--no-dense").code == 0
-    used = ccheck(
-        *("query", "The ice changed.", "--store", tmp_path / "store", "--recipe", "bm25"),
-        *("--rerank", tmp_path / "out", "--json", "--verdict", "none"),
-    )
+    query = ("query", "The ice changed.", "--store", tmp_path / "store", "--recipe", "bm25", "--verdict", "none")
+    used = ccheck(*query, "--rerank", tmp_path / "out", "--json")
     assert used.code == 0, used.err
     assert "rerank" in used.objects[0]["evidence"][0]["scores"]
 
@@ -76,9 +74,6 @@ def test_what_can_not_be_done_is_said(files, monkeypatch, arguments, code, messa
     monkeypatch.chdir(files)
     ran = ccheck("train", "embedder", *arguments)
     assert ran.code == code and message in ran.err, ran.err
-
-
-# -- `ccheck train stance` on the command line, and `ccheck query` with what it made
 
 
 SPELLED = {"SUPPORTS": "entailment", "REFUTES": "Contradict", "NOT_ENOUGH_INFO": "NEI"}
@@ -137,10 +132,6 @@ def test_what_can_not_be_trained_is_said(tmp_path, lines, options, code, message
     ran = ccheck("train", "stance", "--train", "pairs.jsonl", "-o", "out", *options)
     assert (ran.code, ran.out) == (code, "") and message in ran.err, ran.err
     assert not (tmp_path / "out").exists()
-
-
-# -- the training commands of the published recipes, as their pages print them, with small models and the tasks'
-# files
 
 
 LABELS = ("Supports", "Refutes", "Not Enough Information")

@@ -1,5 +1,6 @@
 """Training rerankers: losses by hand, a step by plain torch, resumption after a kill, what is saved."""
 
+import json
 import math
 
 import pytest
@@ -103,6 +104,10 @@ def test_a_training_that_was_killed_goes_on(tmp_path, base):
     work = tmp_path / "killed.training"
     assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-3"
     assert not (tmp_path / "killed").exists()
+    state = work / "first" / "checkpoints" / "checkpoint-3" / "trainer_state.json"
+    kept = json.loads(state.read_text())
+    kept["log_history"][-1]["seconds"] += 1000
+    state.write_text(json.dumps(kept))
     # A checkpoint that was not written to its end does not count.
     (work / "first" / "checkpoints" / "checkpoint-5").mkdir()
     with pytest.raises(UsageError, match="--resume"):
@@ -114,6 +119,7 @@ def test_a_training_that_was_killed_goes_on(tmp_path, base):
     assert (work / "first" / "done.json").is_file()
     report = train(tmp_path / "killed", chosen, resume=True)
     assert [one.steps for one in report.phases] == [one.steps for one in whole.phases] and not work.exists()
+    assert report.phases[0].seconds > 1000 > report.phases[1].seconds, "with those before it was killed"
     logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("whole", "killed")]
     assert len(logs[0]) == len(logs[1]) and any("eval_value" in line for line in logs[0])
 
@@ -141,9 +147,10 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
 
 
 def test_an_embedding_model_gets_a_head(tmp_path, monkeypatch):
-    chosen = options(base="all-MiniLM-L6-v2", loss="bce", max_tokens=32, batch=64, random=0)
+    chosen = options(base="all-MiniLM-L6-v2", loss="bce", max_tokens=32, batch=64, random=0, eval_claims=100)
     report = train(tmp_path / "out", chosen)
     assert "the base is not a reranker" in report.notes[0]
+    assert report.phases[0].history[0][2] == report.figures[0].before, "of the retrieval, not of the new head"
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
     assert len(scorer.score(scorer.encode("a claim", ["a text", "another"]))) == 2
 
