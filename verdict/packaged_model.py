@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ..encode.numpy_bert import CrossEncoder
 
 PACKAGED = "packaged"
+NAME = "packaged stance model"
+LEARNED_FROM = "SciFact, Climate-FEVER, FEVER, PubMedQA, CliniFact and Evidence Inference"
 """The name by which `--stance` knows this model."""
 FOLDER = Path(__file__).parent / "packaged"
 READER = "reader.safetensors"
@@ -103,7 +105,7 @@ class PackagedStances(PairStances):
         self._folder, self._weights = folder, read_weights(folder)
         self._vocabulary = runtime.find(DEFAULT_MODEL)
         self.name = (
-            "packaged stance model: a lead to read, not a finding (on unseen claims it decided "
+            f"{NAME}: a lead to read, not a finding (on unseen claims it decided "
             f"{self._weights.decided:.1%} of the pairs, and {self._weights.right:.0%} of these right)"
         )
 

@@ -9,7 +9,7 @@ from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
-from ..common import counted, inform, print_answer, settings_from
+from ..common import counted, inform, notice, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 
@@ -41,7 +41,7 @@ def calibrate(
     """
     from ...lab.measure.calibration import calibrate as measure
     from ...lab.measure.calibration import open_stance_method
-    from ...lab.measure.pairs import read_rows
+    from ...lab.measure.pairs import read_rows, seen_in_training
     from ...verdict.calibration import save_calibration
 
     settings = settings_from(stance_model=stance, llm_model=llm, recipe=recipe)
@@ -57,6 +57,7 @@ def calibrate(
     facts = {**report.to_dict(), "output": output}
     said = {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
     print_answer(as_json, facts, said)
+    notice(*seen_in_training(report.calibration.method), *report.doubts)
     if report.failed:
         raise Incomplete(
             f"{report.failed:,} of {counted(len(found.rows), 'pair')} could not be judged. The first: {report.reason}"

@@ -25,6 +25,8 @@ from .pairs import StanceRow, judge_rows
 from .verdicts import Reliability, reliability
 
 FOLDS = 5
+LEAST, MOST = 0.05, 20.0
+"""Between these, a temperature is looked for."""
 MIN_PAIRS = 30
 """With fewer labelled pairs, a calibration means nothing."""
 
@@ -43,6 +45,16 @@ class CalibrationReport:
     judged: int
     failed: int = 0
     reason: str = ""
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the calibration should not be used; empty if nothing is known against it."""
+        before, after, said = self.before.error, self.after.error, []
+        if after >= before:
+            said.append(f"the calibration is no gain: on other claims the error goes from {before:.4f} to {after:.4f}")
+        if not LEAST * 1.01 < self.calibration.temperature < MOST / 1.01:
+            said.append(f"the temperature is at an end of its range ({LEAST} to {MOST:g}): the confidences tell little")
+        return said
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that `ccheck calibrate --json` prints."""
@@ -150,7 +162,7 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
 
 
 def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:
-    """The temperature of the least negative log-likelihood, between .05 and 20."""
+    """The temperature of the least negative log-likelihood."""
     from scipy.optimize import minimize_scalar
     from sklearn.metrics import log_loss
 
@@ -159,5 +171,5 @@ def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) ->
     def loss(log_temperature: float) -> float:
         return float(log_loss(truth, tempered(values, math.exp(log_temperature)), labels=outcomes))
 
-    found = minimize_scalar(loss, bounds=(math.log(0.05), math.log(20)), method="bounded")
+    found = minimize_scalar(loss, bounds=(math.log(LEAST), math.log(MOST)), method="bounded")
     return math.exp(found.x)

@@ -27,6 +27,7 @@ from ...pipeline.claims import CLAIM_IDS, COLUMNS, DOCUMENTS, LABELS, claim_id, 
 from ...verdict import Case, StanceMethod, all_judged, choose_sentences
 from ...verdict.judge import decides
 from ...verdict.labels import STANCES, parse_label, parse_stance
+from ...verdict.packaged_model import LEARNED_FROM, NAME
 from .datasets import pairs_of, read_corpus
 from .types import Interval
 from .verdicts import intervals_of, label_figures, reliability, tally
@@ -80,6 +81,12 @@ class PairsMeasured:
             "usage": self.usage.to_dict(),
             "seconds": round(self.seconds, 3),
         }
+
+
+def seen_in_training(judge: str) -> list[str]:
+    """What figures of the judge with this name must be read with."""
+    seen = f"the {NAME} learned from {LEARNED_FROM}: on their claims, its figures are those of training data"
+    return [seen] if judge.startswith(NAME) else []
 
 
 def answers(pairs: Sequence[StanceRow], measured: PairsMeasured) -> Iterator[dict[str, Any]]:

@@ -129,10 +129,10 @@ def test_an_interrupt_leaves_what_was_answered(at, claims, tmp_path):
     assert SEA in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def sure(request: dict[str, Any]) -> Said:
+def sure(request: dict[str, Any], confidences: tuple[float, ...] = (0.95, 0.97, 0.99)) -> Said:
     """Says SUPPORTS of two in three and REFUTES of the third, with more confidence than it should."""
     quote, paper, says = re.search(r"Paper (\d+) says (\d)\.", user_text(request)).group(0, 1, 2)
-    label, confidence = "REFUTES" if says == "0" else "SUPPORTS", (0.95, 0.97, 0.99)[int(paper) // 3 % 3]
+    label, confidence = "REFUTES" if says == "0" else "SUPPORTS", confidences[int(paper) // 3 % len(confidences)]
     return say({"rationale": "So.", "quote": quote, "label": label, "confidence": confidence})
 
 
@@ -154,10 +154,16 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, tmp_path, monke
         corpus = jsonl(tmp_path / "c.jsonl", *({"_id": str(n), "text": row["evidence"]} for n, row in enumerate(rows)))
         ran = ccheck("calibrate", jsonl(tmp_path / "ids.jsonl", *ids), "--corpus", corpus, "--llm", "m", "--json")
         assert ran.objects == [facts | {"output": None}], ran.err
+        assert "no gain" not in ran.err and "range" not in ran.err
+    for confidence, said in ((2 / 3, "no gain: on other claims the error goes from 0.0000"), (0.505, "of its range")):
+        with scripted(lambda request, confidence=confidence: sure(request, (confidence,))) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            ran = ccheck("calibrate", pairs, "--llm", f"m{confidence:.3f}", "--json", "--quiet")
+            assert ran.code == 0 and said in ran.err, ran.err
+    with scripted(judge) as other:
         recipe = tmp_path / "mine.toml"
         recipe.write_text(f'[retrievers.bm25]\n[verdict]\nmethod = "llm"\ncalibration = "{made}"\n')
-        with scripted(judge) as other:
-            at(other.url)
-            answer = ccheck("query", SEA, "--store", papers, "--recipe", recipe, "--llm", "m", "-k", 2, "--json")
+        at(other.url)
+        answer = ccheck("query", SEA, "--store", papers, "--recipe", recipe, "--llm", "m", "-k", 2, "--json")
     confidences = [piece["stance"]["confidence"] for piece in answer.objects[0]["evidence"]]
     assert answer.code == 0 and all(confidence < 0.75 for confidence in confidences)
