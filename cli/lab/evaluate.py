@@ -318,7 +318,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
     """
     from ...lab.measure.calibration import open_stance_method
     from ...lab.measure.compare import compare_judges
-    from ...lab.measure.pairs import answers, measure_pairs, read_rows, with_documents
+    from ...lab.measure.pairs import answers, measure_pairs, read_rows, seen_in_training, with_documents
     from ...lab.measure.session import load_recipes
     from ...search import open_store
 
@@ -345,6 +345,7 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
             compared = compare_judges(done) if len(done) > 1 else None
             row = one.to_dict() | about(recipe, one.usage, judges[name]) | differences_json(compared, name)
             row["published"] = [known for known in row["published"] if known["metrics"].keys() & one.metrics.keys()]
+            notice(*seen_in_training(one.method))
             failed = one.pairs - one.judged
             said = f"{failed:,} of {counted(one.pairs, 'pair')} could not be judged and count as wrong. "
             yield name, row, [f"{said}The first: {one.reason}"] if failed else []
@@ -383,6 +384,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     Raises Incomplete if claims failed.
     """
     from ...lab.measure.averitec import (
+        mismatches,
         open_meteor,
         predict,
         read_gold,
@@ -404,8 +406,10 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
         require_questions(recipe)
     meteor = open_meteor()  # what is missing says so at once
 
-    def scored(predictions: Sequence[Prediction]) -> tuple[dict[str, Any], list[str]]:
+    def scored(name: str, predictions: Sequence[Prediction]) -> tuple[dict[str, Any], list[str]]:
         row, unjudged = score(gold, predictions, meteor).to_dict(), []
+        row["warnings"] = mismatches(gold, predictions)
+        notice(*(f"{name}: {one}" for one in row["warnings"]))
         if asked.ev2r is not None:
             from ...lab.measure.averitec import ev2r
             from ...llm.model import open_llm
@@ -421,7 +425,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
 
     def measured() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
         for file in files:
-            yield file, *scored(read_predictions(file))
+            yield file, *scored(Path(file).name, read_predictions(file))
         for name, recipe in recipes.items():
             claims = read_claims(asked.averitec or "")
             with checker(settings, recipe=resolved(settings, changes, recipe)) as checked:
@@ -430,7 +434,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
                 warnings = checked.plan().warnings
             if asked.out is not None:
                 write_predictions(asked.out, made.predictions)
-            row, unjudged = scored(made.predictions)
+            row, unjudged = scored(name, made.predictions)
             row |= about(recipe, sum(made.usage_by_stage.values(), Usage()), settings)
             row |= {
                 "seconds_per_claim": dict(made.seconds),
@@ -439,7 +443,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
             }
             for message in (*warnings, *usage_said(made.usage_by_stage)):
                 inform(f"{name}: {message}")
-            yield name, row, _first(made.errors, "failed in part") + unjudged
+            yield name, row, _first(made.errors, "failed, wholly or in part") + unjudged
 
     shown = (*_SHOWN, *(("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5") if asked.ev2r is not None else ()))
     print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, shown))

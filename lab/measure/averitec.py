@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...core.errors import InvalidData, NotFound, UsageError, require
+from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError, batch_error, require
 from ...core.files import writing
 from ...core.question import NO_ANSWER
 from ...core.recipe import Recipe
@@ -32,6 +32,7 @@ from ...llm.types import Failure, Question, Reply
 from ...pipeline.checker import Checker
 from ...verdict.labels import parse_label
 from ...verdict.questions import VERACITY, page_url
+from .metrics import some_of
 
 SPELLINGS: dict[Label, str] = {label: spelling for spelling, label in VERACITY.items()}
 """AVeriTeC's spellings of our labels, in its order."""
@@ -97,8 +98,6 @@ class Scores:
     accuracy: float
     macro_f1: float
     f1: Mapping[Label, float]
-    by_claim: Mapping[str, float]
-    """The score of questions with answers, by claim."""
 
     def to_dict(self) -> dict[str, Any]:
         """One line of `ccheck evaluate --averitec --json`."""
@@ -195,8 +194,18 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
         sum(right) / count,
         sum(f1.values()) / len(f1),
         f1,
-        {true.id: value for true, value in zip(gold, evidence, strict=True)},
     )
+
+
+def mismatches(gold: Sequence[Gold], predictions: Sequence[Prediction]) -> list[str]:
+    """The mismatches between claims and predictions, a sentence each."""
+    claims, labels = dict.fromkeys(one.id for one in gold), {one.id: one.label for one in predictions}
+    none, empty = [one for one in claims if one not in labels], [one for one in claims if labels.get(one, "") is None]
+    return [
+        *some_of(none, claims, "claim", "without a prediction, counted as wrong"),
+        *some_of(empty, claims, "claim", "without a label, counted as wrong"),
+        *some_of([one for one in labels if one not in claims], labels, "prediction", "of no claim here, left out"),
+    ]
 
 
 def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor) -> float:
@@ -271,12 +280,15 @@ def require_questions(recipe: Recipe) -> None:
 def predict(
     checker: Checker, claims: Sequence[Claim], on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Predicted:
-    """Check the claims with a recipe that asks questions. Raises UsageError for another recipe."""
+    """Check the claims with a recipe that asks questions.
+
+    Raises UsageError for another recipe, and the error of a claim if all failed and nothing was answered.
+    """
     require_questions(checker.recipe)
     made: list[Prediction] = []
     milliseconds: dict[str, float] = {}
     usage: Mapping[str, Usage] = {}
-    errors: dict[str, str] = {}
+    errors: dict[str, CcheckError] = {}
     for result in checker.check_many(claims):
         made.append(prediction(result))
         for stage, used in result.usage_by_stage.items():
@@ -285,10 +297,13 @@ def predict(
             milliseconds[stage] = milliseconds.get(stage, 0.0) + spent
         problem = result.error or (result.verdict.error if result.verdict is not None else None)
         if problem is not None:
-            errors[str(result.claim.id)] = str(problem)
+            # What a verdict lacks is the language model's answer.
+            errors[str(result.claim.id)] = problem if isinstance(problem, CcheckError) else ServerError(problem)
         on_progress(len(made), len(claims))
+    if errors and not any(one.label or one.evidence for one in made):
+        raise batch_error("no claim could be checked", list(errors.values()), len(errors))
     seconds = {stage: round(spent / 1000 / max(1, len(made)), 3) for stage, spent in milliseconds.items()}
-    return Predicted(tuple(made), seconds, usage, errors)
+    return Predicted(tuple(made), seconds, usage, {claim: str(error) for claim, error in errors.items()})
 
 
 # -- METEOR

@@ -16,6 +16,7 @@ from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usag
 from ...pipeline.checker import Checker
 from .datasets import run_of_ids, strictly_decreasing
 from .metrics import DEFAULT_METRICS, measure
+from .pairs import seen_in_training
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
 
@@ -279,4 +280,6 @@ class _Answers:
             for warning, count in self._warned.items()
         ]
         more = len(said) - MAX_LISTED
-        return (*said[:MAX_LISTED], *([f"and {more:,} other warnings"] if more > 0 else []))
+        judges = dict.fromkeys(verdict.method for verdict in self._verdicts.values())
+        said[MAX_LISTED:] = [f"and {more:,} other warnings"] if more > 0 else []
+        return (*said, *(one for judge in judges for one in seen_in_training(judge)))

@@ -164,6 +164,8 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
         ran = ccheck(*arguments, "--llm", "other", "--json")
     assert ran.code == 7 and f"stances and verdicts failed. Claim {ran.objects[0]['errors'][0]['claim']}: " in ran.err
     assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
+    packaged, (warning, *_) = ccheck(*arguments), ccheck(*arguments, "--json").objects[0]["warnings"]
+    assert "learned from SciFact" in warning and f"ccheck: bm25: {warning}\n" in packaged.err
 
 
 def test_an_interrupt_shows_what_is_done(papers, files, monkeypatch):
@@ -219,8 +221,6 @@ def test_ablations_side_by_side_with_paired_tests(papers, files, tmp_path):
     assert wrong.code == 4 and "did you mean 'titles'?" in wrong.err
     assert ccheck("evaluate", mine, "bm25", *data, "titles").code == ccheck("evaluate", "bm25", *data, "all").code == 2
 
-
-# -- `ccheck evaluate --pairs`, as a user runs it
 
 PAIRS: list[dict[str, Any]] = [
     {"claim": "the sea rises", "evidence": "this sentence tells: yes", "label": "SUPPORTS"},
@@ -321,9 +321,6 @@ def test_bad_lines_are_named_and_options_of_the_other_measurement_refused(tmp_pa
     assert ran.code == 2 and "--averitec" in ran.err
 
 
-# -- table 3 of climatecheck-hybrid's paper: the ways of asking a language model, each on the same labelled pairs
-
-
 STAND_IN = "DeBERTa-v3-base-mnli-climatecheck"
 LABELS = {"ice": "Refutes", "sea": "Supports", "tea": "Not Enough Information"}
 
@@ -384,7 +381,7 @@ def test_a_person_sees_cost_published_figures_and_differences(pairs, server):
     arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
     ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
     told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
-    assert ran.code == 0, ran.err
+    assert ran.code == 0 and "learned from SciFact" in ran.err, ran.err
     published = ("published: table 3, Zero-shot-hybrid", " 0.6957 ", "published: table 3, DeBERTa-v3-base-mnli")
     for said in (*published, "per pair", " ms ", "0.0011, at your prices", "p (Holm)", "against climatecheck-hybrid"):
         assert said in ran.out

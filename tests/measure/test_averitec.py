@@ -19,6 +19,7 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Verdict
 from ccheck.lab.measure.averitec import (
     Meteor,
     matched,
+    mismatches,
     open_meteor,
     predict,
     prediction,
@@ -69,8 +70,14 @@ def test_pairs_are_matched_one_to_one_ten_count_and_answers_have_their_explanati
     assert score(gold, predictions[::-1], words_shared) == made
     fewer = score(gold, predictions[:-1], words_shared)
     assert fewer.missing == 1 and fewer.accuracy == pytest.approx(made.accuracy - 0.1)
+    empty, strange = (predictions[0].__class__(id_, "", None, ()) for id_ in "0x")
+    assert mismatches(gold, [empty, *predictions[2:], strange]) == [
+        "1 of 10 claims without a prediction, counted as wrong: 1",
+        "1 of 10 claims without a label, counted as wrong: 0",
+        "1 of 10 predictions of no claim here, left out: x",
+    ]
     with pytest.raises(InvalidData, match="belong together"):
-        score(gold, [predictions[0].__class__("x", "", None, ())], words_shared)
+        score(gold, [strange], words_shared)
     assert gold[0].evidence == ("Did the mayor buy a bridge? No. The town owns it.",)
     assert gold[2].evidence == ("How many bridges are there? No answer could be found.",)
     assert len(gold[3].evidence) == 3 and gold[3].label == "CONFLICTING"
@@ -133,10 +140,11 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(files, monkeypatch,
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted(answer) as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
+        files[1].write_text(json.dumps([*PREDICTIONS, PREDICTIONS[0] | {"claim_id": "x"}]))
         ran = ccheck("evaluate", files[1], "--averitec", files[0], "--ev2r", "m", "--json", "--quiet")
     (line,) = ran.objects
     said = [line["metrics"][name] for name in ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")]
-    assert line["metrics"]["accuracy"] == 0.7
+    assert line["metrics"]["accuracy"] == 0.7 and f"predictions.json: {line['warnings'][0]}\n" in ran.err
     if not failing:
         assert ran.code == 0 and said == pytest.approx([0.45, 0.45, 0.7])
         return

@@ -129,9 +129,6 @@ def test_warnings_are_said_once_with_how_many_claims_had_them():
     assert len(made.warnings) == MAX_LISTED + 1 and made.warnings[-1] == "and 5 other warnings"
 
 
-# -- a recipe over a grid of settings
-
-
 DEFAULT = load_recipe("default")
 
 
@@ -191,9 +188,6 @@ def test_a_point_changes_what_it_names_and_nothing_else():
 def test_a_setting_that_the_recipe_does_not_take_says_why(settings, said):
     with pytest.raises(UsageError, match=said):
         changed(DEFAULT, settings)
-
-
-# -- the cache on disk, and the memory of evaluations on it
 
 
 MIB = 1 << 20

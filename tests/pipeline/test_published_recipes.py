@@ -250,6 +250,9 @@ def test_averitec_questions(server, monkeypatch, store, models, tmp_path):
         assert ingested.code == 0, ingested.err
         scores = measured(recipe, "2", {"CLAIMS": tmp_path / "dev.json"}, "--store", store, *replace)
     assert scores["accuracy"] == pytest.approx(1 / 3) and scores["QA-METEOR"] > 0
+    monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "0")
+    none = ccheck("evaluate", recipe, "--averitec", tmp_path / "dev.json", "--store", store, *replace, "--llm", "other")
+    assert (none.code, none.out) == (6, "") and "no claim could be checked. The first: no questions" in none.err
     kinds = Counter(kind_of(request) for request in llm.requests)
     assert kinds == {"Questions": 3, "Queries": 4, "PassageAnswer": 12, "Veracity": 3}, "no question is asked twice"
     assert {request["model"] for request in llm.requests} == {"Qwen/Qwen3-14B-AWQ"}
