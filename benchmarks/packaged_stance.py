@@ -50,7 +50,6 @@ from ccheck.encode.bert_folder import read_bert_folder
 from ccheck.encode.dense import Embedder
 from ccheck.encode.numpy_bert import load_cross_encoder
 from ccheck.lab.measure.pairs import risk_coverage
-from ccheck.verdict.differences import Compared
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -65,6 +64,7 @@ from ccheck.verdict.packaged_model import (
     unread_row,
     why_unread,
 )
+from ccheck.verdict.statements import Compared
 
 NEAR_MISSES = Path(__file__).parents[1] / "tests" / "verdict" / "near-misses.jsonl"
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -123,13 +123,6 @@ def in_full(stored: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
             if values.dtype == np.int8:
                 made[name] *= stored[name + SCALE].astype(np.float32, copy=False)[:, None]
     return made
-
-
-def rows_of(stored: Mapping[str, NDArray[Any]], name: str) -> Callable[[NDArray[np.intp]], Floats]:
-    """Rows of a matrix in float32, packed or not: a claim has few of the vocabulary's words, which are half of a small
-    model. Raises KeyError if a matrix in int8 has no scale."""
-    parts = {part: stored[part] for part in (name, name + SCALE) if part in stored or stored[name].dtype == np.int8}
-    return lambda rows: in_full({part: values[rows] for part, values in parts.items()})[name]
 
 
 def in_int8(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:

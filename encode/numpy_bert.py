@@ -26,7 +26,7 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidData
-from .bert_folder import SCALE, WORDS, BertFolder, Floats, in_full, open_tokenizer, read_stored, rows_of
+from .bert_folder import SCALE, WORDS, BertFolder, Floats, in_full, open_tokenizer, read_stored
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -50,8 +50,6 @@ Other kernels are slower so, up to twice."""
 
 Linear: TypeAlias = Callable[[Floats], Floats]
 """From states, shape [tokens, in], to [tokens, out]."""
-
-
 CrossEncoder: TypeAlias = Callable[[Sequence[tuple[str, str]]], Floats]
 """From pairs of texts to the outputs of the head, shape [pairs, outputs]."""
 Layer: TypeAlias = Callable[[Floats, list[slice]], Floats]
@@ -86,17 +84,18 @@ class NumpyBert:
 
     def _take(self, folder: BertFolder, stored: Mapping[str, NDArray[Any]]) -> None:
         self._folder, width = folder, folder.dimensions
-        self._words = rows_of(stored, WORDS)
+        self._words, packed = stored[WORDS], stored[WORDS].dtype == np.int8
+        self._scales = stored[WORDS + SCALE] if packed else np.ones(len(self._words), np.float32)
         self._layers = [_read_layer(stored, number, folder) for number in range(folder.layers)]
         rest = in_full({name: stored[name] for name in stored if name.startswith("embeddings.") and WORDS not in name})
         self._places = rest["embeddings.position_embeddings.weight"]
         self._types = rest["embeddings.token_type_embeddings.weight"]
         self._norm = _norm(stored, "embeddings.LayerNorm", width)
-        self.vocabulary = len(stored[WORDS])
+        self.vocabulary = len(self._words)
         """How many tokens the model has vectors for."""
         self._claims: LRUCache[str, Floats] = LRUCache(KEPT_BYTES, lambda states: states.nbytes)
         self._claims_lock = threading.Lock()
-        widths = {values.shape[1:] for values in (stored[WORDS], self._places, self._types)}
+        widths = {values.shape[1:] for values in (self._words, self._places, self._types)}
         if widths != {(width,)} or len(self._places) < folder.max_tokens:
             raise ValueError("config.json does not describe its weights")
 
@@ -202,8 +201,9 @@ class NumpyBert:
         lengths = [len(one) for one in ids]
         ends = list(itertools.accumulate(lengths))
         spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-        places = np.concatenate([np.arange(length) for length in lengths])
-        states = self._words(np.concatenate(ids))
+        tokens, places = np.concatenate(ids), np.concatenate([np.arange(length) for length in lengths])
+        # A claim has few of the vocabulary's words, which are half of a small model: only these are unpacked.
+        states = self._words[tokens].astype(np.float32) * self._scales[tokens].astype(np.float32)[:, None]
         states += self._places[places]
         states += self._types[0] if kinds is None else self._types[np.concatenate(kinds)]
         _normalise(states, self._norm, self._folder.epsilon)

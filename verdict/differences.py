@@ -15,9 +15,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import NamedTuple
 
-from ..core.analysis import clean, term_set, terms, terms_of_word
+from ..core.analysis import clean, terms, terms_of_word
 from ..core.types import Difference
 from .quantities import LARGE, MOST, SMALL, UNIT, agrees_with_any, quantities
 
@@ -25,7 +24,7 @@ NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\
 """A word that denies what comes after it: a regular expression, for small letters."""
 SHARED = 0.5
 """The least share of a claim's other words that a sentence must have to be about the same."""
-_TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
+TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.,;:()]")
 """The digits of a name (IL-6, Ad26) are no number."""
 _MORE = re.compile(
     r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
@@ -40,7 +39,7 @@ _LESS = re.compile(
 _ALONE = re.compile(r"ris\w+|rose|fall\w*|fell|declin\w*|drop\w*|gr[eo]w\w*|accelerat\w*|slow\w*|shr[iau]nk\w*")
 """Of these, what stands before them rises or falls."""
 _DENIAL = re.compile(rf"(?:{NEGATION})")
-_GENERAL = re.compile(
+GENERAL = re.compile(
     r"(?:risk|rate|level|number|incidence|amount|degree)s?|mean|average|total|significant(?:ly)?|since|from|than|has|have"
     r"|had|were|do|does|did|been|can|could|may|might|will|would|should|its|their|our|those|which|who|about|also"
 )
@@ -67,7 +66,6 @@ _UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", "")
 """What makes a word its denial: unsafe, safe."""
 _LABEL = re.compile(r"\b(type|grade|stage|phase|group|arm|cohort|class|model|site|strain|vitamin|plant) ([a-z]|\d+)\b")
 """A thing with a letter or a number as its name."""
-_APART = ("condition", "order")
 _TURNS = re.compile(
     r"than|as|to|instead|(?:cause|trigger|drive|activate|regulate|kill|infect|follow|precede|depend|eat|attack"
     r"|affect|influence|predict|exceed|outperform|beat|replace)s?|drove|ate"
@@ -88,20 +86,14 @@ _EFFECT = re.compile(
     r"affect|effect|associat|alter|chang|influenc|link|eviden|benefi|differ|show|f[io]u?nd|help|sign|indicat"
 )
 """How words begin whose denial denies any effect."""
-_CLAUSE = re.compile(r";|\b(?:but|whereas|while|although)\b")
-_OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|these|those|most|some|all|no)\b")
-"""How a clause with a subject of its own begins."""
-_INSTEAD = re.compile(r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to)\b[^,;.]*")
-_AND = re.compile(r"\band\b")
-_PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be) (?:\w+ ){0,4}?(\w*(?:ed|en|wn|ne|ught|ade|uilt)) by (?!\d)")
-_YEAR = re.compile(r"(?:1[89]|20)\d\d")
+YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _MORE_THAN = re.compile(r"more|less|worse|\w+er")
 _NEAR = 4
 """How many words after a denial or a direction it is about, and half of how many words of a text may turn it round."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class Parsed:
     """A text's words, and what their directions and denials are about."""
 
     words: tuple[str, ...]
@@ -116,11 +108,11 @@ class _Read:
 
 def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     """What a sentence says differently from a claim with which it shares half of the words; none if it shares less."""
-    mine, given = _read(clean(claim)), _read(clean(sentence))
+    mine, given = parsed(clean(claim)), parsed(clean(sentence))
     shared = mine.content & given.content
     if not shared or len(shared) < SHARED * len(mine.content):
         return ()
-    ways = _turned(mine, given)
+    ways = turned(mine, given)
     conditions = [*_conditions(mine, given)]
     if ways is None:
         told = {one.sentence.split()[0] for one in conditions}  # "without" denies "with", and nothing else
@@ -128,130 +120,6 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions, *_exchanged(mine, given))
     others += tuple(_certainty(mine, given, _UNSURE.search(claim), _UNSURE.finditer(sentence)))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
-
-
-class Compared(NamedTuple):
-    """How a claim stands to sentences of a document."""
-
-    stated: bool
-    """In one a clause has every word of the claim, in its order, and no number, direction or denial differs."""
-    missing: int
-    """How many of the claim's words the nearest one has not."""
-    opposed: bool
-    """In one a number, a direction, a denial or the order differs."""
-    apart: bool
-    """One tells of another condition, turns the claim round, or says otherwise of something else ("no fewer deaths in
-    lung cancer" of breast cancer), and none has every word of the claim."""
-    denied: bool
-    """One tells another number or direction, or denies what the claim says. A claim's own denial, which a sentence
-    lacks, does not count: that is often said in other words."""
-    exchanged: bool
-    """One has another word in the place of the claim's, and none states the claim."""
-    unsure: bool
-    """One says what may be, or goes together, where the claim says what is, or is the cause; none states the claim."""
-
-
-def compared(claim: str, sentences: Sequence[str]) -> Compared:
-    found = [differences(claim, sentence) for sentence in sentences]
-    kinds = [{one.kind for one in some} for some in found]
-    stated = any(some <= {"word"} and _states(sentence, claim) for sentence, some in zip(sentences, kinds, strict=True))
-    apart = not stated and any(
-        not some.isdisjoint(_APART) or ("word" in some and some & {"direction", "negation"}) for some in kinds
-    )
-    others = [one for some in found for one in some if one.kind not in (*_APART, "certainty", "word")]
-    denied = any(one.kind != "negation" or one.sentence for one in others)
-    told = set().union(*kinds)
-    words = term_set(clean(claim))
-    return Compared(
-        stated,
-        min((len(words - term_set(sentence)) for sentence in sentences), default=len(words)),
-        bool(others) or "order" in told,
-        apart,
-        denied,
-        not stated and any(one.kind == "word" and one.sentence for some in found for one in some),
-        not stated and "certainty" in told,
-    )
-
-
-def repeats(claim: str, sentence: str) -> bool:
-    """Whether a clause of a sentence says what a claim says, and nothing else."""
-    return not differences(claim, sentence) and _states(sentence, claim, alone=True)
-
-
-def contradicts(claim: str, sentence: str) -> bool:
-    """Whether a clause of a sentence says what a claim says but for a number, a direction or a denial, and hardly
-    anything else. Another year, the number of a name (GPT-4), "hardly" or a lack of evidence contradicts nothing."""
-    wanted = term_set(clean(claim))
-    for clause in _clauses(clean(sentence)) if differences(claim, sentence) else ():
-        found, given = differences(claim, clause), term_set(clause)
-        if len(found) == 1 and len(wanted - given) <= 1 and len(given - wanted) <= 2 and "evid" not in given - wanted:
-            (one,) = found
-            named = _YEAR.fullmatch(one.claim) or re.search(rf"[\w-]{re.escape(one.claim)}", claim)
-            opposed = one.kind in ("direction", "negation") or (one.kind == "number" and not named)
-            if one.sentence and opposed and not one.sentence.startswith("hardly "):
-                return True
-    return False
-
-
-def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
-    """Whether a clause of a sentence, with what the clauses share, has every word of a claim, in the claim's order;
-    `alone`: and no other."""
-    sentence, claim = clean(sentence), clean(claim)
-    wanted, mine = term_set(claim), _read(claim)
-    if not (wanted <= term_set(sentence) or mine.content <= _read(sentence).content):
-        return False
-    order = [stem for word in mine.words if not _GENERAL.fullmatch(word) for stem in terms_of_word(word)]
-    whole = len(_clauses(claim)) > 1
-    any_order = _PASSIVE.search(claim) or any(word != "than" for word, *_ in _turns(mine))
-
-    def fits(clause: str) -> bool:
-        given, passive = terms(clause), _PASSIVE.search(clause)
-        if passive and not _PASSIVE.search(claim) and wanted.issuperset(terms_of_word(passive[1])):
-            return not _in_order(order, given)
-        # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
-        starts = range(1 if whole else max(1, len(order)))
-        return bool(any_order or passive) or any(_in_order(order[at:] + order[:at], given) for at in starts)
-
-    def says(clause: str) -> bool:
-        read, given = _read(clause), term_set(clause)
-        turned = _turned(mine, read)
-        if turned is not None:  # "B is less than A" has "less" for "more"
-            return not turned and not (alone and len(given - wanted) > 1)
-        same = wanted <= given and not (alone and given - wanted) and len(read.denied) == len(mine.denied)
-        return same and fits(clause)
-
-    parts = [sentence] if whole else _clauses(sentence)
-    parts = parts if _INSTEAD.search(claim) else [_INSTEAD.sub(" ", one) for one in parts]
-    return any(map(says, parts))
-
-
-def _clauses(sentence: str) -> list[str]:
-    """The parts of a sentence that say something of different things, each with what stands before them all. "and"
-    joins two if both have a number or a direction, or if they share a word."""
-    made: list[str] = []
-    for part in _CLAUSE.split(sentence, MOST):
-        first, *others = _AND.split(part, MOST)
-        made.append(first)
-        for one in others:
-            apart = made[-1] != _head(made[-1]) and one != _head(one)
-            if apart or not term_set(made[-1]).isdisjoint(terms(one)):
-                made.append(one)
-            else:
-                made[-1] += "and" + one
-    head = _head(made[0])
-    shared = head if head != made[0] or not any(term_set(head) & term_set(one) for one in made[1:]) else ""
-    return [made[0], *(one if _OWN.match(one) else shared + one for one in made[1:])]
-
-
-def _head(part: str) -> str:
-    """A part of a sentence up to its first number or direction."""
-    tokens = ((at.start(), at[0].lower()) for at in _TOKEN.finditer(part))
-    return part[: next((at for at, word in tokens if word[0].isdigit() or _sign(word)), len(part))]
-
-
-def _in_order(wanted: Sequence[str], given: Sequence[str]) -> bool:
-    rest = iter(given)
-    return all(one in rest for one in wanted)
 
 
 # -- numbers
@@ -278,12 +146,12 @@ def _numbers(claim: str, sentence: str) -> Iterator[Difference]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(text: str) -> _Read:
-    words = tuple(found.group().lower() for found in _TOKEN.finditer(text))
-    signs = [_sign(word) for word in words]
+def parsed(text: str) -> Parsed:
+    words = tuple(found.group().lower() for found in TOKEN.finditer(text))
+    signs = [sign_of(word) for word in words]
     denies = [bool(_DENIAL.fullmatch(word)) for word in words]
     stems = tuple(
-        "" if sign or denied or _GENERAL.fullmatch(word) else next(iter(terms_of_word(word)), "")
+        "" if sign or denied or GENERAL.fullmatch(word) else next(iter(terms_of_word(word)), "")
         for word, sign, denied in zip(words, signs, denies, strict=True)
     )
     ways: list[tuple[str, int, str]] = []
@@ -297,10 +165,10 @@ def _read(text: str) -> _Read:
             after = frozenset(stem for stem in _after(words, stems, place) if stem)
             denied.append((after, word))
     content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in SMALL)
-    return _Read(words, stems, content, tuple(ways), tuple(denied))
+    return Parsed(words, stems, content, tuple(ways), tuple(denied))
 
 
-def _sign(word: str) -> int:
+def sign_of(word: str) -> int:
     return bool(_MORE.fullmatch(word)) - bool(_LESS.fullmatch(word))
 
 
@@ -322,7 +190,7 @@ def _about(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
     return found
 
 
-def _ways(mine: _Read, given: _Read) -> Iterator[Difference]:
+def _ways(mine: Parsed, given: Parsed) -> Iterator[Difference]:
     for stem, sign, word in mine.ways:
         others = [(other, said) for about, other, said in given.ways if about == stem]
         if sign and others and all(other != sign for other, _ in others):
@@ -330,7 +198,7 @@ def _ways(mine: _Read, given: _Read) -> Iterator[Difference]:
             return
 
 
-def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
+def _denials(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Difference]:
     denying = [(about, word) for about, word in given.denied if about & shared and not _denies_other(mine, given, word)]
     if denying and not mine.denied:
         about, word = denying[0]
@@ -345,7 +213,7 @@ def _denials(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Diff
         yield Difference("negation", mine.denied[0][1], "")
 
 
-def _denies_other(mine: _Read, given: _Read, denial: str) -> bool:
+def _denies_other(mine: Parsed, given: Parsed, denial: str) -> bool:
     """Whether a denial is of another verb than a claim's: "delayed but did not prevent resistance"."""
     place = given.words.index(denial)
     but = next((at for at in range(max(0, place - 2), place) if given.words[at] == "but"), None)
@@ -356,7 +224,7 @@ def _denies_other(mine: _Read, given: _Read, denial: str) -> bool:
     return not _EFFECT.match(verb) and mine.content <= (frozenset(given.stems[:but]) | rest) - stems
 
 
-def _opposites(mine: _Read, given: _Read, syllables: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _opposites(mine: Parsed, given: Parsed, syllables: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Words that only one of two texts has and that differ in how they begin: "unsafe", "safe"."""
     there = {tuple(terms_of_word(word)): word for word in _words_of(given.content - mine.content, given)}
     for word in _words_of(mine.content - given.content, mine):
@@ -367,7 +235,7 @@ def _opposites(mine: _Read, given: _Read, syllables: Sequence[tuple[str, str]]) 
 
 
 def _certainty(
-    mine: _Read, given: _Read, claimed: re.Match[str] | None, unsure: Iterator[re.Match[str]]
+    mine: Parsed, given: Parsed, claimed: re.Match[str] | None, unsure: Iterator[re.Match[str]]
 ) -> Iterator[Difference]:
     """What only may be, and what goes together without being the cause."""
     cause = next(filter(_CAUSES.fullmatch, mine.words), None)
@@ -383,7 +251,7 @@ def _certainty(
         yield Difference("certainty", cause, linked)
 
 
-def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
+def _conditions(mine: Parsed, given: Parsed) -> Iterator[Difference]:
     people = _stems_of_conditions()[0][0]
     for two in _stems_of_conditions():
         for ours, theirs in itertools.permutations(two):
@@ -406,7 +274,7 @@ def _conditions(mine: _Read, given: _Read) -> Iterator[Difference]:
             yield Difference("condition", said, other)
 
 
-def _accompanied(text: _Read) -> dict[str, str]:
+def _accompanied(text: Parsed) -> dict[str, str]:
     """What is "with" and "without" in a text, by its stem."""
     places = (at for at, word in enumerate(text.words) if word in ("with", "without"))
     things = ((at, next((one for one in range(at + 1, at + 3) if any(text.stems[one : one + 1])), 0)) for at in places)
@@ -418,37 +286,37 @@ def _stems_of_conditions() -> list[list[frozenset[str]]]:
     return [[frozenset(terms(words)) for words in two.split("/")] for two in _CONDITIONS]
 
 
-def _one_of(stems: frozenset[str], text: _Read) -> str:
+def _one_of(stems: frozenset[str], text: Parsed) -> str:
     return next(_words_of(stems, text))
 
 
-def _words_of(stems: frozenset[str], text: _Read) -> Iterator[str]:
+def _words_of(stems: frozenset[str], text: Parsed) -> Iterator[str]:
     return (word for word, stem in zip(text.words, text.stems, strict=True) if (stem or word) in stems)
 
 
-def _turned(mine: _Read, given: _Read) -> list[Difference] | None:
+def turned(mine: Parsed, given: Parsed) -> list[Difference] | None:
     """Where a sentence with all of a claim's words says of the second what the claim says of the first; nothing where
     it says the opposite of it, which is the same ("B is less than A"). None if it does not turn the claim round."""
     if not mine.content <= given.content:
         return None
-    for (word, *sides), (other, *others) in itertools.product(_turns(mine), _turns(given)):
+    for (word, *sides), (other, *others) in itertools.product(turns(mine), turns(given)):
         first = (sides[0] - sides[1]) & (others[1] - others[0])
         second = sides[1] - sides[0]
         if first and (not second or second & (others[0] - others[1])):
-            if _sign(word) * _sign(other) < 0 and _MORE_THAN.fullmatch(word) and _MORE_THAN.fullmatch(other):
+            if sign_of(word) * sign_of(other) < 0 and _MORE_THAN.fullmatch(word) and _MORE_THAN.fullmatch(other):
                 return []
-            if terms_of_word(word) == terms_of_word(other) or _sign(word) * _sign(other) > 0:
+            if terms_of_word(word) == terms_of_word(other) or sign_of(word) * sign_of(other) > 0:
                 return [Difference("order", f"{_one_of(first, mine)} … {word}", f"{other} … {_one_of(first, given)}")]
     return None
 
 
-def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+def turns(text: Parsed) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
     """What can't be turned round, for "than" what is more or less, with the stems before and after it."""
     found = (
         (place, word)
         for place, (word, following) in enumerate(itertools.pairwise(text.words))
         if (_TURNS.fullmatch(word) and following != "by")
-        or (_sign(word) and not _MORE_THAN.fullmatch(word) and following not in {*_ENDS, "in", "of"})
+        or (sign_of(word) and not _MORE_THAN.fullmatch(word) and following not in {*_ENDS, "in", "of"})
         or (word == "but" and _DENIAL.fullmatch(following))
     )
     for place, word in itertools.islice(found, 2 * _NEAR):
@@ -457,7 +325,7 @@ def _turns(text: _Read) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
         yield next(more, word) if word == "than" else word, frozenset(before) - {""}, frozenset(after) - {""}
 
 
-def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
+def _exchanged(mine: Parsed, given: Parsed) -> Iterator[Difference]:
     """Where two numbers are told of each other's: "5 % of women and 7 % of men" for "7 % of women and 5 % of men"."""
     for after in (True, False):
         ours, theirs = _told_of(mine, after), _told_of(given, after)
@@ -469,12 +337,12 @@ def _exchanged(mine: _Read, given: _Read) -> Iterator[Difference]:
                 return
 
 
-def _told_of(text: _Read, after: bool) -> dict[str, frozenset[str]]:
+def _told_of(text: Parsed, after: bool) -> dict[str, frozenset[str]]:
     """What stands between a text's numbers, by the number before it or after it. A year is no number here."""
     made: dict[str, frozenset[str]] = {}
     number, some = "", set[str]()
     for word, stem in list(zip(text.words, text.stems, strict=True))[:: 1 if after else -1]:
-        if word[0].isdigit() and not _YEAR.fullmatch(word):
+        if word[0].isdigit() and not YEAR.fullmatch(word):
             made[number], number, some = frozenset(some), word, set()
         elif stem or word in ("from", "to"):
             some.add(stem or word)
@@ -482,7 +350,7 @@ def _told_of(text: _Read, after: bool) -> dict[str, frozenset[str]]:
     return {number: some for number, some in made.items() if number}
 
 
-def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Difference]:
+def _word(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Difference]:
     missing = mine.content - shared
     if len(missing) != 1 or len(shared) < 3:
         return
@@ -495,6 +363,6 @@ def _word(mine: _Read, given: _Read, shared: frozenset[str]) -> Iterator[Differe
         if kind == "replace" and start <= place < end and more in (0, 2):  # two more for "did not"
             at = last - (end - place)
             instead = (
-                given.words[at] if _sign(given.words[at]) or (given.stems[at] in given.content and not more) else ""
+                given.words[at] if sign_of(given.words[at]) or (given.stems[at] in given.content and not more) else ""
             )
     yield Difference("word", mine.words[place], instead)

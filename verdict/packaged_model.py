@@ -28,11 +28,11 @@ from ..core.analysis import (
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Role, Stance
-from .differences import Compared, compared, contradicts, repeats
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
 from .roles import roles_of
+from .statements import Compared, compared, contradicts, repeats
 
 if TYPE_CHECKING:
     import numpy as np

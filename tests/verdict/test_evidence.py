@@ -13,9 +13,10 @@ from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
 from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
-from ccheck.verdict.differences import compared, differences
+from ccheck.verdict.differences import differences
 from ccheck.verdict.evidence import Match, choose_sentences
 from ccheck.verdict.roles import roles_in, with_roles
+from ccheck.verdict.statements import compared
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "

@@ -18,7 +18,6 @@ from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.lab.measure.pairs import read_rows
 from ccheck.verdict import open as opening
-from ccheck.verdict.differences import compared, contradicts, repeats
 from ccheck.verdict.judge import Case, PairStances, likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
@@ -32,6 +31,7 @@ from ccheck.verdict.packaged_model import (
     sentences_of,
     what_was_found,
 )
+from ccheck.verdict.statements import compared, contradicts, repeats
 
 SEA = Document("sea", "", "Global mean sea level rose by 20 cm between 1900 and 2018.")
 FISH = Document("fish", "", "Cod live in cold water and eat small fish.")
