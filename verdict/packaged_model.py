@@ -125,7 +125,6 @@ class PackagedStances(PairStances):
         if not pairs:
             return
         # It learned from sentences: without its full stop, it is much less sure of one.
-        least = min(self._weights.decisive.values())
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
@@ -133,21 +132,36 @@ class PackagedStances(PairStances):
                 row[STANCES.index("REFUTES")] = 0  # which a paper that says the claim, and nothing else, can't
                 row /= row.sum() or 1
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
-            plain = repeats if stance.label == "SUPPORTS" else contradicts
-            enough = PLAIN if read.missing <= 1 else least
-            sure = (stance.confidence or 0) >= enough and not is_about_a_claim(claim)
-            if sure:
-                # Roles are read only of the few documents whose stance is sure.
-                sentences = what_was_found(document, some, claim)
-                found = compared(claim, sentences)._replace(missing=read.missing)
-                sure = decides(stance, found, self._weights) or (
-                    found.stated == (stance.label == "SUPPORTS")
-                    and not (found.apart or found.unsure)
-                    and any(plain(claim, one) for one in sentences)
-                )
-                if stance.label == "SUPPORTS" and not found.stated:
-                    sure = sure and not says_otherwise(claim, compared(claim, some))
-            yield replace(stance, decides=sure)
+            why = self._why_open(stance, claim, document, some, read)
+            yield replace(stance, decides=why is None, rationale=why or stance.rationale)
+
+    def _why_open(
+        self, stance: Stance, claim: str, document: Document, some: Sequence[str], read: Compared
+    ) -> str | None:
+        """What keeps a stance from deciding; None if it decides, empty if it is too unsure anyway."""
+        sure, levels = stance.confidence or 0, self._weights.decisive
+        if stance.label not in levels or sure < (PLAIN if read.missing <= 1 else levels[stance.label]):
+            return ""
+        # Roles are read only of the few documents whose stance is sure.
+        sentences, every = what_was_found(document, some, claim), compared(claim, some)
+        found = compared(claim, sentences)._replace(missing=read.missing)
+        supports, talk = stance.label == "SUPPORTS", is_about_a_claim(claim)
+        if not talk:
+            plain = any((repeats if supports else contradicts)(claim, one) for one in sentences)
+            plain = plain and found.stated == supports and not (found.apart or found.unsure)
+            otherwise = supports and not found.stated and says_otherwise(claim, every)
+            if plain or (decides(stance, found, self._weights) and not otherwise):
+                return None
+        reasons = {
+            "the claim is about a claim": talk,
+            "no sentence says that it was found": not sentences,
+            "a sentence states the claim": not supports and every.stated,
+            "a sentence says this of something else, or turns it round": every.apart or every.opposed,
+            "a sentence has another word in its place": every.exchanged,
+            "a sentence says what may be, or goes together": every.unsure,
+        }
+        why = next((reason for reason, true in reasons.items() if true), "no sentence states or denies the claim")
+        return f"undecided: {why}"
 
     @functools.cached_property
     def _reader(self) -> CrossEncoder:

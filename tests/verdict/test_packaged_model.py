@@ -111,8 +111,11 @@ def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
     believed = f"It is believed that tea has been measured. {TRIAL}"
     texts = (TRIAL, TRIAL, TRIAL, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed)
     stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
-    made = [(stance.label, stance.decides) for stance in stances]
-    assert made == [("SUPPORTS", decided) for decided in (True, False, False, False, False)]
+    assert [stance.decides for stance in stances] == [True, False, False, False, False]
+    why = ["", *["the claim is about a claim"] * 2, "a sentence says this of something else", "no sentence says that"]
+    assert all(
+        stance.label == "SUPPORTS" and one in (stance.rationale or "") for stance, one in zip(stances, why, strict=True)
+    )
 
 
 def test_probabilities_have_the_temperature_of_the_file():
