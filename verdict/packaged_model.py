@@ -248,17 +248,18 @@ def what_was_found(document: Document, sentences: Sequence[str], claim: str) -> 
         one
         for one, _, chance in known
         if (chance >= 0.5 or (chance and (repeats(claim, one) or contradicts(claim, one))))
-        and not _taken_back(every, one)
+        and not _taken_back(every, one, claim)
     ]
 
 
-def _taken_back(every: Sequence[str], sentence: str) -> bool:
-    """Whether the sentences around one say that it is a belief, or was an error."""
+def _taken_back(every: Sequence[str], sentence: str, claim: str) -> bool:
+    """Whether the sentences around one say that it is a belief, which the claim is not about, or was an error."""
     if sentence not in every:
         return False
     place = every.index(sentence)
     before, after = every[max(0, place - 3) : place], every[place + 1 : place + 3]
-    return any(map(_BELIEF.search, before)) or any(map(_ERROR.match, after))
+    beliefs = {belief[0] for one in before for belief in _BELIEF.finditer(one)}
+    return not term_set(" ".join(beliefs)) <= term_set(claim) or any(map(_ERROR.match, after))
 
 
 def _with_roles(document: Document, sentences: Sequence[str]) -> list[tuple[str, Role | None, float]]:

@@ -183,6 +183,7 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("", "Spanish borrowed words from Basque.", "Basque borrowed words from Spanish."),
         ("repeats", "In Spain, words were borrowed.", "Words were borrowed in Spain."),
         ("", "Foxes outperform hares.", "Foxes were outperformed by hares."),
+        ("repeats", "Ice loss accelerated.", "We conclude that ice loss has therefore accelerated."),
         ("repeats", "Foxes outperform hares.", "Hares are outperformed by foxes."),
         ("repeats", "Rays mature earlier than skates.", "Rays matured earlier than skates while sharks grew."),
         ("contradicts", "Spiders have six legs.", "Spiders have eight legs, but insects fly."),
@@ -220,7 +221,9 @@ def test_what_a_paper_asked_supports_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "right", "wrong"), [("other-subjects", 3, 0), ("near-misses", 366, 30)])
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"), [("other-subjects", 3, 0), ("near-misses", 366, 30), ("realistic", 39, 0)]
+)
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
     rows = [*map(json.loads, Path(__file__).with_name(f"{name}.jsonl").read_text("utf-8").splitlines())]
