@@ -22,6 +22,12 @@ _LEAD = term_set(
     "data, findings, found, find, show, shows, showed, demonstrate, demonstrated, confirm, confirmed, has, have, had"
 )
 """What says no more of a statement than that it was found."""
+_ALIKE = (
+    (re.compile(r"\b(?:linked|tied|related) (?=(?:to|with)\b)|\bcorrelated (?=with\b)"), "associated "),
+    (re.compile(r"\b(?:decreas(?:e[sd]?|ing)|lower(?:s|ed|ing)?|cuts?|diminish(?:e[sd]|ing)?)\b(?! than)"), "reduced"),
+    (re.compile(r"\b(?:rais(?:e[sd]?|ing)|elevat(?:e[sd]?|ing)|higher)\b(?! than)"), "increased"),
+    (re.compile(r"\b(?:declin(?:e[sd]?|ing)|drop(?:s|ped|ping)?)\b"), "fell"),
+)
 _AND = re.compile(r"\band\b")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be) (?:\w+ ){0,4}?(\w*(?:ed|en|wn|ne|ught|ade|uilt)) by (?!\d)")
 
@@ -48,6 +54,7 @@ class Compared(NamedTuple):
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
+    claim, sentences = _plain(claim), [*map(_plain, sentences)]
     found = [differences(claim, sentence) for sentence in sentences]
     kinds = [{one.kind for one in some} for some in found]
     stated = any(some <= {"word"} and _states(sentence, claim) for sentence, some in zip(sentences, kinds, strict=True))
@@ -71,7 +78,15 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
 
 def repeats(claim: str, sentence: str) -> bool:
     """Whether a clause of a sentence says what a claim says, and nothing else."""
+    claim, sentence = _plain(claim), _plain(sentence)
     return not differences(claim, sentence) and _states(sentence, claim, alone=True)
+
+
+def _plain(text: str) -> str:
+    """A text with one word for those that mean the same."""
+    for words, word in _ALIKE:
+        text = words.sub(word, text)
+    return text
 
 
 def contradicts(claim: str, sentence: str) -> bool:

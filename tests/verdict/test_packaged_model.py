@@ -181,6 +181,8 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("stated", "Homes won 36%.", "Homes won 43% in spring and 36% in autumn."),
         ("", "Homes won 36% in spring.", "Homes won 43% in spring and 36% in autumn."),
         ("", "Spanish borrowed words from Basque.", "Basque borrowed words from Spanish."),
+        ("repeats", "Jabs did not lower the risk.", "We found that jabs did not reduce the risk."),
+        ("repeats", "Tea was linked to gout.", "Tea was associated with gout."),
         ("repeats", "In Spain, words were borrowed.", "Words were borrowed in Spain."),
         ("", "Foxes outperform hares.", "Foxes were outperformed by hares."),
         ("repeats", "Ice loss accelerated.", "We conclude that ice loss has therefore accelerated."),
@@ -222,7 +224,7 @@ def test_what_a_paper_asked_supports_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"), [("other-subjects", 3, 0), ("near-misses", 366, 30), ("realistic", 39, 0)]
+    ("name", "right", "wrong"), [("other-subjects", 3, 0), ("near-misses", 366, 30), ("realistic", 41, 0)]
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
