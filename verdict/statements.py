@@ -19,7 +19,8 @@ _OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|t
 _INSTEAD = re.compile(r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to)\b[^,;.]*")
 _LEAD = term_set(
     "thus, therefore, hence, overall, consequently, together, in conclusion, we conclude, here, our study, results, "
-    "data, findings, found, find, show, shows, showed, demonstrate, demonstrated, confirm, confirmed, has, have, had"
+    "data, findings, found, find, show, shows, showed, demonstrate, demonstrated, confirm, confirmed, has, have, had, "
+    "significantly, substantially, markedly, considerably, greatly, strongly, clearly, progressively, also"
 )
 """What says no more of a statement than that it was found."""
 _ALIKE = (
