@@ -29,6 +29,8 @@ _ALIKE = (
     (re.compile(r"\b(?:rais(?:e[sd]?|ing)|elevat(?:e[sd]?|ing)|higher)\b(?! than)"), "increased"),
     (re.compile(r"\b(?:declin(?:e[sd]?|ing)|drop(?:s|ped|ping)?)\b"), "fell"),
 )
+_FIGURES = re.compile(r" ?\((?=[^()]*\d)(?![^()]*\bp ?[=>≥] ?0?\.(?:0[5-9]|[1-9]))[^()]*\)", re.IGNORECASE)
+"""Figures in brackets, but for a P value that is not significant."""
 _AND = re.compile(r"\band\b")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be) (?:\w+ ){0,4}?(\w*(?:ed|en|wn|ne|ught|ade|uilt)) by (?!\d)")
 
@@ -79,7 +81,7 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
 
 def repeats(claim: str, sentence: str) -> bool:
     """Whether a clause of a sentence says what a claim says, and nothing else."""
-    claim, sentence = _plain(claim), _plain(sentence)
+    claim, sentence = _plain(claim), _FIGURES.sub("", _plain(sentence))
     return not differences(claim, sentence) and _states(sentence, claim, alone=True)
 
 

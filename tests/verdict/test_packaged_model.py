@@ -182,6 +182,8 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("", "Homes won 36% in spring.", "Homes won 43% in spring and 36% in autumn."),
         ("", "Spanish borrowed words from Basque.", "Basque borrowed words from Spanish."),
         ("repeats", "Jabs did not lower the risk.", "We found that jabs did not reduce the risk."),
+        ("repeats", "Jabs raised the risk.", "Jabs significantly raised the risk (hazard ratio 1.3)."),
+        ("stated", "Jabs raised the risk.", "Jabs raised the risk (hazard ratio 1.3; P = 0.4)."),
         ("repeats", "Tea was linked to gout.", "Tea was associated with gout."),
         ("repeats", "In Spain, words were borrowed.", "Words were borrowed in Spain."),
         ("", "Foxes outperform hares.", "Foxes were outperformed by hares."),
