@@ -73,10 +73,11 @@ _QUANTITY = re.compile(
 _MULTIPLIED = re.compile(rf"\b({'|'.join(_TIMES)})(?:ed|es|ing)\b", re.IGNORECASE)
 _INTERVAL = re.compile(
     r"\b9[059](?:\.\d)?\s?%\s?(?:ci|cis|confidence|credible|uncertainty)\b.{0,40}?"
-    r"\d+(?:[.,]\d+)?\s?(?:-|–|to|,|and)\s?\d+(?:[.,]\d+)?%?|\bp\s?[<=>≤]\s?0?[.,]\d+",
+    r"\d+(?:[.,]\d+)?\s?(?:-|–|to|,|and)\s?\d+(?:[.,]\d+)?%?|\bp\s?[<=>≤]\s?0?[.,]\d+"
+    r"|\b\d+:\d+\b",
     re.IGNORECASE,
 )
-"""A confidence interval or a p value, whose numbers are not the finding."""
+"""A confidence interval or a p value, whose numbers are not the finding; the time of a clock, or a ratio."""
 _RANGE = re.compile(r"\s?(?:to|and|or|[-–,])\s?(?=\d)")
 """`40 to 50 %`: both have the unit."""
 _MEASURED = re.compile(r"\b(?:by|of|to|from|than|at|was|is|were|are|mean|average|median|between(?: \S+ and)?)|[=±]")
