@@ -17,7 +17,7 @@ _CLAUSE = re.compile(r";|\b(?:but|whereas|while|although)\b")
 _OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|these|those|most|some|all|no)\b")
 """How a clause with a subject of its own begins."""
 _INSTEAD = re.compile(r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to)\b[^,;.]*")
-_LEAD = term_set(
+_LEAD = (
     "thus, therefore, hence, overall, consequently, together, in conclusion, we conclude, here, our study, results, "
     "data, findings, found, find, show, shows, showed, demonstrate, demonstrated, confirm, confirmed, has, have, had, "
     "significantly, substantially, markedly, considerably, greatly, strongly, clearly, progressively, also"
@@ -130,8 +130,12 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
         words, given = parsed(clause), term_set(clause)
         round_ = turned(mine, words)
         if round_ is not None:  # "B is less than A" has "less" for "more"
-            return not round_ and not (alone and len(given - wanted - _LEAD) > 1)
-        same = wanted <= given and not (alone and given - wanted - _LEAD) and len(words.denied) == len(mine.denied)
+            return not round_ and not (alone and len(given - wanted - term_set(_LEAD)) > 1)
+        same = (
+            wanted <= given
+            and not (alone and given - wanted - term_set(_LEAD))
+            and len(words.denied) == len(mine.denied)
+        )
         return same and fits(clause)
 
     parts = [sentence] if whole else _clauses(sentence)
