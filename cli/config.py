@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 
+from ..core.errors import Incomplete, InvalidData, ServerError, UsageError
 from ..core.settings import shown
 from . import opt
 from .common import notice, print_fields, print_hanging, print_json, printable, resolved_from, stdout
+
+if TYPE_CHECKING:
+    from ..core.settings import Settings
+    from ..pipeline.doctor import Finding
 
 
 @click.group(invoke_without_command=True)
@@ -110,9 +119,10 @@ def doctor(
     ccheck doctor
     ccheck doctor --store https://host:9200/papers
 
-    Checks Python, packages and extras, the device, the models, the recipe, the store and Elasticsearch (its version,
-    its licence, and whether it has its own RRF), and lists the settings that differ from the defaults. "absent" parts
-    are optional and missing. "failed" parts are needed and do not work; the exit code is that of the first one.
+    Checks Python, packages and extras, the device, the models, the recipe, the store, the record of its checks and
+    Elasticsearch (its version, its licence, and whether it has its own RRF), and lists the settings that differ from
+    the defaults. "absent" parts are optional and missing. "failed" parts are needed and do not work; the exit code is
+    that of the first one.
 
     For an index that ccheck did not make, it shows the profile: the fields that are searched and shown. With --model,
     it embeds some stored texts and compares them with the stored vectors.
@@ -125,7 +135,7 @@ def doctor(
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}
-    for finding in findings(resolved, write_profile=write_profile):
+    for finding in chain(findings(resolved, write_profile=write_profile), _record(resolved.settings)):
         failure = failure or finding.exit_code
         if as_json:
             print_json(asdict(finding))
@@ -134,3 +144,20 @@ def doctor(
         print_hanging(console, head, printable(finding.detail), len(head))
     if failure:
         raise click.exceptions.Exit(failure)
+
+
+def _record(settings: Settings) -> Iterator[Finding]:
+    """Whether the record of checks can be read; nothing if the store's own finding says what is wrong."""
+    from ..pipeline.doctor import Finding
+    from ..search import open_store
+    from ..service.service import record_of
+
+    brief = settings.model_copy(update={"elasticsearch_retry_seconds": 0})
+    with contextlib.suppress(UsageError, ServerError), open_store(brief) as store:
+        if settings.record and (record := record_of(store, settings)) is not None:
+            try:
+                with contextlib.closing(record):
+                    record.get(["0" * 16])
+                yield Finding("record", "ok", record.name)
+            except (InvalidData, Incomplete) as error:
+                yield Finding("record", "failed", str(error), error.exit_code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from more_itertools import chunked
 
-from ..core.errors import NotFound, UsageError
+from ..core.errors import CcheckError, NotFound, ServerError, UsageError
 from ..core.files import writing
 from ..core.text import json_line
 from ..ingest.documents import PAGE_STARTS
@@ -169,11 +169,14 @@ def delete(*, store: str | None = opt.store, yes: bool = opt.yes) -> None:
 
     Says exactly what it will delete, and asks first. In Elasticsearch it deletes only an index that ccheck made and
     that nobody else uses: it refuses an alias with a filter, a data stream, or an index with other aliases. In the
-    folder of a local store it deletes only the files that ccheck made.
+    folder of a local store it deletes only the files that ccheck made. The record of checks stays.
     """
     from ..search import open_store
+    from ..service.service import record_of
+    from ..service.types import Wanted
 
-    with open_store(settings_from(store=store)) as opened:
+    settings = settings_from(store=store)
+    with open_store(settings) as opened:
         what = opened.removal()
         if not confirmed(f"Delete {opened.name}: {what}?", yes=yes):
             notice("nothing was deleted")
@@ -184,6 +187,15 @@ def delete(*, store: str | None = opt.store, yes: bool = opt.yes) -> None:
             )
         else:
             inform(f"{opened.name} was deleted")
+        record = record_of(opened, settings)
+        assert record is not None
+        with contextlib.closing(record):
+            try:
+                kept = bool(record.list(Wanted(limit=1)))
+            except CcheckError as error:
+                kept = not isinstance(error, ServerError)  # it is there, and damaged
+        if kept:
+            notice(f"its checks were left, with their claims: {record.name}")
 
 
 # -- documents

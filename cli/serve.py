@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..core.errors import UsageError, require
+from ..core.errors import CcheckError, UsageError, require
 from ..core.events import written
 from ..core.redaction import keep_secret
 from ..core.telemetry import finish
 from . import opt
-from .common import inform, settings_from, shared_options, user_name
+from .common import inform, notice, settings_from, shared_options, user_name
 from .progress import checker, runtime
 
 if TYPE_CHECKING:
@@ -335,6 +335,11 @@ def _service(
         Service(checked, record=None if record else False) as service,
     ):
         service.workers = others
+        try:
+            if service.record is not None:
+                service.record.get([])  # opens a file, and asks no server
+        except CcheckError as error:
+            notice(f"checks are not recorded: {error}")
         yield service
 
 

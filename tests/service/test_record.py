@@ -159,21 +159,17 @@ def changed_by(file: Path, sql: str) -> None:
         database.execute(sql)
 
 
-@pytest.mark.parametrize(
-    ("sql", "said"),
-    [
-        ("CREATE TABLE checks (id)", "is not a record"),
-        ("PRAGMA user_version = 7", "format 7"),
-        ("CREATE TRIGGER t AFTER INSERT ON corrections BEGIN DELETE FROM checks; END", "is not a record"),
-    ],
-)
-def test_a_file_of_somebody_else_is_refused(tmp_path: Path, sql: str, said: str) -> None:
+TRIGGER = "CREATE TRIGGER t AFTER INSERT ON corrections BEGIN DELETE FROM checks; END"
+
+
+@pytest.mark.parametrize("sql", ["CREATE TABLE checks (id)", "PRAGMA user_version = 7", TRIGGER])
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, sql: str) -> None:
     file = tmp_path / "store.checks.sqlite"
     if "TRIGGER" in sql:
         with FileRecord(file) as record:
             record.put(check(1))
     changed_by(file, sql)
-    with FileRecord(file) as record, pytest.raises(InvalidData, match=said):
+    with FileRecord(file) as record, pytest.raises(InvalidData, match=r"not a record .*format [027];"):
         record.put(check(1))
 
 

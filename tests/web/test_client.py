@@ -339,7 +339,9 @@ def test_workers_have_the_settings_of_the_server_and_no_budget(monkeypatch):
 
 def test_it_says_that_there_is_no_store_and_serves_what_can_make_one(tmp_path: Path):
     log = tmp_path / "log"
+    tmp_path.joinpath("paper.checks.sqlite").write_text("this is no database" * 100)
     with serving(log, "--store", tmp_path / "paper", "--recipe", "bm25") as url:
+        assert "checks are not recorded: the record" in log.read_text()
         wait_until(lambda: "nothing can be checked yet: there is no store" in log.read_text())
         assert "papers" in httpx.get(f"{url}/papers", headers={"Accept": "text/html"}).text
 
