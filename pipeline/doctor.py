@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 T = TypeVar("T")
-EXTRAS = ("models", "server", "parquet", "documents", "pages", "evaluation", "images", "train")
+EXTRAS = "models fast server mcp parquet documents pages evaluation images train telemetry".split()
 PROBE = "sea level has risen"
 """The claim that tests whether a store answers."""
 
@@ -164,7 +164,7 @@ def _found(name: str, named: bool, missing: str = "{}") -> FoundModel:
 
 
 def _model(settings: Settings) -> str:
-    from ..encode.dense import DEFAULT_MODEL, run_by_numpy
+    from ..encode.dense import DEFAULT_MODEL, MANY, run_by_numpy
 
     named = settings.embedding_model
     later = "{}. With access to the hub, the first ingest or query downloads it"
@@ -173,6 +173,10 @@ def _model(settings: Settings) -> str:
     if not by_numpy:
         require_models(f"the embedding model {found.name}")
     how = "numpy" if by_numpy else "sentence-transformers"
+    if by_numpy and settings.device is None and gpu_driver_here() and models_installed():
+        how += f", {MANY} texts and more with sentence-transformers on the GPU"
+    elif by_numpy and _version("openvino"):
+        how += f", {MANY} texts and more with OpenVINO"
     return f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}, run with {how}"
 
 

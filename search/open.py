@@ -49,6 +49,9 @@ def open_store(settings: Settings) -> Store:
     if scheme == "local" and _NAME.fullmatch(rest):
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
+    if scheme == "local" and rest and Path(rest).name == rest:
+        may = "A name has letters, digits, _, . and -, and begins with a letter, a digit or _"
+        raise UsageError(f"{rest!r} can't be the name of a store. {may}. For a folder, use --store {f'./{rest}'!r}")
     if not path or "://" in path or (path == spec and _SCHEME.match(spec)):
         raise UsageError(
             f"the store {spec!r} is not a folder, local:NAME, elasticsearch:INDEX or https://host:9200/INDEX"

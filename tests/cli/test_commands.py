@@ -203,6 +203,7 @@ def test_doctor_when_all_is_well_or_a_server_is_not_in_use(papers, no_server, mo
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     code, found = findings("--store", papers)
     assert code == 0 and {found[part][0] for part in ("python", "packages", "recipe", "store")} == {"ok"}
+    assert ("with OpenVINO" in found["model"][1]) == (found["fast"][0] == "ok")
     assert found["pages"][0] == "absent" and "trafilatura can't be loaded (" in found["pages"][1]
     assert "71 documents" in found["store"][1] and found["elasticsearch"][0] == "absent"
     lines = ccheck("doctor", "--store", papers).out.splitlines()
@@ -218,7 +219,7 @@ def test_doctor_ends_with_the_code_of_what_failed_and_knows_a_misspelt_variable(
     code, found = findings("--store", f"{no_server}/papers")
     assert code == 6 and found["elasticsearch"][0] == found["store"][0] == "failed"
     assert no_server in found["elasticsearch"][1]
-    assert findings("--store", "ftp://nothing")[0] == findings("--store", "http://[::1")[0] == 2
+    assert {findings("--store", one)[0] for one in ("ftp://nothing", "http://[::1", "local:my papers")} == {2}
     monkeypatch.setenv("CCHECK_RECIPE", "none-of-them")
     code, found = findings()
     assert code == 4 and found["recipe"][0] == found["store"][0] == "failed" and "setting" in found
@@ -229,16 +230,11 @@ def test_doctor_ends_with_the_code_of_what_failed_and_knows_a_misspelt_variable(
     assert "CCHECK_SERVE_DEVICE" not in said
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (200, b"<html>It works!</html>"),
-        (200, b"[]"),
-        (401, b'{"error": {"type": "security_exception", "reason": "who are you"}, "status": 401}'),
-        (404, b"nothing here"),
-        (500, b"oh no"),
-    ],
-)
+DENIED = b'{"error": {"type": "security_exception", "reason": "who are you"}, "status": 401}'
+ODD = [(200, b"<html>It works!</html>"), (200, b"[]"), (401, DENIED), (404, b"nothing here"), (500, b"oh no")]
+
+
+@pytest.mark.parametrize(("status", "body"), ODD)
 def test_a_server_that_is_no_elasticsearch(status, body, monkeypatch):
     monkeypatch.setenv("CCHECK_ELASTICSEARCH_RETRY_SECONDS", "0")
     with http_stub(lambda _: Reply(body, status, {"Content-Type": "application/json"})) as server:

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from programs import loaded
 
 from ccheck.core import install
+from ccheck.pipeline.doctor import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -56,7 +57,9 @@ def test_every_room_is_a_package_and_the_extras_that_messages_name_exist():
     call = re.compile(r"""install_command\("(\w+)"\)|(?:MissingExtra|require)\(.*?, "(\w+)"[,)]""")
     found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
     named = {extra for groups in found for extra in groups if extra}
-    assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert len(found) > 5 and named <= set(extras)
+    assert set(EXTRAS) == set(re.findall(r"\w+", extras["all"][0].partition("[")[2]))
 
 
 def test_the_wheel_holds_every_file_and_no_other_the_licence_and_the_program(wheel):
