@@ -130,7 +130,8 @@ def warnings_said() -> Iterator[None]:
     log, handler = logging.getLogger(LOG), Notices(logging.WARNING)
     log.addHandler(handler)
     above, log.propagate = log.propagate, False  # MCP's server has every warning printed again
-    logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # ccheck itself says what it waits for
+    for waits in ("elastic_transport", "opentelemetry"):  # ccheck itself says what it waits for
+        logging.getLogger(waits).setLevel(logging.ERROR)
     try:
         yield
     finally:

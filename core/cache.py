@@ -119,7 +119,9 @@ class Cache(Closing):
         return database
 
     def _give_up(self, error: Exception) -> None:
-        self.notice = f"{self._what} {self.path} can't be used ({error}). It is safe to delete"
+        ours = all(os.access(one, os.W_OK) for one in (self.path, self.path.parent))
+        then = "It is safe to delete" if ours else "Make it and its folder writable, or set CCHECK_CACHE_DIR to another"
+        self.notice = f"{self._what} {self.path} can't be used ({error}). {then}"
         self._temporary = True
         self._close()
         self._fall_back()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -121,6 +122,12 @@ def _hashes(folder: str | None, process: int) -> Cache:
 
     path = Path(folder) if folder else platformdirs.user_cache_path("ccheck")
     return Cache(path / "hashes.sqlite", _CACHE_BYTES, "the cache of models' hashes")
+
+
+@atexit.register
+def _close() -> None:
+    for cache in (_hashes.cache or {}).values():
+        cache.close()
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -295,6 +295,9 @@ def test_several_threads_remember_in_one_cache(model, monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(file_hash, [model / "model.safetensors"] * 8))) == 1
     assert len(opened) == 1
+    done = "import atexit; atexit._run_exitfuncs(); print([one._database for one in f._hashes.cache.values()])"
+    code = f"import pathlib, ccheck.core.fingerprints as f; f.file_hash(pathlib.Path({__file__!r})); {done}"
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"[None]\n", "closed at the end"
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])

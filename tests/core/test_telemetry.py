@@ -102,9 +102,11 @@ def test_checks_stages_and_failures_are_counted(own_tracer: None, monkeypatch: p
     assert b"warm" not in server.asked[-1].body
 
 
-def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(own_tracer, monkeypatch):
+def test_a_command_does_not_wait_for_a_collector_that_does_not_answer(own_tracer, monkeypatch, no_server, caplog):
     pytest.importorskip("opentelemetry.exporter")
     monkeypatch.setattr(telemetry, "FAREWELL_SECONDS", 0.3)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", no_server)
+    assert "take" in ccheck_command("history").err and not caplog.text
     answers = threading.Event()
 
     def collector(asked: Any) -> Reply:

@@ -248,6 +248,7 @@ def test_a_file_that_cant_be_used_is_said_and_the_run_goes_on(tmp_path, broken):
         path.mkdir() if broken == "a folder" else path.write_bytes(b"no database" * 1000)
     cache = Cache(path, MIB, "the cache of tests")
     assert cache.notice.startswith(f"the cache of tests {path} can't be used (")
+    assert ("CCHECK_CACHE_DIR" if broken == "no folder" else "It is safe to delete") in cache.notice
     cache.put(numbered(3))
     assert cache.get(list(numbered(3))) == numbered(3)
     cache.close()
