@@ -128,14 +128,11 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
 
     def says(clause: str) -> bool:
         words, given = parsed(clause), term_set(clause)
+        more = given - wanted - term_set(_LEAD) if alone else frozenset()
         round_ = turned(mine, words)
         if round_ is not None:  # "B is less than A" has "less" for "more"
-            return not round_ and not (alone and len(given - wanted - term_set(_LEAD)) > 1)
-        same = (
-            wanted <= given
-            and not (alone and given - wanted - term_set(_LEAD))
-            and len(words.denied) == len(mine.denied)
-        )
+            return not round_ and len(more) <= 1
+        same = wanted <= given and not more and len(words.denied) == len(mine.denied)
         return same and fits(clause)
 
     parts = [sentence] if whole else _clauses(sentence)
