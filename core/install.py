@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,7 +37,10 @@ def install_command(extra: str | None = None) -> str:
     if origin.url.startswith("file:"):
         from urllib.request import url2pathname  # a client of HTTP
 
-        place = url2pathname(urlsplit(origin.url).path) + extras
+        source = Path(url2pathname(urlsplit(origin.url).path))
+        there = source.is_file() or (source / "pyproject.toml").is_file()
+        # Without its source, the installed package still says what an extra needs.
+        place = f"{source if there else DISTRIBUTION}{extras}"
     else:
         kind = f"{origin.vcs_info['vcs']}+" if "vcs" in origin.vcs_info else ""
         place = f"{DISTRIBUTION}{extras} @ {kind}{origin.url}"

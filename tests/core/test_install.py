@@ -26,6 +26,9 @@ def installed_from(monkeypatch: pytest.MonkeyPatch, folder: Path, origin: object
 
 def test_from_a_clone_and_without_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clone = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
+    installed_from(monkeypatch, tmp_path, clone | {"dir_info": {}}, uv=True)
+    assert install_command("models") == f"{tmp_path}/.venv/bin/python -m uv pip install 'ccheck-papers[models]'"
+    (tmp_path / "pyproject.toml").touch()
     installed_from(monkeypatch, tmp_path, clone, uv=True)
     assert install_command("models") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[models]'"
     assert str(MissingExtra("Measuring", "evaluation")).endswith(f": {install_command('evaluation')}")
@@ -37,8 +40,8 @@ def test_from_a_clone_and_without_metadata(tmp_path: Path, monkeypatch: pytest.M
     assert install_command("models") == INDEX
 
 
-ADDRESS = "https://example.org/ccheck"
-HERE, INDEX = "/.venv/bin/python -m pip install", "pip install 'ccheck-papers[models]'"
+ADDRESS, INDEX = "https://example.org/ccheck", "pip install 'ccheck-papers[models]'"
+HERE = "/.venv/bin/python -m pip install"
 
 
 @pytest.mark.parametrize(
