@@ -45,7 +45,8 @@ def fetch(
                 client, topic, file, limit, lambda state: update(state.records, min(limit, state.total or limit))
             )
     except KeyboardInterrupt:
-        notice(f"what was fetched is in {file}. Run the same command again to continue")
+        if file.exists():
+            notice(f"what was fetched is in {file}. Run the same command again to continue")
         raise
     total = f" of {state.total:,}" if state.total is not None else ""
     inform(f"{counted(state.records, 'paper')}{total} in {file}. Next: ccheck ingest {file}")

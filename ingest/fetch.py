@@ -3,13 +3,14 @@
 The APIs: docs.openalex.org (works, cursor paging), ncbi.nlm.nih.gov/books/NBK25501 (E-utilities: esearch with history,
 efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says about a paper,
 or of PubMed's XML the plain record (see `plain.py`). A file that is not complete has another beside it,
-FILE.state.json, from which the next run continues.
+.FILE.state.json (hidden, so that nobody ingests it), from which the next run continues.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ import httpx
 
 from ..core.closing import Closing
 from ..core.errors import InvalidData, NotFound, ServerError, UsageError
-from ..core.files import write_text
+from ..core.files import check_output, write_text
 from ..core.http import BUSY, Body, MayPass, pause, retry_after
 from ..core.text import json_line
 from .records import Record
@@ -32,13 +33,14 @@ from .sources import Source
 Service: TypeAlias = Literal["openalex", "pubmed", "europepmc"]
 SERVICES: tuple[Service, ...] = get_args(Service)
 PAGE = 200
-PUBMED_MOST = 10_000
-"""More of one search NCBI does not hand out."""
+PUBMED_MOST = 9_999
+"""NCBI does not hand out more of one search."""
 ANSWER_BYTES = 128 << 20
 ANSWER_SECONDS = 600.0
 """How long one answer may take: without a limit, a server that sends a byte now and then is waited for as long as it
 likes."""
 TRIES, LONGEST_WAIT = 5, 60.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def fetch(
     Raises NotFound if there are none, UsageError for a file that is there and not of this fetch, ServerError where the
     service fails, InvalidData for an answer of another shape; what was fetched until then stays.
     """
-    state = _begun(client.service, topic, file)
+    state = _begun(client.service, topic, check_output(file, "the papers"))
     with ExitStack() as stack:
         stream: IO[bytes] | None = None
         while not state.done and state.records < limit:
@@ -77,7 +79,7 @@ def fetch(
             except ServerError as error:
                 kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
                 raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
-            if not papers and not state.records:
+            if not papers and not cursor and not state.records:
                 raise NotFound(f"{client.service} found no papers on {topic!r}. Try fewer or other words")
             if stream is None:
                 stream = stack.enter_context(file.open("r+b" if file.exists() else "w+b"))
@@ -93,7 +95,7 @@ def fetch(
                 records=state.records + len(papers),
                 bytes=stream.tell(),
                 total=total,
-                done=not papers or not cursor,
+                done=not cursor,
             )
             write_text(_state_file(file), json.dumps(asdict(state)), "the state of the fetch")
             on_progress(state)
@@ -103,7 +105,7 @@ def fetch(
 
 
 def _state_file(file: Path) -> Path:
-    return file.with_name(f"{file.name}.state.json")
+    return file.with_name(f".{file.name}.state.json")
 
 
 def _begun(service: Service, topic: str, file: Path) -> State:
@@ -174,7 +176,9 @@ class Client(Closing):
             except MayPass as error:
                 if attempt == TRIES:
                     raise ServerError(f"{self.base} can't be reached ({error})") from error
-                self._wait(min(LONGEST_WAIT, pause(attempt, error.retry_after, first=1, longest=LONGEST_WAIT)))
+                seconds = min(LONGEST_WAIT, pause(attempt, error.retry_after, first=1, longest=LONGEST_WAIT))
+                _log.warning("%s is busy or not answering (%s); trying again in %.0f s", self.base, error, seconds)
+                self._wait(seconds)
             finally:
                 self._last = time.monotonic()
 
@@ -202,7 +206,8 @@ def _openalex(client: Client, topic: str, state: State, count: int) -> _Page:
     answer = client.json("/works", {"search": topic, "per-page": count, "cursor": state.cursor})
     meta = answer.get("meta")
     meta = meta if isinstance(meta, dict) else {}
-    return _records(client, answer.get("results")), meta.get("next_cursor"), meta.get("count")
+    found = _records(client, answer.get("results"))
+    return found, meta.get("next_cursor") if found else None, meta.get("count")
 
 
 def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
@@ -212,12 +217,13 @@ def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
     results = answer.get("resultList")
     found = _records(client, results.get("result") if isinstance(results, dict) else None)
     cursor = answer.get("nextCursorMark")
-    return found, cursor if cursor != state.cursor else None, answer.get("hitCount")
+    return found, cursor if found and cursor != state.cursor else None, answer.get("hitCount")
 
 
 def _pubmed(client: Client, topic: str, state: State, count: int) -> _Page:
     start = int(state.cursor)
-    asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start, "retmax": count}
+    asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start}
+    asked["retmax"] = min(count, PUBMED_MOST - start)
     result = client.json("/entrez/eutils/esearch.fcgi", {**asked, "sort": "relevance"}).get("esearchresult")
     if not isinstance(result, dict) or not isinstance(result.get("idlist"), list):
         raise InvalidData(f"{client.base} gave no list of ids: {str(result)[:200]}")

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -62,9 +63,8 @@ def test_what_changed_is_taken_again(tmp_path: Path) -> None:
     ingest([jsonl(tmp_path / "a.jsonl", *records)], store, encoders_of(embedder))
     records[7]["text"] = "Another text."
     records[8]["year"] = 2011
-    report = ingest(
-        [jsonl(tmp_path / "a.jsonl", *records, {"_id": "new", "text": "New."})], store, encoders_of(embedder)
-    )
+    path = jsonl(tmp_path / "a.jsonl", *records, {"_id": "new", "text": "New."})
+    report = ingest([path], store, encoders_of(embedder))
     assert counts(report) == {"added": 1, "updated": 2, "unchanged": 48}
     assert store.entries["7"].document.text == "Another text."
     assert store.entries["8"].document.metadata == {"year": 2011}
@@ -145,9 +145,12 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     assert store.entries["1"].document.text == "First."
 
 
-def test_what_the_store_refuses_is_rejected(tmp_path: Path) -> None:
+def test_what_the_store_refuses_is_rejected_and_a_missing_file_before_anything_is_made(tmp_path: Path) -> None:
     store = MemoryStore(lambda entries: {"1": "too odd"})
     path = jsonl(tmp_path / "a.jsonl", *rows(3))
+    with pytest.raises(NotFound):
+        ingest([path, str(tmp_path / "b.jsonl")], store)
+    assert store.calls == []
     report = ingest([path], store)
     assert counts(report) == {"added": 2, "rejected": 1}
     (reject,) = rejects_in(report.rejects)
@@ -179,15 +182,11 @@ def test_where_rejects_go_and_where_they_can_not(tmp_path: Path) -> None:
     assert report.rejects is None and len(report.notices) == 3
 
 
-def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    store = MemoryStore()
-    with pytest.raises(NotFound):
-        ingest([jsonl(tmp_path / "a.jsonl", *rows(2)), str(tmp_path / "b.jsonl")], store)
-    assert store.calls == []
-
-
 def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+    closed: list[int] = []
+    close = Seen.close
+    monkeypatch.setattr(Seen, "close", lambda seen: closed.append(threading.get_ident()) or close(seen))
     fails = iter([False, False, False, True])
 
     def on_upsert(entries: Sequence[Entry]) -> None:
@@ -196,8 +195,10 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
 
     store, embedder = MemoryStore(on_upsert), TinyEmbedder()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
-    with pytest.raises(ServerError, match="the server is gone"):
+    with pytest.raises(ServerError, match="the server is gone") as failed:
         ingest([path], store, encoders_of(embedder))
+    # Its frames, and so the generators, are held. The collector runs in any thread, and the database belongs to one.
+    assert failed.tb is not None and closed == [threading.get_ident()]
     assert len(store.entries) == 30
     assert len(embedder.embedded) <= 80  # it did not go on embedding for long
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ccheck-store")]
@@ -206,21 +207,6 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
     assert counts(report) == {"added": 170, "unchanged": 30}
     assert len(embedder.embedded) == len(set(embedder.embedded)) == 200
     assert sorted(store.entries, key=int) == [str(n) for n in range(200)]
-
-
-def test_after_a_failure_nothing_is_left_to_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in any thread, and the database of a run's ids belongs to one."""
-    closed: list[int] = []
-    close = Seen.close
-    monkeypatch.setattr(Seen, "close", lambda seen: closed.append(threading.get_ident()) or close(seen))
-    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
-
-    def on_upsert(entries: Sequence[Entry]) -> None:
-        raise ServerError("the server is gone")
-
-    with pytest.raises(ServerError) as failed:
-        ingest([jsonl(tmp_path / "a.jsonl", *rows(100))], MemoryStore(on_upsert), encoders_of(TinyEmbedder()))
-    assert failed.tb is not None and closed == [threading.get_ident()]  # its frames, and so the generators, are held
 
 
 def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,9 +283,9 @@ def test_all_pages_are_fetched_and_ingested(tmp_path: Path, service: Service, li
     file = tmp_path / "seas.jsonl"
     with http_stub(SERVERS[service]) as server:
         state = fetch(Client(service, server.url, wait=float), "sea level", file, limit)
-    assert (state.records, state.total) == (expected, TOTAL)
+    assert (state.records, state.total, len(list(tmp_path.iterdir()))) == (expected, TOTAL, 1 + (limit < TOTAL))
     store = MemoryStore()
-    report = ingest([str(file)], store)
+    report = ingest([str(tmp_path)], store)  # where the state of one that is not complete lies too
     assert (report.added, report.exit_code) == (expected, 0)
     assert {entry.document.text for entry in store.entries.values()} == {"Seas rise."}
 
@@ -324,15 +310,29 @@ def test_an_interrupted_fetch_continues(tmp_path: Path, service: Service, monkey
         state = fetch(Client(service, server.url, wait=float), "sea level", file)
     ids = [json.loads(line).get("id") or json.loads(line).get("_id") for line in file.read_text().splitlines()]
     assert state.records == len(ids) == len(set(ids)) == TOTAL
-    assert not file.with_name("seas.jsonl.state.json").exists()
+    assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_busy_server_is_asked_again_and_no_key_or_file_is_lost(tmp_path: Path, monkeypatch) -> None:
+def test_pubmed_is_asked_for_what_it_hands_out_and_a_page_of_books_is_not_the_end(tmp_path, monkeypatch):
+    def books_first(asked: Asked) -> Reply:
+        given = dict(parse_qsl(asked.query))
+        assert int(given.get("retstart", 0)) + int(given.get("retmax", 0)) <= 9_999
+        return Reply(b"<PubmedArticleSet/>") if given.get("id", "").startswith("0,") else pubmed(asked)
+
+    monkeypatch.setattr(fetching, "PAGE", 3_000)
+    monkeypatch.setitem(globals(), "TOTAL", 25_000)
+    with http_stub(books_first) as server:
+        state = fetch(Client("pubmed", server.url, wait=float), "sea level", tmp_path / "seas.jsonl", 25_000)
+    assert (state.records, state.total, state.done) == (6_999, 25_000, True)
+
+
+def test_a_busy_server_is_asked_again_and_no_key_or_file_is_lost(tmp_path: Path, monkeypatch, caplog) -> None:
     monkeypatch.setenv("OPENALEX_API_KEY", "s3cret")
     waited: list[float] = []
     busy = [Reply({}, 429, {"retry-after": "7"})]
     with http_stub(lambda asked: busy.pop() if busy else openalex(asked)) as server:
         fetch(Client("openalex", server.url, wait=waited.append), "sea level", tmp_path / "f.jsonl", 5)
+        assert f"{server.url} is busy or not answering (HTTP 429); trying again in 7 s" in caplog.messages
         assert any(7 <= one < 8 for one in waited) and all("s3cret" not in one.query for one in server.asked)
     file = tmp_path / "mine.jsonl"
     file.write_text("{}\n")
@@ -345,5 +345,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with http_stub(openalex) as server:
         ran = ccheck("fetch", "openalex", "sea level", "--limit", "3", "--server", server.url)
+        for place in (".", "-"):
+            refused = ccheck("fetch", "openalex", "sea level", "-o", place, "--server", server.url)
+            assert refused.code == 2 and f"can't be written to {place}: it must be the name of a file" in refused.err
     assert ran.code == 0 and "3 papers of 450 in sea-level.openalex.jsonl" in ran.err
     assert len((tmp_path / "sea-level.openalex.jsonl").read_text().splitlines()) == 3
+    monkeypatch.setattr(Client, "get", Mock(side_effect=KeyboardInterrupt))
+    ran = ccheck("fetch", "openalex", "tea")
+    assert ran.code == 130 and "what was fetched" not in ran.err
