@@ -104,8 +104,10 @@ def test_the_image_is_made_of_what_the_package_is_and_what_is_locked_and_runs_as
 # -- the manifests of deploy/ are valid, name no secret, and agree with the image and with each other
 
 
-OURS: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "kubernetes.yaml"))
+KUBERNETES = ROOT / "deploy" / "kubernetes.yaml"
+OURS: list[dict[str, Any]] = list(YAML(typ="safe").load_all(KUBERNETES))
 ECK: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "eck.yaml"))
+MONITORS: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "deploy" / "prometheus.yaml"))
 
 
 @pytest.mark.parametrize("manifest", OURS, ids=[f"{one['kind']}-{one['metadata']['name']}" for one in OURS])
@@ -123,6 +125,11 @@ def test_a_deployment_is_locked_down_and_takes_keys_from_a_secret(deployment: di
     keys = {one["name"]: one for one in container["env"] if "KEY" in one["name"]}
     assert keys and all("value" not in one and one["valueFrom"]["secretKeyRef"] for one in keys.values())
     assert f"\nUSER {pod['securityContext']['runAsUser']}\n" in DOCKERFILE
+    (monitor,) = (one["spec"] for one in MONITORS if one["spec"]["selector"] == deployment["spec"]["selector"])
+    (scraped,) = monitor["podMetricsEndpoints"]
+    assert scraped["port"] in {port["name"] for port in container["ports"]}
+    credentials = scraped["authorization"]["credentials"]
+    assert credentials["name"] == "ccheck" and f"--from-literal={credentials['key']}=" in KUBERNETES.read_text("utf-8")
 
 
 # -- uv.lock: what `make` and the Dockerfile install. `make lint` checks that it follows pyproject.toml

@@ -178,6 +178,7 @@ def test_a_key_is_asked_for(serve, caplog):
         {"api-key": "s3cret-é".encode()},
     ):
         assert served.client.post("/rerank", json=TEI_BODY, headers=headers).status_code == 200
+        assert served.client.get("/metrics", headers=headers).status_code == 200
         assert served.client.get("/info", headers=headers).status_code == 200
     assert "s3cret" not in caplog.text + repr(Access("s3cret-é"))
 

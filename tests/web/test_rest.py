@@ -228,7 +228,7 @@ def test_keys_have_rights(serve_web):
 
     assert "Authorization" in problem(web.client.get("/v1/collections"), 401)
     assert web.client.get("/v1/collections").headers["www-authenticate"] == "Bearer"
-    assert asked("reader-0123456789", "GET", "/v1/collections") == 200
+    assert {asked("reader-0123456789", "GET", path) for path in ("/v1/collections", "/metrics")} == {200}
     assert asked("reader-0123456780", "GET", "/v1/collections") == 401
     assert asked("reader-0123456789", "POST", "/v1/checks", {"claim": CLAIM}) == 403
     assert asked("checker-012345678", "POST", "/v1/checks", {"claim": CLAIM, "wait": 30}) == 200
