@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,8 +238,7 @@ def show(
         name = opened.name
     for id_ in filter(found.__contains__, ids):
         _print(found[id_], as_json)
-    if missing := [id_ for id_ in ids if id_ not in found]:
-        raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index export prints all")
+    _refuse_missing(ids, found, name)
 
 
 @opt.command
@@ -297,6 +296,7 @@ def remove(
         else:
             found = [document.id for document in opened.scan(_conditions(opened, filters))]
         if not found:
+            _refuse_missing(ids, found, opened.name)
             notice(f"nothing to remove from {opened.name}")
             return
         some = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
@@ -307,6 +307,12 @@ def remove(
         removed = sum(opened.delete(some) for some in chunked(found, AT_ONCE))
         opened.publish()
         inform(f"{counted(removed, 'document')} removed from {opened.name}")
+        _refuse_missing(ids, found, opened.name)
+
+
+def _refuse_missing(ids: Sequence[str], found: Container[str], name: str) -> None:
+    if missing := [id_ for id_ in ids if id_ not in found]:
+        raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index export prints all")
 
 
 def exported(document: Document) -> dict[str, Any]:

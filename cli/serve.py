@@ -214,7 +214,7 @@ def web(asked: ServedWeb) -> None:
     \b
     ccheck serve web
     ccheck serve web --store local:papers --port 8350
-    CCHECK_API_KEYS=desk:read+check:LONG-RANDOM-KEY ccheck serve web --host ::
+    CCHECK_API_KEYS=desk:read+check:A-LONG-RANDOM-KEY ccheck serve web --host ::
 
     On this machine no key is needed. Any other address needs CCHECK_API_KEYS: NAME:RIGHTS:KEY, separated by spaces,
     with the rights read, check and write. On SIGTERM the server finishes the checks that run. Of an option's two

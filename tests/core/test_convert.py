@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cli_runs import ccheck
+from rerank_servers import wait_until
 from runtimes import on_cpu
 from tiny_published import make_bge_m3
 
@@ -42,6 +43,10 @@ def test_the_converted_model_makes_the_same_vectors(bge_m3, tmp_path):
     as_torch_saves(old, 2)
     with pytest.raises(NotFound, match=r"ccheck convert .*old FOLDER"):
         load_embedder(str(old), on_cpu())
+    with subprocess.Popen([sys.executable, "-m", "ccheck", "convert", old, tmp_path / "new"]) as running:
+        wait_until(lambda: bool(list(tmp_path.glob(".new*"))))
+        running.terminate()
+    assert running.returncode == 130 and not list(tmp_path.glob(".new*"))
     ran = ccheck("convert", old, tmp_path / "new")
     assert ran.code == 0, ran.err
     assert not list((tmp_path / "new").rglob("*.bin*")) and not list(tmp_path.glob(".new*"))

@@ -21,6 +21,7 @@ from ccheck.core.recipe import recipe_names
 from ccheck.core.settings import Settings, unasked
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 from ccheck.demo import CLAIMS, CORPUS
+from ccheck.web.access import keys_from
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -135,6 +136,12 @@ def test_a_figure_without_its_script_is_found(tmp_path, text, problem):
     (tmp_path / "README.md").write_text(text)
     code, said = claims_of_docs(tmp_path)
     assert code == (1 if problem else 0) and problem in said, said
+
+
+def test_the_keys_that_are_shown_are_long_enough():
+    texts = [file.read_text(encoding="utf-8") for file in (*PAGES, ROOT / "cli" / "serve.py")]
+    shown = [given for text in texts for given in re.findall(r'CCHECK_API_KEYS="?(\w+:.*?)"? ccheck', text)]
+    assert len(shown) == 3 and all(map(keys_from, shown))
 
 
 def anchors(file: Path) -> set[str]:

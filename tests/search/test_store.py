@@ -100,7 +100,8 @@ def test_commands_over_the_documents_of_a_store(store: Store, make_store: Callab
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert ran.code == 0 and {line["_id"]: line["text"] for line in lines} == {d.id: d.text for d in DOCUMENTS}
     assert ccheck("index", "remove", "--filter", "year<1900", "--yes", *at).code == 0
-    assert ccheck("index", "remove", "flu", "--yes", *at).code == 0
+    ran = ccheck("index", "remove", "flu", "nobody", "--yes", *at)
+    assert ran.code == 4 and "1 document removed" in ran.err and "no document with the id nobody." in ran.err
     assert {one.id for one in make_store().scan()} == {"sea", "ice", "tea"}
     assert ccheck("index", "remove", "tea", "--yes", *at).code == 0 and make_store().count() == 2
 
