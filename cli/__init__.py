@@ -6,7 +6,6 @@ import errno
 import gc
 import io
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +91,6 @@ def main() -> NoReturn:
     # Models calculate one batch a thread (`encode/numpy_bert.py`). The threads that OpenBLAS starts with numpy would
     # only wait for work, busily: a tenth of the first answer's CPU time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing temporary stays, as after Ctrl-C
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

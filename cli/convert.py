@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from . import opt
@@ -21,5 +22,6 @@ def convert(name: str = opt.argument("MODEL"), output: str = opt.argument("FOLDE
     """
     from ..core.convert import convert as made
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing half-made stays, as after Ctrl-C
     weights = made(name, Path(output))
     inform(f"{output} has {counted(len(weights), 'file')} of safetensors. Name it with ./{output} or its full path")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from cli_runs import ccheck
@@ -77,15 +78,9 @@ def test_a_file_that_is_more_than_tensors_does_nothing(tmp_path, monkeypatch):
 def test_the_other_process_has_no_network_no_programs_and_no_keys(tmp_path, monkeypatch):
     """As its code would find it if torch ran what a file says."""
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    seen: list[dict[str, str]] = []
-
-    def run(*_: Any, env: dict[str, str], **__: Any) -> Any:
-        seen.append(env)
-        return subprocess.CompletedProcess([], 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run := Mock(return_value=subprocess.CompletedProcess([], 0)))
     _in_another_process(tmp_path / "a.bin", tmp_path / "b")
-    assert "hf_secret" not in seen[0].values()
+    assert "hf_secret" not in run.call_args.kwargs["env"].values()
     monkeypatch.undo()
     for does in ("import socket; socket.create_connection(('127.0.0.1', 9))", "import os; os.system('true')"):
         code = f"from ccheck.core import convert\nconvert._shut_in()\n{does}"

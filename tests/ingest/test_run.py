@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import parse_qsl
@@ -18,7 +18,7 @@ from tiny_embedder import TinyEmbedder, encoders_of
 import ccheck.ingest.fetch as fetching
 from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking
-from ccheck.core.types import Document, Entry
+from ccheck.core.types import Document
 from ccheck.ingest import Encoders, IngestOptions, Progress, dry_run, ingest
 from ccheck.ingest import run as run_module
 from ccheck.ingest.encoders import DenseEncoder
@@ -106,12 +106,10 @@ def test_dry_run(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", *records)
     preview = dry_run([path], encoders=encoders_of(TinyEmbedder()), n=2)
     assert [document.id for document in preview.documents] == ["1", "0"]
-    assert preview.documents[0].published == "2015-12-31"
-    assert preview.passages == (7, 1)
+    assert preview.documents[0].published == "2015-12-31" and preview.passages == (7, 1)
     assert [(reject.line, reject.reason) for reject in preview.rejects][1] == (3, "empty text")
     assert (plain := dry_run([path])).passages is None and len(plain.documents) == 3
-    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
-    assert list(Path.cwd().iterdir()) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"] and list(Path.cwd().iterdir()) == []
 
 
 def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
@@ -178,8 +176,7 @@ def test_where_rejects_go_and_where_they_can_not(tmp_path: Path) -> None:
     Path("corpus.rejects.jsonl").unlink()
     Path("corpus.rejects.jsonl").mkdir()
     report = ingest([path], MemoryStore())
-    assert counts(report) == {"added": 2, "rejected": 1}
-    assert report.rejects is None and len(report.notices) == 3
+    assert counts(report) == {"added": 2, "rejected": 1} and report.rejects is None and len(report.notices) == 3
 
 
 def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,20 +184,14 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
     closed: list[int] = []
     close = Seen.close
     monkeypatch.setattr(Seen, "close", lambda seen: closed.append(threading.get_ident()) or close(seen))
-    fails = iter([False, False, False, True])
-
-    def on_upsert(entries: Sequence[Entry]) -> None:
-        if next(fails):
-            raise ServerError("the server is gone")
-
+    on_upsert = Mock(side_effect=[None, None, None, ServerError("the server is gone")])
     store, embedder = MemoryStore(on_upsert), TinyEmbedder()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
     with pytest.raises(ServerError, match="the server is gone") as failed:
         ingest([path], store, encoders_of(embedder))
     # Its frames, and so the generators, are held. The collector runs in any thread, and the database belongs to one.
     assert failed.tb is not None and closed == [threading.get_ident()]
-    assert len(store.entries) == 30
-    assert len(embedder.embedded) <= 80  # it did not go on embedding for long
+    assert len(store.entries) == 30 and len(embedder.embedded) <= 80  # it did not go on embedding for long
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ccheck-store")]
     store.on_upsert = None
     report = ingest([path], store, encoders_of(embedder))
@@ -211,12 +202,7 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
-    calls = iter(range(100))
-
-    def on_encode() -> None:
-        if next(calls) == 5:
-            raise KeyboardInterrupt
-
+    on_encode = Mock(side_effect=[*[None] * 5, KeyboardInterrupt, *[None] * 100])
     store = MemoryStore()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
     with pytest.raises(KeyboardInterrupt):
@@ -294,15 +280,10 @@ def test_all_pages_are_fetched_and_ingested(tmp_path: Path, service: Service, li
 def test_an_interrupted_fetch_continues(tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server fails after some pages, and half a line is in the file."""
     file = tmp_path / "seas.jsonl"
-    answered = 0
-
-    def failing(asked: Asked) -> Reply:
-        nonlocal answered
-        answered += 1
-        return SERVERS[service](asked) if answered <= 3 else Reply({"error": "not today"}, 503)
-
+    answers, gone = iter([SERVERS[service]] * 3), Reply({"error": "not today"}, 503)
+    failing = http_stub(lambda asked: next(answers, lambda asked: gone)(asked))
     monkeypatch.setattr(fetching, "PAGE", 100)
-    with http_stub(failing) as server, pytest.raises(ServerError, match="run the same command again to continue"):
+    with failing as server, pytest.raises(ServerError, match="run the same command again to continue"):
         fetch(Client(service, server.url, wait=float), "sea level", file)
     with file.open("a") as stream:
         stream.write('{"id": "half')

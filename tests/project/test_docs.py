@@ -84,7 +84,7 @@ def test_the_readme_shows_what_ccheck_prints():
     assert textwrap.dedent(shown).strip() in ran.out, ran.out
 
 
-def test_the_readme_has_tested_blocks_and_every_extra_and_links_lead_somewhere():
+def test_the_readme_has_tested_blocks_and_every_extra_links_lead_somewhere_and_keys_are_long_enough():
     assert {language for language, _ in TESTED.findall(read("README.md"))} == {"sh", "python"}
     extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
     named = re.findall(r"^\| `pip install '\.\[(\w+)\]'` \|", read("README.md"), re.MULTILINE)
@@ -99,12 +99,14 @@ def test_the_readme_has_tested_blocks_and_every_extra_and_links_lead_somewhere()
             if not led.exists() or (anchor and anchor not in anchors(led)):
                 broken.append(f"{file.relative_to(ROOT)}: {target}")
     assert broken == []
+    texts = [file.read_text(encoding="utf-8") for file in (*PAGES, ROOT / "cli" / "serve.py")]
+    shown = [given for text in texts for given in re.findall(r'CCHECK_API_KEYS="?(\w+:.*?)"? ccheck', text)]
+    assert len(shown) == 3 and all(map(keys_from, shown))
 
 
 def claims_of_docs(*folder: Path) -> tuple[int, str]:
     """The exit code of the script, for the repository or a folder, and the problems that it names."""
-    code = "import sys; from pathlib import Path; from claims_of_docs import main; "
-    code += "sys.exit(main(*map(Path, sys.argv[1:])))"
+    code = "import pathlib as p, sys, claims_of_docs as c; sys.exit(c.main(*map(p.Path, sys.argv[1:])))"
     words = [sys.executable, "-c", code, *map(str, folder)]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")})
     return done.returncode, done.stdout + done.stderr
@@ -136,12 +138,6 @@ def test_a_figure_without_its_script_is_found(tmp_path, text, problem):
     (tmp_path / "README.md").write_text(text)
     code, said = claims_of_docs(tmp_path)
     assert code == (1 if problem else 0) and problem in said, said
-
-
-def test_the_keys_that_are_shown_are_long_enough():
-    texts = [file.read_text(encoding="utf-8") for file in (*PAGES, ROOT / "cli" / "serve.py")]
-    shown = [given for text in texts for given in re.findall(r'CCHECK_API_KEYS="?(\w+:.*?)"? ccheck', text)]
-    assert len(shown) == 3 and all(map(keys_from, shown))
 
 
 def anchors(file: Path) -> set[str]:
