@@ -161,7 +161,7 @@ def parsed(text: str) -> Parsed:
             no = next((words[at] for at in range(max(0, place - 3), place) if denies[at]), "")
             said = f"{no} {word}".strip()
             ways += [(stem, 0 if no else signs[place], said) for stem in _about(words, stems, place)]
-        if denies[place]:
+        if denies[place] and not {"whether", "if"}.intersection(words[place + 1 : place + _NEAR]):
             after = frozenset(stem for stem in _after(words, stems, place) if stem)
             denied.append((after, word))
     content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in SMALL)

@@ -16,7 +16,14 @@ _APART = ("condition", "order")
 _CLAUSE = re.compile(r";|\b(?:but|whereas|while|although)\b")
 _OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|these|those|most|some|all|no)\b")
 """How a clause with a subject of its own begins."""
-_INSTEAD = re.compile(r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to)\b[^,;.]*")
+_INSTEAD = re.compile(
+    r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to|whether|before \w+ing that"
+    r"|(?:say|tell)s? (?:little|nothing))\b[^,;.]*|\b(?:contrary to|(?:provided|assuming) that)\b[^;.]*"
+    r"|\b(?:(?:which|who|that) )?(?:\w+ ){0,3}?(?:(?:is|are|was|were|has been|have been|be|widely|often|been) )+"
+    r"(?:said|believed|thought|assumed|claimed|supposed|expected|alleged|reported) to\b[^,;.]*",
+    re.IGNORECASE,
+)
+"""What a sentence says of something else, or of what is not known or was only thought."""
 _LEAD = (
     "thus, therefore, hence, overall, consequently, together, in conclusion, we conclude, here, our study, results, "
     "data, findings, found, find, show, shows, showed, demonstrate, demonstrated, confirm, confirmed, has, have, had, "

@@ -193,6 +193,7 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
         ("contradicts", "Spiders have six legs.", "Spiders have eight legs, but insects fly."),
         ("contradicts", "Airlines lost 17 million.", "Airlines lost 1.7 million while hotels shut."),
         ("", "Hires made fewer contacts.", "Managers, unlike hires, made fewer contacts."),
+        ("", "Tea prevents gout.", "Tea, which is said to prevent gout, was drunk."),
         ("", "Users disliked the smell.", "Users were content, but their neighbours disliked the smell."),
         ("", "Annealed samples failed early.", "Annealed samples have not failed early."),
         ("repeats", "Experts spoke less than novices.", "Novices spoke more than experts."),
@@ -226,7 +227,8 @@ def test_what_a_paper_asked_supports_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"), [("other-subjects", 3, 0), ("near-misses", 366, 30), ("realistic", 110, 0)]
+    ("name", "right", "wrong"),
+    [("other-subjects", 3, 0), ("near-misses", 366, 30), ("realistic", 110, 0), ("conclusions", 21, 2)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
