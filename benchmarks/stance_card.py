@@ -24,8 +24,8 @@ What differs from the claim in a number, a direction or a denial is not called s
 
 An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, REFUTES
 `{decisive[REFUTES]}`; both from `{alike}` if a sentence has nearly all of the claim's words, and is not seen to state
-or deny it, and from `0.5` if a clause says the claim and nothing else, or denies it so. Sentences that say what was
-asked or done, or what others said, do not count.
+or deny it, and from `0.5` if a clause says the claim and nothing else, or denies it so, or if a conclusion of an
+abstract states it. Sentences that say what was asked or done, or what others said, do not count.
 
 ## How it was made
 
