@@ -53,6 +53,7 @@ from ccheck.lab.measure.pairs import risk_coverage
 from ccheck.verdict.judge import likeliest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import (
+    FOLDER,
     READER,
     PackagedStances,
     PackagedWeights,
@@ -107,8 +108,8 @@ def main(folder: Path, output: Path | None, shipped: bool, work: Path) -> None:
     held = a_fifth(articles)
     everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
     masks = {name: part.held(articles if name == TRIALS else ()) for name, part in everything.items()}
-    if shipped and output is not None:
-        measure_shipped(parts, masks, output)
+    if shipped:
+        measure_shipped(parts, masks, output or FOLDER)
         return
     files = {group: work / f"{group}.safetensors" for group in GROUPS}
     if not all(file.exists() for file in files.values()):

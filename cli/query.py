@@ -185,7 +185,8 @@ def _server(asked: Asked) -> Server | None:
     url, connect = os.environ.get("CCHECK_SERVER"), None
     here = OWN + tuple(name for name in SHARED if url and name != "recipe")
     if own := [f"--{name.replace('_', '-')}" for name in here if getattr(asked, name)]:
-        inform(*[f"CCHECK_SERVER is not asked because of {', '.join(own)}"] * bool(url))
+        if url:
+            inform(f"CCHECK_SERVER is not asked because of {', '.join(own)}")
         return None
     if not url:
         if asked.k > SERVED_K or len(asked.filters) > SERVED_FILTERS:

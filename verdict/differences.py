@@ -106,6 +106,7 @@ class Parsed:
     """The stems that a denial is about, and its word."""
 
 
+@functools.lru_cache(maxsize=4096)
 def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     """What a sentence says differently from a claim with which it shares half of the words; none if it shares less."""
     mine, given = parsed(clean(claim)), parsed(clean(sentence))

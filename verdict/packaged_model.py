@@ -130,17 +130,19 @@ class PackagedStances(PairStances):
         outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
-            if read.stated and says(claim, document, some):
+            said = read.stated and says(claim, document, some)
+            if said:
                 row[STANCES.index("REFUTES")] = 0  # which a paper that says the claim can't
                 row /= row.sum() or 1
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
-            why = self._why_open(stance, claim, document, some, read)
+            why = self._why_open(stance, claim, document, some, read, said)
             yield replace(stance, decides=why is None, rationale=why or stance.rationale)
 
     def _why_open(
-        self, stance: Stance, claim: str, document: Document, some: Sequence[str], read: Compared
+        self, stance: Stance, claim: str, document: Document, some: Sequence[str], read: Compared, said: bool
     ) -> str | None:
-        """What keeps a stance from deciding; None if it decides, empty if it is too unsure anyway."""
+        """What keeps a stance from deciding; None if it decides, empty if it is too unsure anyway. `said`: the document
+        says the claim."""
         sure, levels = stance.confidence or 0, self._weights.decisive
         if stance.label not in levels or sure < (PLAIN if read.missing <= 1 else levels[stance.label]):
             return ""
@@ -149,7 +151,7 @@ class PackagedStances(PairStances):
         found = compared(claim, sentences)._replace(missing=read.missing)
         supports, talk = stance.label == "SUPPORTS", is_about_a_claim(claim)
         if not talk:
-            plain = says(claim, document, some) if supports else any(contradicts(claim, one) for one in sentences)
+            plain = said if supports else any(contradicts(claim, one) for one in sentences)
             plain = plain and found.stated == supports and not (found.apart or found.unsure)
             otherwise = supports and not found.stated and says_otherwise(claim, every)
             if plain or (decides(stance, found, self._weights) and not otherwise):

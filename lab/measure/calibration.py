@@ -51,7 +51,7 @@ class CalibrationReport:
         """Why the calibration should not be used; empty if nothing is known against it."""
         before, after, said = self.before.error, self.after.error, []
         if after >= before:
-            said.append(f"the calibration is no gain: on other claims the error goes from {before:.4f} to {after:.4f}")
+            said.append(f"the calibration does not help: on other claims, an error of {before:.4f} became {after:.4f}")
         if not LEAST * 1.01 < self.calibration.temperature < MOST / 1.01:
             said.append(f"the temperature is at an end of its range ({LEAST} to {MOST:g}): the confidences tell little")
         return said
