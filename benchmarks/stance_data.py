@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,8 @@ GROUPS = {
     "trials": ("findings of trials", "CliniFact"),
 }
 """Data sets that are left out together, because they are alike."""
-MEASURED_ONLY = ("COVID-Fact",)
+WRITTEN, CHECKER = "written claims", "claims as people make them"
+MEASURED_ONLY = ("COVID-Fact", CHECKER)
 
 
 class Pair(NamedTuple):
@@ -61,12 +62,14 @@ class Part:
             for row, said, label in zip(self.rows, self.near, self.labels, strict=True)
         ]
 
-    def held(self, names: Sequence[str] = ()) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def held(
+        self, names: Sequence[str] = (), chosen: Set[str] = frozenset()
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Masks of a fifth of the claims, and of the pairs that share neither claim nor document with these. With
-        `names`, of a fifth of these documents, since a trial's claims are alike."""
+        `names`, of a fifth of these documents, since a trial's claims are alike; of the documents `chosen`, if any."""
         claims, documents = ([getattr(row, name) for row in self.rows] for name in ("claim", "doc_id"))
-        claims = documents if names else claims
-        chosen = a_fifth(names or claims)
+        claims = documents if names or chosen else claims
+        chosen = chosen or a_fifth(names or claims)
         asked = np.array([one in chosen for one in claims])
         seen = {one for one, held in zip(documents, asked, strict=True) if held}
         return asked, ~asked & np.array([one not in seen for one in documents])
@@ -80,11 +83,12 @@ def a_fifth(names: Sequence[str]) -> set[str]:
 
 def read_parts(folder: Path) -> dict[str, Part]:
     """The data sets by name."""
-    made = {}
-    for name, rows in _rows(folder).items():
-        near = [" ".join(nearest(row.claim, Document(row.doc_id, row.title, row.text))) for row in rows]
-        made[name] = Part(rows, near, np.array([STANCES.index(row.label) for row in rows]))
-    return made
+    return {name: part_of(rows) for name, rows in _rows(folder).items()}
+
+
+def part_of(rows: list[StanceRow]) -> Part:
+    near = [" ".join(nearest(row.claim, Document(row.doc_id, row.title, row.text))) for row in rows]
+    return Part(rows, near, np.array([STANCES.index(row.label) for row in rows]))
 
 
 def _rows(folder: Path) -> dict[str, list[StanceRow]]:

@@ -61,12 +61,13 @@ def choose_sentences(
 
 
 def nearest_in_words(claim: str, texts: Sequence[str], most: int) -> list[int]:
-    """The places of up to `most` texts that share most words with the claim, in order."""
+    """The places of up to `most` texts that share most words with the claim, in order. Of texts that share as many, the
+    later come first: results and conclusions follow what was asked and done."""
     if len(texts) <= most:
         return list(range(len(texts)))
     wanted = term_set(claim)
     shared = [len(wanted & term_set(text)) for text in texts]
-    return sorted(sorted(range(len(texts)), key=lambda number: (-shared[number], number))[:most])
+    return sorted(sorted(range(len(texts)), key=lambda number: (-shared[number], -number))[:most])
 
 
 def _candidates(claim: str, texts: Sequence[str]) -> list[list[_Candidate]]:

@@ -205,7 +205,7 @@ def nearest(claim: str, document: Document) -> list[str]:
 
 
 def why_unread(claim: str, document: Document) -> str:
-    """Why a document is not read: it has less than a third of the claim's words, or none of those that stand before the
+    """Why a document is not read: it has less than a quarter of the claim's words, or none of those that stand before the
     claim's verb. Empty for one that is; of a sentence that makes two claims, one of them is enough.
 
     Of what is found for a claim, this is true of about half, and most stances on that would be mistaken.
@@ -221,7 +221,7 @@ def why_unread(claim: str, document: Document) -> str:
 def _missing(claim: str, there: frozenset[str]) -> str:
     """What of a claim a text with these words does not have; empty if it has enough."""
     wanted, subject = term_set(claim), subject_of(claim)
-    if 3 * len(wanted & there) < len(wanted):
+    if 4 * len(wanted & there) < len(wanted):
         return "it has few of the claim's words"
     kinds = (kind[0] for kind in _KIND.finditer(claim) if len(term_set(kind[0]) & there) == 1)
     missing = subject if subject and term_set(subject) and there.isdisjoint(term_set(subject)) else next(kinds, "")
