@@ -11,7 +11,7 @@ writes its figures and card.
 Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
 the others' claims. The mean of their weights learns the written claims, but for some abstracts, and the judged pairs
 again. Its temperature is fitted to what was held out. `COVID-Fact` and the claims as people make them are only
-measured: nothing was trained on them or chosen by them.
+measured: nothing was trained on them, or chosen by them but for `LAST_SHARE`.
 """
 
 from __future__ import annotations

@@ -205,10 +205,10 @@ def nearest(claim: str, document: Document) -> list[str]:
 
 
 def why_unread(claim: str, document: Document) -> str:
-    """Why a document is not read: it has less than a quarter of the claim's words, or none of those that stand before the
-    claim's verb. Empty for one that is; of a sentence that makes two claims, one of them is enough.
+    """Why a document is not read: it has less than a quarter of the claim's words, or none of those that stand before
+    the claim's verb. Empty for one that is; of a sentence that makes two claims, one of them is enough.
 
-    Of what is found for a claim, this is true of about half, and most stances on that would be mistaken.
+    Of what is found for a claim, this is true of about half, and more stances on that would be mistaken.
     """
     claim, sentences = clean(claim), sentences_of(document)
     if len(sentences) < SHORT:
