@@ -296,7 +296,7 @@ def test_unrelated_papers_change_no_verdict_and_more_of_them_make_none_surer(tmp
     for name, more in (("without", []), ("with", UNRELATED)):
         with ccheck.open(str(tmp_path / name), recipe="bm25", rerank="none") as checker:
             checker.ingest(str(CORPUS), *({"_id": f"u{n}", "text": text} for n, text in enumerate(more)), dense=False)
-            verdicts += [checker.check(claim, k=k).verdict for k in (3, 10)]
+            verdicts += [checker.check(claim, k=k).verdict for k in (5, 10)]  # none that bears on it falls out
     assert len({verdict.label for verdict in verdicts}) == 1, verdicts
     (few, many), (few_among, many_among) = verdicts[:2], verdicts[2:]
     assert many.confidence <= few.confidence and many_among.confidence <= few_among.confidence
