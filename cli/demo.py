@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STORE = "local:demo"
+SHOWN = 2
+"""Which of the sample claims is checked. The first one's "20 cm" is not quite the paper's "a little under 20"."""
 ANOTHER = "ivermectin prevents hospital admission"
 """A claim that the sample papers refute."""
 
@@ -43,7 +45,7 @@ def demo(
     with checker(settings_from(store=store)) as checked:
         with ingest_progress() as on_progress:
             report = checked.ingest(str(CORPUS), on_progress=on_progress)
-        result = checked.check(argument_text(claim or claims[0]), k=k)
+        result = checked.check(argument_text(claim or claims[SHOWN]), k=k)
         console = stdout()
         show_result(console, result, lambda: checked.recipe)
         inform(*dict.fromkeys((*report.notices, *result.warnings)))

@@ -19,6 +19,7 @@ from http_stub import Reply, http_stub
 
 from ccheck.cli import COMMANDS, cli
 from ccheck.cli.common import warnings_said
+from ccheck.cli.demo import SHOWN
 from ccheck.core import errors, models
 from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
@@ -73,10 +74,10 @@ def test_what_the_system_refuses_is_no_bug(papers):
 @pytest.mark.usefixtures("no_models")
 def test_demo():
     ran = ccheck("demo")
-    first = json.loads(CLAIMS.read_text(encoding="utf-8").splitlines()[0])["text"]
-    assert ran.code == 0 and ran.out.startswith(f"Claim  {first}\n")
+    shown = json.loads(CLAIMS.read_text(encoding="utf-8").splitlines()[SHOWN])["text"]
+    assert ran.code == 0 and ran.out.startswith(f"Claim  {shown}\n")
     claim, first_paper, *_, verdict, steps = ran.out.strip().split("\n\n")
-    assert claim == f"Claim  {first}" and first_paper.startswith("  1  ")
+    assert claim == f"Claim  {shown}" and first_paper.startswith("  1  ")
     assert verdict.startswith("Verdict  ") and "Judged by packaged stance model" in verdict
     assert steps.count("  # ") == 3 and "ccheck query --store local:demo" in steps
     again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
