@@ -124,14 +124,10 @@ def main(folder: Path, output: Path | None, shipped: bool, work: Path) -> None:
     written = written_rows(folder, CLAIMS)
     parts[WRITTEN] = part_of([row for _, row in written])
     parts[CHECKER] = part_of([row for _, row in written_rows(folder, TEST)])
-    articles = [question["article"] for question in questions_of_trials(folder)]
-    held = a_fifth(articles)
-    everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
+    held = a_fifth([question["article"] for question in questions_of_trials(folder)])  # a trial's claims are alike
     apart = {row.doc_id for _, row in written if is_held(row.doc_id)}
-    masks = {
-        name: part.held(articles if name == TRIALS else (), apart if name == WRITTEN else frozenset())
-        for name, part in everything.items()
-    }
+    everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
+    masks = {name: part.held({TRIALS: held, WRITTEN: apart}.get(name, set())) for name, part in everything.items()}
     if shipped:
         measure_shipped(parts, masks, output or FOLDER, work)
         return

@@ -62,14 +62,12 @@ class Part:
             for row, said, label in zip(self.rows, self.near, self.labels, strict=True)
         ]
 
-    def held(
-        self, names: Sequence[str] = (), chosen: Set[str] = frozenset()
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Masks of a fifth of the claims, and of the pairs that share neither claim nor document with these. With
-        `names`, of a fifth of these documents, since a trial's claims are alike; of the documents `chosen`, if any."""
+    def held(self, chosen: Set[str] = frozenset()) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Masks of a fifth of the claims, or of the documents `chosen`, and of the pairs that share neither claim nor
+        document with these."""
         claims, documents = ([getattr(row, name) for row in self.rows] for name in ("claim", "doc_id"))
-        claims = documents if names or chosen else claims
-        chosen = chosen or a_fifth(names or claims)
+        claims = documents if chosen else claims
+        chosen = chosen or a_fifth(claims)
         asked = np.array([one in chosen for one in claims])
         seen = {one for one, held in zip(documents, asked, strict=True) if held}
         return asked, ~asked & np.array([one not in seen for one in documents])

@@ -1,4 +1,4 @@
-"""The last course of the packaged stance model's reader: the claims of `written_claims.jsonl.xz`, beside judged pairs.
+"""The last course of the packaged stance model's reader: the claims of `written_claims.jsonl`, beside judged pairs.
 
     python benchmarks/stance_last.py WORK --student FOLDER
 

@@ -9,10 +9,11 @@ A language model wrote them, and the abstracts that are in these files; nobody h
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ MADE_WEIGHT = 0.8
 def written_rows(folder: Path, file: Path) -> list[tuple[str, StanceRow]]:
     """The kind of each claim, and its row; `claim_id` is the document's. FOLDER has SciFact and the trials' abstracts,
     of which only the ids are in the file."""
-    texts = dict(_texts(folder))
+    texts = _texts(folder)
     made = []
     for line in file.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -48,13 +49,15 @@ def written_rows(folder: Path, file: Path) -> list[tuple[str, StanceRow]]:
     return made
 
 
-def _texts(folder: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+@functools.cache
+def _texts(folder: Path) -> dict[str, tuple[str, str]]:
+    """Title and text of each abstract that is named by its id."""
     with gzip.open(folder / "scifact/corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for one in map(json.loads, lines):
-            yield f"scifact:{one['_id']}", (one["title"], one["text"])
+        made = {f"scifact:{one['_id']}": (one["title"], one["text"]) for one in map(json.loads, lines)}
     for one in abstracts_of_trials(folder):
         said = [clean(part["text"]).strip() for part in one["sections"] if part["role"] != "registration"]
-        yield f"trial:{one['article']}", (one["title"], " ".join(said))
+        made[f"trial:{one['article']}"] = one["title"], " ".join(said)
+    return made
 
 
 def is_held(document: str) -> bool:
