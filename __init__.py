@@ -3,7 +3,7 @@
     import ccheck
     checker = ccheck.open()                      # the local store; or ccheck.open("https://es:9200/papers")
     checker.ingest("corpus.jsonl")
-    result = checker.check("Sea level has risen 20 cm since 1900.")
+    result = checker.check("Sea level has risen about 20 cm since 1900.")
     result.verdict.label, result.evidence[0].document.title
 
 Importing it is cheap: what is heavy is imported when it is needed.

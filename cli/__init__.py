@@ -71,7 +71,7 @@ def cli(trust_folder: bool) -> None:
     \b
     ccheck demo                                     try it on sample data
     ccheck ingest corpus.jsonl                      add your papers
-    ccheck query "sea level has risen 20 cm since 1900"
+    ccheck query "sea level has risen about 20 cm since 1900"
 
     Exit codes: 0 done, 1 a bug in ccheck, 2 wrong usage, 3 an optional package is not installed, 4 a file, store or
     model is missing, 5 invalid data, 6 a server failed, 7 done in part, 130 interrupted.

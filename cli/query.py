@@ -117,7 +117,7 @@ def query(asked: Asked) -> None:
     """Check a claim against the papers of a store.
 
     \b
-    ccheck query "sea level has risen 20 cm since 1900"
+    ccheck query "sea level has risen about 20 cm since 1900"
     ccheck query "coffee causes cancer" -k 3 --filter 'year>=2010' --explain
     ccheck query "coffee causes cancer" --report page.html
     ccheck query --claims claims.jsonl > answers.jsonl

@@ -433,14 +433,13 @@ class LocalStore(Store):
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
-        """The connection of the one writer. This object remains the writer until `release`.
-
-        Raises Incomplete if the folder has been removed or replaced.
-        """
+        """The connection of the one writer, which this stays until `release`. Raises Incomplete if the folder went."""
         if self._writer is None:
-            if not (self.path / DATABASE).is_file():
+            if (self.path / DATABASE).is_file():
+                self._acquire()
+            if not (self.path / DATABASE).is_file():  # also if it was deleted before this had the lock
+                self.release()
                 raise self._missing()
-            self._acquire()
             self._writer = Database(self.path / DATABASE)
             upkeep.mend(self._writer, self.path, self._verified)
         writer = self._writer

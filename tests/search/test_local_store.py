@@ -58,6 +58,16 @@ def test_one_writer_at_a_time(tmp_path):
         second.upsert([entry(1)])
 
 
+def test_a_store_that_is_deleted_before_a_writer_has_the_lock_is_not_there(tmp_path, monkeypatch):
+    with LocalStore(tmp_path / "store") as store:
+        fill(store, LAYOUT, [entry(1)])
+        store.release()
+        take = store._acquire
+        monkeypatch.setattr(store, "_acquire", lambda: (LocalStore(tmp_path / "store").drop(), take()))
+        with pytest.raises(NotFound, match="there is no store"):
+            store.upsert([entry(2)])
+
+
 def test_texts_of_other_classes_are_texts(tmp_path):
     """As pandas and numpy have them."""
     made = entry(1)
