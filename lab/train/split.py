@@ -18,6 +18,8 @@ from ...core.types import Claim
 
 CLAIMS_AT_LEAST = 4
 """Fewer judged claims can't be split in a way that would mean anything."""
+INSTEAD = "Name claims to measure on with --dev-claims, and check that the ids of claims and judgements match"
+"""What to do if claims can't be split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,11 @@ class Split:
 
 
 def split_by_document(
-    claims: Sequence[Claim], qrels: Mapping[str, Mapping[str, float]], dev_share: float, seed: int = 0
+    claims: Sequence[Claim],
+    qrels: Mapping[str, Mapping[str, float]],
+    dev_share: float,
+    seed: int = 0,
+    instead: str = INSTEAD,
 ) -> Split:
     """Split so that no document that is judged for a development claim is judged for a training claim.
 
@@ -54,11 +60,11 @@ def split_by_document(
     and those of the others that share documents with them are dropped. The same claims give the same split whatever
     their order.
 
-    Raises InvalidData for too few claims.
+    Raises InvalidData for too few claims; `instead` is what to do then.
     """
     by_id = {str(claim.id): claim for claim in claims}
     documents = {id_: {("document", key) for key in qrels[id_]} | {("claim", _key(by_id[id_]))} for id_ in by_id}
-    wanted = _wanted(claims, dev_share)
+    wanted = _wanted(claims, dev_share, instead)
     draw = random.Random(seed)  # noqa: S311 - a split, not a secret
     groups = connected(documents)
     draw.shuffle(groups)
@@ -75,8 +81,8 @@ def split_by_document(
     held = {thing for id_ in dev for thing in documents[id_]}
     dropped = {id_ for id_ in by_id if id_ not in dev and not documents[id_].isdisjoint(held)}
     if len(dev) + len(dropped) == len(by_id):
-        instead = "Use --dev-claims, or split by claim with --set split=claim"
-        raise InvalidData(f"no claims are left to train on, because all {len(by_id)} share documents. {instead}")
+        said = f"no claims are left to train on, because all {len(by_id)} share documents"
+        raise InvalidData(f"{said}. Split by claim with --set split=claim. {instead}")
     return Split(
         tuple(claim for claim in claims if claim.id not in dev and claim.id not in dropped),
         tuple(claim for claim in claims if claim.id in dev),
@@ -85,10 +91,10 @@ def split_by_document(
     )
 
 
-def split_by_claim(claims: Sequence[Claim], dev_share: float, seed: int = 0) -> Split:
+def split_by_claim(claims: Sequence[Claim], dev_share: float, seed: int = 0, instead: str = INSTEAD) -> Split:
     """Split claims at random, whatever documents they share. Raises as `split_by_document`."""
     ids = sorted(str(claim.id) for claim in claims)
-    dev = set(random.Random(seed).sample(ids, _wanted(claims, dev_share)))  # noqa: S311
+    dev = set(random.Random(seed).sample(ids, _wanted(claims, dev_share, instead)))  # noqa: S311
     return Split(
         tuple(claim for claim in claims if claim.id not in dev), tuple(claim for claim in claims if claim.id in dev)
     )
@@ -133,11 +139,11 @@ def _neighbours(
     return list(found)[:wanted]
 
 
-def _wanted(claims: Sequence[Claim], dev_share: float) -> int:
+def _wanted(claims: Sequence[Claim], dev_share: float, instead: str) -> int:
     """How many claims to measure on. Raises InvalidData if there are too few to split."""
     if len(claims) < CLAIMS_AT_LEAST:
-        few = f"only {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}"
-        raise InvalidData(f"{few}. Check that the ids of claims and judgements match")
+        few = f"a split needs {CLAIMS_AT_LEAST} judged claims, and has {len(claims)}"
+        raise InvalidData(f"too few claims to hold any out: {few}. {instead}")
     return min(len(claims) - 1, max(1, round(len(claims) * dev_share)))
 
 

@@ -285,7 +285,8 @@ def split_rows(
         qrels.setdefault(row.claim_id, {})[row.doc_id] = 1.0
     of = list(claims.values())
     by_document = kind == "document"
-    split = split_by_document(of, qrels, dev_share, seed) if by_document else split_by_claim(of, dev_share, seed)
+    how = dev_share, seed, "Label pairs of more claims, name pairs to measure on with --dev, or use --set split=pair"
+    split = split_by_document(of, qrels, *how) if by_document else split_by_claim(of, *how)
     train, dev = ({claim.id for claim in part} for part in (split.train_claims, split.dev_claims))
     return [row for row in rows if row.claim_id in train], [row for row in rows if row.claim_id in dev], split
 

@@ -98,6 +98,8 @@ def test_what_is_measured_on_is_in_no_other_part():
     assert sum(map(len, parts)) == len(rows) and set(data.groups) == {"by document", "by claim"}
     given = stance_data(rows, StanceOptions(), dev=dev)
     assert set(given.train) == set(train) and any("not trained on" in message for message in given.messages)
+    with pytest.raises(InvalidData, match=r"too few claims.*has 1. Label pairs of more claims.*--dev,.*split=pair"):
+        stance_data(rows[:1], StanceOptions())
     two = join_files([StanceRows(tuple(rows[:2]))] * 2)
     assert len({row.claim_id for row in two}) == 4
 

@@ -98,7 +98,7 @@ def test_a_split_by_claim_shares_documents_and_says_which():
 def test_too_few_claims_are_not_split():
     claims, qrels = made(3, 100, 1, seed=0)
     for split in (lambda: split_by_document(claims, qrels, 0.2), lambda: split_by_claim(claims, 0.2)):
-        with pytest.raises(InvalidData, match=r"only 3 claims.*Check that the ids"):
+        with pytest.raises(InvalidData, match=r"needs 4 judged claims, and has 3.*--dev-claims.*ids"):
             split()
 
 
