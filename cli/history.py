@@ -30,7 +30,7 @@ def history(
     label: Label | None = opt.option("Only checks with this verdict."),  # noqa: B008 - it declares
     before: str | None = opt.option("Only checks made before this time (UTC): 2026-01-31, or with a time.", "TIME"),
     corrected: bool = opt.option("Only checks that somebody corrected."),
-    limit: int = opt.option("Number of checks to list.", least=1, most=10_000, default=20),
+    limit: int | None = opt.option("Number of checks to list.  [default: 20]", least=1, most=10_000),
     pairs: bool = opt.option(
         "Print corrections as labelled pairs, for ccheck evaluate --pairs and ccheck train stance."
     ),
@@ -49,15 +49,18 @@ def history(
     """
     from ..service import Wanted
 
+    if pairs and (words or label or before or limit):
+        raise UsageError("--pairs prints all pairs: WORD, --label, --before and --limit can't be used with it")
     with _service(store) as service:
         if pairs:
-            count = 0
-            for pair in service.pairs():
+            count, notices = 0, list[str]()
+            for pair in service.pairs(notices.append):
                 print_json(pair)
                 count += 1
-            inform(f"{counted(count, 'pair')}. Corrections of verdicts are left out, since they name no document")
+            said = f"{counted(count, 'pair')}. Corrections of verdicts are left out, since they name no document"
+            inform(said, *notices)
             return
-        found = service.checks(Wanted(" ".join(words), label, limit, before, corrected=corrected))
+        found = service.checks(Wanted(" ".join(words), label, limit or 20, before, corrected=corrected))
         for check in found:
             print_json(_answer(check)) if as_json else _list(check)
         if not found:

@@ -13,8 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from more_itertools import chunked
-
 from .. import __version__
 from ..core.adjust import resolved
 from ..core.analysis import clean
@@ -31,7 +29,8 @@ from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan, models_of
 from ..rerank.several import OwnReranker
 from ..search import Store
-from .record import NO_STANCES, UNLABELLED, FileRecord, Record, Trying, missing, refuse_unfit, text_of
+from .pairs import labelled_pairs
+from .record import FileRecord, Record, Trying, missing, refuse_unfit, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
 if TYPE_CHECKING:
@@ -337,29 +336,9 @@ class Service(Closing):
         record.correct(replace(correction, created=correction.created or now()))
         return self.find(correction.check)
 
-    def pairs(self) -> Iterator[dict[str, Any]]:
-        """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
-
-        There is one for each claim and document that people gave a label. The last correction counts, whichever check
-        of the claim it is of, and none if that withdraws. "not relevant" is NOT_ENOUGH_INFO.
-        """
-        record, page = self._kept_by(), Wanted(limit=PAGE, corrected=True)
-        said: dict[tuple[str, str], Correction] = {}
-        while some := record.list(page):
-            for check in some:
-                for one in check.corrections:
-                    if one.doc_id is not None and (one.label not in NO_STANCES or one.what in UNLABELLED):
-                        last = said.setdefault((check.claim, one.doc_id), one)
-                        said[check.claim, one.doc_id] = one if one.created >= last.created else last
-            page = replace(page, before=some[-1].created, after=some[-1].id)
-        for pairs in chunked((pair for pair, one in said.items() if one.what != "withdrawn"), PAGE):
-            documents = self.checker.store.get(list({doc_id for _, doc_id in pairs}))
-            for claim, doc_id in pairs:
-                # A document that is gone has no text to learn from.
-                if (document := documents.get(doc_id)) is not None:
-                    label = "NOT_ENOUGH_INFO" if (one := said[claim, doc_id]).what == "not relevant" else one.label
-                    about = {"doc_id": doc_id, "title": document.title, "text": document.text}
-                    yield {"claim": claim, **about, "label": label}
+    def pairs(self, notify: Callable[[str], None] = lambda message: None) -> Iterator[dict[str, Any]]:
+        """Corrections as labelled pairs: see `labelled_pairs`."""
+        return labelled_pairs(self._kept_by(), self.checker.store.get, notify)
 
     def _kept_by(self) -> Record:
         if self.record is None:
@@ -429,10 +408,6 @@ class Service(Closing):
             self.record.close()
         if self._owns:
             self.checker.close()
-
-
-PAGE = 500
-"""How many checks are read at a time."""
 
 
 def now() -> str:

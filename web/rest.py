@@ -249,9 +249,12 @@ async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], web: Shared, 
 
 @rest.get("/corrections", tags=["checks"], responses=_answers(NDJSON))
 async def pairs(web: Shared, _: Reader) -> Response:
-    """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`."""
-    lines = await run_in_threadpool(lambda: "".join(map(json_text, web.service.pairs())))
-    return Response(lines, media_type=NDJSON)
+    """Corrections as labelled pairs, for `ccheck evaluate --pairs` and `ccheck train stance`.
+
+    The header `Ccheck-Notice` says how many were left out, and why."""
+    notices: list[str] = []
+    lines = await run_in_threadpool(lambda: "".join(map(json_text, web.service.pairs(notices.append))))
+    return Response(lines, 200, {"Ccheck-Notice": "; ".join(notices)} if notices else None, NDJSON)
 
 
 @rest.get("/search", tags=["collection"], response_model=Search, responses=_problems(409))

@@ -12,6 +12,7 @@ from ..core.errors import CcheckError, Incomplete
 from ..core.types import Claim, Document, Evidence, Result
 from ..ingest.documents import FILE_HASH
 from ..service import Check, Service
+from ..service.pairs import is_as_shown
 from .page import plainly, told
 
 MOST_VALUES, LONGEST_VALUE = 20, 80
@@ -41,10 +42,7 @@ def with_texts(result: Result, service: Service) -> Result:
 
 
 def _with_text(evidence: Evidence, document: Document | None) -> Evidence:
-    if document is None or document.title != evidence.document.title:
-        return evidence
-    places = [(one, document.title if one.field == "title" else document.text) for one in evidence.sentences]
-    if any(text[one.start : one.end] != one.text for one, text in places):
+    if document is None or not is_as_shown(evidence, document):
         return evidence
     return replace(evidence, hit=replace(evidence.hit, document=replace(evidence.document, text=document.text)))
 

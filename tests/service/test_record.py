@@ -272,8 +272,8 @@ def test_a_service_on_a_server_keeps_its_checks_there(elasticsearch_url, elastic
         assert made.kept and service.check("Tea lowers blood pressure.", k=1) == made == service.find(made.id)
         service.correct(Correction(made.id, "wrong stance", "tea", "REFUTES"))
         assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("tea", "REFUTES")]
-        service.checker.ingest({"_id": "new", "text": "Tea is a drink."}, dense=False)
-        assert service.check("Tea lowers blood pressure.", k=1).id != made.id, "the index has changed"
+        service.checker.ingest({"_id": "tea", "text": "Tea is a drink."}, dense=False)
+        assert service.check("Tea lowers blood pressure.", k=1).id != made.id and not list(service.pairs())
     assert service.record.name == f"{elasticsearch_url}/ccheck-checks-{elasticsearch_index}"
 
 

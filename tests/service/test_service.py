@@ -17,6 +17,7 @@ from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
 from ccheck.service import Correction, Event, Service, open_service, standing
 from ccheck.service.record import Wanted
+from ccheck.web.shown import readable, with_texts
 
 PAPERS = [
     {"_id": "tea", "title": "Tea and health", "text": "Tea lowers blood pressure. It is a drink.", "year": 2001},
@@ -40,12 +41,8 @@ def test_a_check_is_found_again_until_something_that_decides_it_changes(service:
     assert service.check(f"  {CLAIM} ", k=2) == first == service.find(first.id)
     again = service.check(CLAIM, k=2, fresh=True)
     assert again.id == first.id and again.created > first.created
-    others = [
-        service.check("Sea level has fallen.", k=2),
-        service.check(CLAIM, k=1),
-        service.check(CLAIM, k=2, filters=["year>=2016"]),
-        service.check(CLAIM, k=2, recipe="default"),
-    ]
+    others = [service.check("Sea level has fallen.", k=2), service.check(CLAIM, k=1)]
+    others += [service.check(CLAIM, k=2, filters=["year>=2016"]), service.check(CLAIM, k=2, recipe="default")]
     service.checker.ingest({"_id": "new", "text": "Sea level fell."}, dense=False)
     others.append(service.check(CLAIM, k=2))
     assert len({first.id, *(one.id for one in others)}) == 6
@@ -112,22 +109,18 @@ def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> No
 
 def test_corrections_stay_beside_the_answer(service: Service) -> None:
     check = service.check(CLAIM, k=2)
-    service.correct(Correction(check.id, "wrong stance", "sea", "SUPPORTS", "it says so", "ann"))
-    service.correct(Correction(check.id, "not relevant", "ice", user="bob"))
-    service.correct(Correction(check.id, "wrong verdict", label="SUPPORTS"))
+    said = ("wrong stance", "sea", "SUPPORTS", "it says so", "ann"), ("not relevant", "ice", None, None, "bob")
+    given = [Correction(check.id, *one) for one in (*said, ("wrong verdict", None, "SUPPORTS"))]
+    for one in given:
+        service.correct(one)
     corrected = service.check(CLAIM, k=2)
     assert dataclasses.replace(corrected, corrections=()) == check, "never over the model's answer"
-    assert [(one.what, one.doc_id, one.label, one.user) for one in corrected.corrections] == [
-        ("wrong stance", "sea", "SUPPORTS", "ann"),
-        ("not relevant", "ice", None, "bob"),
-        ("wrong verdict", None, "SUPPORTS", None),
-    ]
+    assert [dataclasses.replace(one, created="") for one in corrected.corrections] == given
     assert service.check(CLAIM, k=2, fresh=True).corrections == corrected.corrections
     service.correct(Correction(check.id, "wrong stance", "sea", "REFUTES"))
-    assert [(pair["doc_id"], pair["label"], pair["text"]) for pair in service.pairs()] == [
-        ("sea", "REFUTES", PAPERS[1]["text"]),
-        ("ice", "NOT_ENOUGH_INFO", PAPERS[2]["text"]),
-    ]
+    labels, notices = [("sea", "REFUTES", PAPERS[1]["text"]), ("ice", "NOT_ENOUGH_INFO", PAPERS[2]["text"])], []
+    assert [(pair["doc_id"], pair["label"], pair["text"]) for pair in service.pairs(notices.append)] == labels
+    assert notices == ["labelled differently by different people: 1. The last label counts"]
     service.correct(Correction(check.id, "withdrawn", "ice"))
     assert [pair["doc_id"] for pair in service.pairs()] == ["sea"]
     assert [one.doc_id for one in standing(service.find(check.id).corrections)] == ["sea", None, "sea"]
@@ -137,18 +130,40 @@ def test_of_several_checks_of_a_claim_the_last_correction_is_the_pair(service: S
     checks = [service.check(CLAIM, k=k) for k in (1, 2, 3)]
     for check, label in zip((checks[2], checks[0], checks[1]), ("SUPPORTS", "NOT_ENOUGH_INFO", "REFUTES"), strict=True):
         service.correct(Correction(check.id, "wrong stance", "sea", label))
-    assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("sea", "REFUTES")]
+    assert [(pair["doc_id"], pair["label"]) for pair in service.pairs(pytest.fail)] == [("sea", "REFUTES")]
+
+
+CHANGED = "document has changed since the check"
+SINCE = [({"text": "Goats eat grass."}, CHANGED), ({"title": "Goats"}, CHANGED), ({"year": 2016}, None)]
+SINCE += [({}, "document is gone"), (None, "check was made again since")]
+
+
+@pytest.mark.parametrize(("change", "why"), SINCE)
+def test_a_label_is_exported_with_the_text_that_was_seen_or_not_at_all(service, monkeypatch, change, why) -> None:
+    if change is None:  # its state is not known: another text has the same check
+        monkeypatch.setattr(service.checker.store, "state", lambda: None)
+    first = service.check(CLAIM, k=1)
+    service.correct(Correction(first.id, "wrong stance", "sea", "REFUTES"))
+    (seen,), notices = service.pairs(), list[str]()
+    service.checker.ingest(PAPERS[1] | (change or {}), dense=False)
+    if change == {}:
+        service.checker.store.delete(["sea"])
+    service.check(CLAIM, k=1)
+    assert list(service.pairs(notices.append)) == ([] if why else [seen])
+    assert bool(with_texts(readable(first), service).evidence[0].document.text) == (not why or change is None)
+    assert notices == ([f"left out: 1 whose {why}"] if why else [])
+
+
+class Judge:
+    name, broken = "always 1", False
+
+    def __call__(self, claim, evidence):
+        if self.broken:
+            raise OSError("the server is gone")
+        return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
 
 
 def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> None:
-    class Judge:
-        name, broken = "words", False
-
-        def __call__(self, claim, evidence):
-            if self.broken:
-                raise OSError("the server is gone")
-            return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
-
     judge = Judge()
     with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", judge=judge) as service:
         service.checker.ingest(PAPERS, dense=False)
@@ -175,19 +190,13 @@ def test_old_checks_are_forgotten_each_day_that_a_service_runs(tmp_path: Path) -
         assert [one.id for one in service.checks()] == [check.id]
 
 
-@pytest.mark.parametrize(
-    ("correction", "said"),
-    [
-        (("wrong stance", "seа", "REFUTES"), "no document"),
-        (("wrong stance", "sea", None), "say what"),
-        (("wrong stance", "sea", "MAYBE"), "no label"),
-        (("wrong stance", "sea", "CONFLICTING"), "say what"),
-        (("wrong verdict", "sea", "REFUTES"), "without a document"),
-        (("not relevant", None, None), "no document"),
-        (("not relevant", "sea", "REFUTES"), "use wrong stance"),
-        (("withdrawn", "sea", None), "no correction of 'sea'"),
-    ],
-)
+UNFIT = {("wrong stance", "seа", "REFUTES"): "no document", ("wrong stance", "sea", None): "say what"}
+UNFIT |= {("wrong stance", "sea", "MAYBE"): "no label", ("wrong stance", "sea", "CONFLICTING"): "say what"}
+UNFIT |= {("wrong verdict", "sea", "REFUTES"): "without a document", ("not relevant", None, None): "no document"}
+UNFIT |= {("not relevant", "sea", "REFUTES"): "use wrong stance", ("withdrawn", "sea", None): "no correction of 'sea'"}
+
+
+@pytest.mark.parametrize(("correction", "said"), UNFIT.items())
 def test_a_correction_that_does_not_fit_is_refused(service: Service, correction, said) -> None:
     check = service.check(CLAIM, k=2)
     with pytest.raises(UsageError, match=said):
@@ -201,26 +210,19 @@ def test_the_event_loop_reads_what_is_at_hand_and_waits_for_nothing(service: Ser
     first, store = service.check(CLAIM, k=1), service.checker.store
     read_by: list[str] = []
     read = service._found
-    monkeypatch.setattr(
-        service, "_found", lambda *given: read_by.append(threading.current_thread().name) or read(*given)
-    )
+    monkeypatch.setattr(service, "_found", lambda *way: read_by.append(threading.current_thread().name) or read(*way))
 
     def found(**how: Any) -> tuple[str, Any]:
         return asyncio.run(service.recorded_async(CLAIM, **{"k": 1, **how}))
 
     assert found() == (first.id, first) and found(user="ann")[1] == first and found(fresh=True) == (first.id, None)
-    with store._guard:  # another thread searches, writes, or loads
-        held = threading.Thread(target=found)
-        held.start()
-        held.join(0.2)
-        assert held.is_alive()
-    held.join(60)
-    with service.record._lock:
+    for held in (store._guard, service.record._lock):  # another thread searches, writes, or loads
         waits = threading.Thread(target=found)
-        waits.start()
-        waits.join(0.2)
-        assert waits.is_alive()
-    waits.join(60)
+        with held:
+            waits.start()
+            waits.join(0.2)
+            assert waits.is_alive()
+        waits.join(60)
     assert found(recipe="bm25") == (first.id, first)
     service.checker.ingest({"_id": "new", "text": "Sea level fell."}, dense=False)
     assert found()[1] is None and found()[1] is None
@@ -246,17 +248,11 @@ def test_what_happens_is_told_as_it_happens(service: Service) -> None:
 
 
 def test_an_answer_of_a_function_without_a_name_is_not_found_again(tmp_path: Path) -> None:
-    class Named:
-        name = "always 1"
-
-        def __call__(self, claim, evidence):
-            return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
-
     def anonymous(claim, evidence):
-        return Named()(claim, evidence)
+        return Judge()(claim, evidence)
 
     ids = set()
-    for judge, again in ((Named(), True), (anonymous, False)):
+    for judge, again in ((Judge(), True), (anonymous, False)):
         with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", judge=judge) as service:
             service.checker.ingest(PAPERS, dense=False)
             first = service.check(CLAIM)

@@ -152,8 +152,12 @@ def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
     after = web.client.post(place, json=sent).json()
     assert after["result"] == check["result"]
     assert after["corrections"][0]["label"] == "REFUTES" and after["corrections"][0]["user"] == "eve"
-    (pair,) = map(json.loads, web.client.get("/v1/corrections").text.splitlines())
-    assert (pair["claim"], pair["doc_id"], pair["label"]) == (CLAIM, "ice", "REFUTES")
+    exported = web.client.get("/v1/corrections")
+    pair = json.loads(exported.text)
+    pair = pair["claim"], pair["doc_id"], pair["label"], exported.headers.get("Ccheck-Notice")
+    assert pair == (CLAIM, "ice", "REFUTES", None)
+    web.web.service.checker.store.delete(["ice"])
+    assert web.client.get("/v1/corrections").headers["Ccheck-Notice"] == "left out: 1 whose document is gone"
     for wrong in {"doc_id": "nobody"}, {"what": "not relevant"}:
         assert problem(web.client.post(place, json=sent | wrong), 400, "UsageError")
     assert "query.q: Extra" in problem(web.client.get("/v1/checks?q=sugar"), 422, "InvalidData")
@@ -177,18 +181,12 @@ def test_the_collection(web):
     assert 'ccheck_web_requests_total{path="/health"' in web.client.get("/metrics").text
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"claim": "x", "k": 0}, "k: "),
-        ({"claim": "x", "kk": 1}, "kk: "),
-        ({"claim": ""}, "claim: "),
-        ({"claim": "x", "recipe": "../../etc"}, "not a packaged recipe"),
-        ({"claim": "x", "recipe": "climatecheck-hybrid"}, "can't run here. Choose another, or have the papers"),
-        ({"claim": "x", "filters": ["yeer>=2010"]}, "yeer"),
-        ([], ""),
-    ],
-)
+WRONG = [({"claim": "x", "k": 0}, "k: "), ({"claim": "x", "kk": 1}, "kk: "), ({"claim": ""}, "claim: "), ([], "")]
+WRONG += [({"claim": "x", "recipe": "../../etc"}, "not a packaged recipe")]
+WRONG += [({"claim": "x", "recipe": "climatecheck-hybrid"}, "can't run here. Choose another, or have the papers")]
+
+
+@pytest.mark.parametrize(("body", "said"), [*WRONG, ({"claim": "x", "filters": ["yeer>=2010"]}, "yeer")])
 def test_what_is_wrong_with_a_request_is_said(web, body, said):
     wrong = (400, "UsageError") if {"recipe", "filters"} & set(body) else (422, "InvalidData")
     assert said in problem(web.client.post("/v1/checks", json=body), *wrong)
