@@ -13,10 +13,13 @@ from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.settings import Settings
 from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.service import Correction, Event, Service, open_service, standing
 from ccheck.service.record import Wanted
+from ccheck.service.record_elastic import ElasticRecord
 
 PAPERS = [
     {"_id": "tea", "title": "Tea and health", "text": "Tea lowers blood pressure. It is a drink.", "year": 2001},
@@ -92,9 +95,8 @@ def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> No
         quote = "Sea ice melts." if "Sea ice melts." in user_text(request) else "Sea level rose by 20 cm since 1900."
         if quote == "Sea ice melts." and not first.wait(60):
             return error(500, "the first stance was not told")
-        return say(
-            {"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": 0.6 if "ice" in quote else 0.9}
-        )
+        sure = 0.6 if "ice" in quote else 0.9
+        return say({"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": sure})
 
     def tell(event: Event) -> None:
         if event.kind == "stance":
@@ -140,7 +142,10 @@ def test_of_several_checks_of_a_claim_the_last_correction_is_the_pair(service: S
     assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("sea", "REFUTES")]
 
 
-def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> None:
+def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path, monkeypatch) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr("ccheck.service.service.event", lambda kind, **facts: told.append(facts))
+
     class Judge:
         name, broken = "words", False
 
@@ -156,6 +161,10 @@ def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> N
         judge.broken = True
         failed = service.check(CLAIM, fresh=True)
         assert (failed.id, failed.label, failed.kept) == (good.id, None, False)
+        with ElasticStore(Connection("http://127.0.0.1:9"), "x") as store:
+            flat = ElasticRecord(store, Settings())._fields(failed, "")
+        seen = [(one["status"], one["problem"]) for one in (told[0], told[1], flat)]
+        assert seen == [("done", None), *[("failed", "Incomplete")] * 2] and "is gone" in flat["error"]
         assert service.find(good.id) == good == service.check(CLAIM)
         assert service.check("Ice melts.").kept, "nothing better is known"
         judge.broken = False
@@ -201,9 +210,8 @@ def test_the_event_loop_reads_what_is_at_hand_and_waits_for_nothing(service: Ser
     first, store = service.check(CLAIM, k=1), service.checker.store
     read_by: list[str] = []
     read = service._found
-    monkeypatch.setattr(
-        service, "_found", lambda *given: read_by.append(threading.current_thread().name) or read(*given)
-    )
+    named = lambda *given: read_by.append(threading.current_thread().name) or read(*given)  # noqa: E731
+    monkeypatch.setattr(service, "_found", named)
 
     def found(**how: Any) -> tuple[str, Any]:
         return asyncio.run(service.recorded_async(CLAIM, **{"k": 1, **how}))
