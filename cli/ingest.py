@@ -189,20 +189,7 @@ def _report(report: Report, store: str, deduped: bool, settings: Settings) -> It
     for name, kind in report.kinds.items():
         without = f", {kind.without_text:,} without an abstract" if kind.without_text else ""
         yield f"{name}: {counted(kind.papers, 'paper')}{without}"
-    if report.without_text:
-        titles = "its title" if report.without_text == 1 else "their titles"
-        yield f"{counted(report.without_text, 'paper')} without an abstract can be found by {titles}"
-    if report.retracted:
-        yield f"{counted(report.retracted, 'paper')} retracted. --filter 'retracted!=true' leaves them out of a search"
-    if report.same_doi:
-        was = "was" if report.same_doi == 1 else "were"
-        left = "left out" if deduped else "stored beside it. --dedupe doi keeps only the first"
-        yield f"{counted(report.same_doi, 'paper')} with the DOI of a paper before {was} {left}"
-    if report.without_id:
-        yield f"{counted(report.without_id, 'record')} without an id got one from their content (see --id-field)"
-    if report.dates_unread:
-        records = counted(report.dates_unread, "record")
-        yield f"the date of {records} could not be read. Filters on dates exclude them"
+    yield from report.remarks(deduped=deduped)
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..core.text import counted
 from ..core.types import Document, Usage
 from ..encode.cache import MAX_BYTES
 from .fields import Fields
@@ -97,6 +98,24 @@ class Report:
     def exit_code(self) -> int:
         """7 if some records were rejected, 5 if all were."""
         return 0 if not self.rejected else 5 if self.rejected == self.read else 7
+
+    def remarks(self, *, deduped: bool = False) -> Iterator[str]:
+        """Yields what to know about the papers. `deduped`: whether `dedupe_doi` was chosen."""
+        if self.without_text:
+            titles = "its title" if self.without_text == 1 else "their titles"
+            yield f"{counted(self.without_text, 'paper')} without an abstract can be found by {titles}"
+        if self.retracted:
+            papers = counted(self.retracted, "paper")
+            yield f"{papers} retracted. --filter 'retracted!=true' leaves them out of a search"
+        if self.same_doi:
+            was = "was" if self.same_doi == 1 else "were"
+            left = "left out" if deduped else "stored beside it. --dedupe doi keeps only the first"
+            yield f"{counted(self.same_doi, 'paper')} with the DOI of a paper before {was} {left}"
+        if self.without_id:
+            yield f"{counted(self.without_id, 'record')} without an id got one from their content (see --id-field)"
+        if self.dates_unread:
+            records = counted(self.dates_unread, "record")
+            yield f"the date of {records} could not be read. Filters on dates exclude them"
 
 
 @dataclass(frozen=True, slots=True)

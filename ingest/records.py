@@ -11,7 +11,7 @@ LINE_BYTES = 64 << 20
 RECORD_CHARS = 1000
 """How much of a rejected record is kept."""
 NOT_UTF8 = "not valid UTF-8"
-TO_UTF8 = ". Save the file as UTF-8, or convert it: iconv -f cp1252 -t utf-8 IN > OUT"
+TO_UTF8 = '. Save the file as UTF-8 (in Excel as "CSV UTF-8"), or convert it: iconv -f cp1252 -t utf-8 IN > OUT'
 """What to do about it where no option says what it is, as for a file of claims from Excel."""
 FULL_TEXTS = "full texts"
 """The kind of records of articles (`articles/types.py`)."""

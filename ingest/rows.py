@@ -25,6 +25,11 @@ SHOWN = 5
 """How many bad lines a message lists."""
 JSON_LINES = (".jsonl", ".ndjson")
 _PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_NO_TEXTS = {
+    b"PK\x03\x04": "an Excel workbook or another ZIP file",
+    b"\xd0\xcf\x11\xe0": "an old Excel or Word file",
+    b"%PDF-": "a PDF",
+}
 
 
 def records_of(
@@ -34,8 +39,8 @@ def records_of(
 
     In a table without a header the keys are the numbers of the columns, from 0: "0", "1". It has a header where its
     first row has one of `columns`. `by_name`: a file called .jsonl or .ndjson is JSON Lines, also where its first line
-    is not, and each line of a .txt file without tabs is a text. Raises, at once, NotFound, UsageError, and InvalidData
-    for a pickle.
+    is not, one called .csv has a header, unless there are tabs, and each line of a .txt file without tabs is a text.
+    Raises, at once, NotFound, UsageError, and InvalidData for a pickle, a workbook or a PDF.
     """
     source = _opened(os.fspath(path))
     name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst") if by_name else ""
@@ -51,7 +56,7 @@ def records_of(
     known = {column.casefold() for column in columns}
     headers = {one: {cell.strip().casefold() for row in cells([start], one) for cell in row} for one in "\t,;|"}
     delimiter = next((one for one, header in headers.items() if known & header), None)
-    if delimiter is not None:
+    if delimiter is not None or (name.endswith(".csv") and "\t" not in start):
         table = replace(source, format="tsv" if delimiter == "\t" else "csv", delimiter=delimiter)
         return (_with_known_names(one, columns) for one in read_sources([table]))
     if "\t" in start:
@@ -107,6 +112,8 @@ def _opened(name: str) -> Source:
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):
         advice = HINTS[".pickle"].replace("FILE", str(path))
         raise InvalidData(f"{path} is a pickle, which ccheck does not read. {advice}")
+    if (kind := next((said for magic, said in _NO_TEXTS.items() if head.startswith(magic)), None)) is not None:
+        raise InvalidData(f'{path} is {kind}, and not a text. Save the sheet as CSV (in Excel as "CSV UTF-8")')
     format_, compression = told_by(head)
     unicode = sniff_unicode(b"" if compression else head)  # as Excel's "Unicode text" is
     encoding = None if unicode == "utf-8-sig" else unicode

@@ -24,7 +24,7 @@ from ..articles.types import article_of, is_article
 from ..articles.xml import article_id
 from ..core.citation import doi_of, is_retracted
 from ..core.closing import Closing
-from ..core.errors import CcheckError, why_unread
+from ..core.errors import CcheckError, Incomplete, why_unread
 from ..core.files import check_output, writing
 from ..core.pump import Pump
 from ..core.text import json_line
@@ -63,8 +63,8 @@ def ingest(
 ) -> Report:
     """Put the documents of files, folders, globs and `-` into a store; without encoders, for BM25 only.
 
-    `store.upsert` is called in other threads than everything else, `store.upserts_at_once` of them. An interrupt leaves
-    what was stored searchable.
+    `store.upsert` is called in other threads than everything else, `store.upserts_at_once` of them. An interrupt, or
+    an Incomplete that `on_progress` raises to stop, leaves what was stored searchable.
 
     Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
     otherwise, or if no record has a text; BudgetSpent or ServerError where no more additional texts can be written,
@@ -86,7 +86,7 @@ def ingest(
         store.prepare(layout, reading)
         try:
             run.store_all(records)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Incomplete):
             with contextlib.suppress(CcheckError):
                 store.publish()
             raise

@@ -100,11 +100,11 @@ def _key(claim: Claim) -> Key:
     return claim.id, claim.text
 
 
-def unjudged(answer: Answer) -> bool:
-    """Whether a judge failed on the claim or on one of its documents. Raises AttributeError if it is not an answer."""
+def unjudged(answer: Answer) -> str | None:
+    """Why a judge failed on the claim or on one of its documents; None if none did. Raises AttributeError if it is not
+    an answer."""
     verdict, questions = answer.get("verdict") or {}, answer.get("questions")
-    no_verdict = verdict.get("error") is not None and verdict.get("method") != "none"
-    if questions is not None:
-        return no_verdict or any(one.get("error") is not None for one in questions)
-    stances = [one.get("stance") or {} for one in answer.get("evidence", ())]
-    return bool(stances) and (no_verdict or any(one.get("error") is not None for one in stances))
+    parts = [one.get("stance") or {} for one in answer.get("evidence", ())] if questions is None else questions
+    whole = [verdict] if verdict.get("method") != "none" and (parts or questions is not None) else []
+    errors = [one["error"] for one in (*whole, *parts) if one.get("error") is not None]
+    return (errors[0] or "no reason was given") if errors else None

@@ -219,7 +219,8 @@ class ElasticRecord:
         tokens = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
         fields = {
             "@timestamp": check.created,
-            **{name: getattr(check, name) for name in ("id", "claim", "status", "error", "problem", "user", "run")},
+            **{name: getattr(check, name) for name in ("id", "claim", "user", "run")},
+            **dict(zip(("status", "error", "problem"), check.outcome, strict=True)),
             "verdict": verdict.get("label"),
             **{name: verdict.get(name) for name in ("confidence", "reason", "rationale", "method")},
             "relevance": result.get("relevance"),

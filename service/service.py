@@ -276,16 +276,16 @@ class Service(Closing):
     def _keep(self, check: Check) -> Check:
         result = check.result or {}
         verdict, timings = (result.get("verdict") or {}).get("label"), result.get("timings_ms", {})
+        status, _, problem = check.outcome
         about = {"recipe": check.settings.get("recipe"), "verdict": verdict, "ms": round(sum(timings.values()), 1)}
-        event("check", id=check.id, status=check.status, user=check.user, run=check.run, **about)
-        count("checks", "{check}", status=check.status, verdict=verdict or "none", problem=check.problem or "none")
+        event("check", id=check.id, status=status, problem=problem, user=check.user, run=check.run, **about)
+        count("checks", "{check}", status=status, verdict=verdict or "none", problem=problem or "none")
         for kind in ("prompt", "completion"):
             count("tokens", "{token}", result.get("usage", {}).get(f"{kind}_tokens", 0), kind=kind)
         if self.record is None or not check.claim.strip():
             return check
         self._forget_old(self.record)
-        failed = check.status == "failed" or unjudged(result)
-        if failed and self._recorded([check.id]):
+        if (problem or status == "failed") and self._recorded([check.id]):
             return check  # a server that fails now takes no answer away that the record has
         kept = self._trying(functools.partial(self.record.put, check))
         return check if kept is None else kept

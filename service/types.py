@@ -118,6 +118,17 @@ class Check:
         return label
 
     @property
+    def outcome(self) -> tuple[Status, str | None, str | None]:
+        """Status, error and problem, as operators count them: without a verdict because a judge failed, it failed.
+        Then, and if only some documents were judged, the problem is `Incomplete`."""
+        from ..pipeline.batch import unjudged
+
+        why = unjudged(self.result or {}) if self.status == "done" else None
+        if why is None:
+            return self.status, self.error, self.problem
+        return "failed" if self.label is None else "done", why, "Incomplete"
+
+    @property
     def tokens(self) -> int:
         """How many tokens of language models it took."""
         usage = (self.result or {}).get("usage") or {}

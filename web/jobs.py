@@ -25,11 +25,10 @@ from ..core.errors import CcheckError, Incomplete, InvalidData
 from ..core.types import Claim
 from ..ingest import IngestOptions, Progress, Reject, Report
 from ..pipeline.batch import ClaimRecord, unjudged
-from ..pipeline.claims import iter_claims
 from ..service import Check, Event, How, Service
 from . import pdfs as keeping
 from .access import Caller, Limited
-from .problems import Problem, disk_told, json_text, problem_of
+from .problems import json_text, problem_of
 
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
@@ -45,6 +44,8 @@ log = logging.getLogger(__name__)
 
 class Job:
     """Work, and whoever waits for what changes. Its attributes change in the event loop alone."""
+
+    what_stopped = "the check was stopped"
 
     def __init__(self, id_: str, caller: Caller) -> None:
         self.id, self.caller = id_, caller
@@ -97,7 +98,7 @@ class Job:
     def refuse_stopped(self) -> None:
         """Raises Incomplete if somebody stopped it. Called between steps, in the thread."""
         if self.stopped:
-            raise Incomplete("the check was stopped")
+            raise Incomplete(self.what_stopped)
 
 
 class CheckJob(Job):
@@ -130,28 +131,28 @@ class CheckJob(Job):
 
 @dataclass(slots=True)
 class Row:
-    """A claim of a file, and what became of its `check`."""
+    """A claim of a file, and what became of its `check`. `unjudged`: why it was not judged, or only in part."""
 
     number: int
     record: ClaimRecord
     check: str | None = None
     done: bool = False
     kept: bool = False
-    unjudged: bool = False
+    unjudged: str | None = None
     label: str | None = None
     confidence: float | None = None
     error: str | None = None
 
     def set(self, check: Check) -> None:
         verdict = (check.result or {}).get("verdict") or {}
-        self.done, self.kept, self.error = True, check.kept, check.error
-        self.unjudged = unjudged(check.result or {})
+        self.done, self.kept, self.unjudged = True, check.kept, unjudged(check.result or {})
         self.label, self.confidence = verdict.get("label"), verdict.get("confidence")
+        self.error = check.error or (self.unjudged if self.label is None else None)
 
     def to_dict(self, otherwise: str) -> dict[str, Any]:
         claim = self.record.claim
         status = "failed" if self.error is not None else "done" if self.done else otherwise
-        told = {name: getattr(self, name) for name in ("number", "check", "label", "error")}
+        told = {name: getattr(self, name) for name in ("number", "check", "label", "error", "unjudged")}
         return {**told, "id": claim.id, "claim": claim.text, "status": status}
 
 
@@ -203,27 +204,10 @@ def restored(id_: str, caller: Caller, data: Mapping[str, Any]) -> FileJob:
         raise InvalidData(f"the file of claims {id_} is not as ccheck wrote it") from error
 
 
-def claims_in(content: bytes, name: str, most: int | None) -> list[ClaimRecord]:
-    """The claims of a file; its name tells its format. Raises InvalidData, and Problem for too many or a full disk."""
-    with disk_told(), tempfile.TemporaryDirectory(prefix="ccheck-claims-") as folder:
-        path = Path(folder) / harmless(name, "claims.txt")
-        path.write_bytes(content)
-        records = list(iter_claims(path))
-    if not records:
-        raise InvalidData(f"{path.name} has no claims")
-    if most is not None and len(records) > most:
-        raise Problem(413, f"{len(records):,} claims: at most {most:,} may be sent at once")
-    return records
-
-
-def harmless(name: str, otherwise: str) -> str:
-    """The last part of a file's name, with nothing in it that could be a path."""
-    kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in Path(name).name).lstrip(". ")
-    return kept.encode()[-200:].decode(errors="ignore").lstrip(". ") or otherwise  # systems take 255 bytes
-
-
 class IngestJob(Job):
     """Papers that are read into the store."""
+
+    what_stopped = "papers being added were not finished: send them again"
 
     def __init__(self, id_: str, caller: Caller, names: Sequence[str]) -> None:
         super().__init__(id_, caller)
@@ -273,7 +257,7 @@ class Jobs:
         self._asked = 0
         self._since = 0.0
         self.unfinished = False
-        """Whether checks were still running when `close` had waited long enough, and nothing writes to the store."""
+        """Whether something was still running when `close` had waited long enough."""
         self._files, self._ingest_alone = asyncio.Semaphore(FILES_AT_ONCE), asyncio.Lock()  # a store has one writer
 
     # -- checks
@@ -421,7 +405,10 @@ class Jobs:
         )
 
         def tell(progress: Progress) -> None:
-            loop.call_soon_threadsafe(job.progressed, progress)
+            if progress.phase != "publishing":  # then everything is stored
+                job.refuse_stopped()
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(job.progressed, progress)
 
         def said(text: object) -> str:  # where the files lay is nobody's business
             return str(text).replace(f"{paths[0].parent}{os.sep}", "").replace(f"{folder.name}{os.sep}", "")
@@ -432,7 +419,7 @@ class Jobs:
             rejected = {one["file"] for one in job.rejects}
             read = [path for path in paths if path.name not in rejected]
             kept = () if pdfs is None else keeping.keep(read, report.renamed, pdfs)
-            return report, [said(one) for one in (*report.notices, *kept)]
+            return report, [said(one) for one in (*report.notices, *report.remarks(), *kept)]
 
         with folder:
             try:
@@ -441,7 +428,8 @@ class Jobs:
             except CcheckError as error:
                 raise InvalidData(said(error)) from error
             finally:
-                await self._ingested()
+                if not self.closing.is_set():
+                    await self._ingested()
 
     # --
 
@@ -464,15 +452,23 @@ class Jobs:
             job.change()
 
     async def close(self, seconds: float) -> None:
-        """Wait for what runs, until so long after `stopping`."""
+        """Wait for what runs, until so long after `stopping`. Papers stop being added after half of that."""
         self.stopping()
-        jobs: list[Job] = [*self.checks.values(), *self.files.values(), *self.ingests.values()]
+        ingests = [one for one in self.ingests.values() if one.running]
+        jobs: list[Job] = [*self.checks.values(), *self.files.values(), *ingests]
         tasks = [job.task for job in jobs if job.task is not None and not job.task.done()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=max(0.0, self._since + seconds - time.monotonic()))
-        if late := sum(not task.done() for task in tasks) + self._asked:
+        for part in (0.5, 1.0):
+            if tasks:
+                left = max(0.0, self._since + seconds - time.monotonic())
+                await asyncio.wait(tasks, timeout=part * left)
+            for one in ingests:
+                one.stop()
+        late = sum(not task.done() for task in tasks) + self._asked
+        self.unfinished = late > 0
+        if late := late - sum(one.running for one in ingests):
             log.warning("%s not finished within %g s", "1 check was" if late == 1 else f"{late} checks were", seconds)
-            self.unfinished = not any(one.running for one in self.ingests.values())
+        if any(one.report is None for one in ingests):
+            log.warning(IngestJob.what_stopped)
 
 
 def sse(number: int, event: Event) -> bytes:

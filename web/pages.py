@@ -30,11 +30,11 @@ from ..service import Check, How, Wanted
 from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
-from .jobs import claims_in, harmless
 from .page import environment, static_files
 from .pdf_pages import marked_pages, spans_of
 from .problems import JSON, Problem, disk_told, problem_of
 from .rest import ClaimSent, CorrectionSent, document_found
+from .sent import claims_in, harmless
 from .shared import PATIENCE, Shared, Web, json_answer
 from .shown import choices, filtered, readable, with_texts
 from .views import claim_view
@@ -166,7 +166,8 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
-        return page.show("progress.html", check, check=check)
+        stopped = (job := page.web.jobs.find(id_)) is not None and job.stopped
+        return page.show("progress.html", check, check=check, stopped=stopped)
     return await run_in_threadpool(_result_page, page, check)
 
 

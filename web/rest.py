@@ -22,9 +22,10 @@ from ..service import Check, Correction, Description, Event, How, Wanted
 from ..service.types import What
 from .access import Caller
 from .client import CLAIMS
-from .jobs import claims_in, sse
+from .jobs import sse
 from .page import plainly
 from .problems import Problem, json_text, problem_of
+from .sent import claims_in
 from .shared import Checker, Reader, Shared, Web, json_answer, web_of
 
 QUICK_SECONDS = 2.0

@@ -153,12 +153,9 @@ def test_numbers_in_tables() -> None:
 @pytest.mark.parametrize(
     ("dirty", "cleaned"),
     [
-        (" a\r\nb\rc\x0cd\te ", "a\nb\nc\nd\te"),
-        ("nul\x00 \x07bell\x9f", "nul bell"),
-        ("lone \ud800surrogate 😀", "lone surrogate 😀"),
-        ("e\u0301", "é"),
-        ("a\u00a0b\u200dc", "a\u00a0b\u200dc"),
-        ("\ufb01", "\ufb01"),
+        *((" a\r\nb\rc\x0cd\te ", "a\nb\nc\nd\te"), ("nul\x00 \x07bell\x9f", "nul bell")),
+        *(("lone \ud800surrogate 😀", "lone surrogate 😀"), ("e\u0301", "é")),
+        *(("a\u00a0b\u200dc", "a\u00a0b\u200dc"), ("\ufb01", "\ufb01")),
     ],
 )
 def test_cleaning(dirty: str, cleaned: str) -> None:

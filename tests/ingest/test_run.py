@@ -16,7 +16,7 @@ from memory_store import MemoryStore, rows
 from tiny_embedder import TinyEmbedder, encoders_of
 
 import ccheck.ingest.fetch as fetching
-from ccheck.core.errors import NotFound, ServerError, UsageError
+from ccheck.core.errors import Incomplete, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking
 from ccheck.core.types import Document
 from ccheck.ingest import Encoders, IngestOptions, Progress, dry_run, ingest
@@ -200,12 +200,13 @@ def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(store.entries, key=int) == [str(n) for n in range(200)]
 
 
-def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stops", [KeyboardInterrupt, Incomplete])
+def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: type) -> None:
     monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
-    on_encode = Mock(side_effect=[*[None] * 5, KeyboardInterrupt, *[None] * 100])
+    on_encode = Mock(side_effect=[*[None] * 5, stops, *[None] * 100])
     store = MemoryStore()
     path = jsonl(tmp_path / "a.jsonl", *rows(200))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(stops):
         ingest([path], store, encoders_of(TinyEmbedder(on_encode=on_encode)))
     assert 20 <= len(store.entries) <= 50 and store.calls[-1] == "publish"
     report = ingest([path], store, encoders_of(TinyEmbedder()))

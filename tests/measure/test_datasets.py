@@ -234,6 +234,8 @@ def test_many_bad_lines_are_counted_and_files_that_are_none_said():
         read_claims("nowhere")
     with pytest.raises(NotFound, match="is a folder"):
         read_claims(Path.cwd())
+    with pytest.raises(InvalidData, match="Its fields are Nr, Behauptung"):
+        read_claims(text("german.csv", "Nr;Behauptung", "1;Das Meer steigt, sagt er."))
     with pytest.raises(InvalidData, match="empty has no claims"):
         read_claims(text("empty", "", " "))
 
@@ -281,6 +283,7 @@ TEXTS = ["Seas, they rise.", "Ice melts; it does."]
             for id_, name in (("id", "claim"), ("claim_id", "claim"), ("qid", "query"), ("topic", "tweet_text"))
         ),
         ("queries.jsonl", "".join(json.dumps({"query": text}) + "\n" for text in TEXTS)),
+        ("excel.csv", f'sep=;\nclaim;Nr\n{TEXTS[0]};7\n"{TEXTS[1]}";8\n'),
         ("topics.txt", f"1\t{TEXTS[0]}\n2\t{TEXTS[1]}\n"),
     ],
 )

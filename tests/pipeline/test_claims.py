@@ -133,17 +133,14 @@ def test_texts_are_on_one_line_and_a_server_that_answers_nobody_is_raised_where_
 @pytest.mark.parametrize(
     ("text", "wording"),
     [
-        ("Does coffee cause cancer?", "yes_no_question"),
-        ("What causes cancer?", "open_question"),
+        *(("Does coffee cause cancer?", "yes_no_question"), ("What causes cancer?", "open_question")),
         ("In which year did sea level rise most?", "open_question"),
         ("Is it coffee or tea that causes cancer?", "statement"),
         ("Why do they lie to us? Coffee causes cancer. Who knew?", "statement"),
-        ("Zoey Deutch played Stephanie in Why Him?", "statement"),
-        ("Hello!", "greeting"),
+        *(("Zoey Deutch played Stephanie in Why Him?", "statement"), ("Hello!", "greeting")),
         ("Please find papers about sea level", "command"),
         ("could you check whether coffee causes cancer?", "command"),
-        ("Check dams reduce erosion.", "statement"),
-        ("We should stop burning coal.", "opinion"),
+        *(("Check dams reduce erosion.", "statement"), ("We should stop burning coal.", "opinion")),
         ("We burn more coal than in 1990.", "statement"),
     ],
 )

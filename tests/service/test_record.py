@@ -80,9 +80,8 @@ def test_checks_are_kept_and_listed(open_record: Callable[[], Record]) -> None:
     for one in checks:
         assert record.put(one) == replace(one, kept=True)
     other = open_record()
-    assert other.get([checks[1].id, "f" * 16, checks[3].id]) == {
-        one.id: replace(one, kept=True) for one in (checks[1], checks[3])
-    }
+    kept = {one.id: replace(one, kept=True) for one in (checks[1], checks[3])}
+    assert other.get([checks[1].id, "f" * 16, checks[3].id]) == kept
     assert [one.id for one in other.list(Wanted(limit=3))] == [one.id for one in checks[:1:-1]]
     assert [one.id for one in other.list(Wanted(before="2026-01-03", limit=9))] == [checks[1].id, checks[0].id]
     for said in ("20260103", "2026-W01-6", "2026-01-02T14:00-10:00", "2026-01-03T12:00+12:00"):

@@ -13,10 +13,13 @@ from scripted_llm import Said, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.settings import Settings
 from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
+from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.service import Correction, Event, Service, open_service, standing
 from ccheck.service.record import Wanted
+from ccheck.service.record_elastic import ElasticRecord
 from ccheck.web.shown import readable, with_texts
 
 PAPERS = [
@@ -89,9 +92,8 @@ def test_a_stance_is_told_while_other_documents_are_judged(tmp_path: Path) -> No
         quote = "Sea ice melts." if "Sea ice melts." in user_text(request) else "Sea level rose by 20 cm since 1900."
         if quote == "Sea ice melts." and not first.wait(60):
             return error(500, "the first stance was not told")
-        return say(
-            {"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": 0.6 if "ice" in quote else 0.9}
-        )
+        sure = 0.6 if "ice" in quote else 0.9
+        return say({"rationale": "r", "quote": quote, "label": "SUPPORTS", "confidence": sure})
 
     def tell(event: Event) -> None:
         if event.kind == "stance":
@@ -163,7 +165,9 @@ class Judge:
         return [ccheck.Stance("SUPPORTS", 1.0) for _ in evidence], ccheck.Verdict("SUPPORTS", 1.0)
 
 
-def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> None:
+def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path, monkeypatch) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr("ccheck.service.service.event", lambda kind, **facts: told.append(facts))
     judge = Judge()
     with open_service(str(tmp_path / "store"), recipe="bm25", rerank="none", judge=judge) as service:
         service.checker.ingest(PAPERS, dense=False)
@@ -171,6 +175,10 @@ def test_a_check_that_fails_takes_no_answer_from_the_record(tmp_path: Path) -> N
         judge.broken = True
         failed = service.check(CLAIM, fresh=True)
         assert (failed.id, failed.label, failed.kept) == (good.id, None, False)
+        with ElasticStore(Connection("http://127.0.0.1:9"), "x") as store:
+            flat = ElasticRecord(store, Settings())._fields(failed, "")
+        seen = [(one["status"], one["problem"]) for one in (told[0], told[1], flat)]
+        assert seen == [("done", None), *[("failed", "Incomplete")] * 2] and "is gone" in flat["error"]
         assert service.find(good.id) == good == service.check(CLAIM)
         assert service.check("Ice melts.").kept, "nothing better is known"
         judge.broken = False

@@ -132,8 +132,7 @@ def test_checks_go_on_while_papers_are_read_in(request: pytest.FixtureRequest, t
             assert version >= newest
             for one in evidence:
                 ranks = (one["ranks"][name] for name in ("bm25", "dense") if name in one["ranks"])
-                constant = service.checker.recipe.fusion.k
-                assert one["score"] == pytest.approx(sum(1 / (constant + rank) for rank in ranks))
+                assert one["score"] == pytest.approx(sum(1 / (recipe.fusion.k + rank) for rank in ranks))
             newest, done = version, done + 1
         return newest
 

@@ -36,8 +36,7 @@ def test_an_answer_reads_back_as_it_was() -> None:
 
 
 def changed(*path: str | int, to: object) -> dict[str, Any]:
-    saved = json.loads(json.dumps(FULL.to_dict()))
-    at = saved
+    at = saved = json.loads(json.dumps(FULL.to_dict()))
     for key in path[:-1]:
         at = at[key]
     at[path[-1]] = to
@@ -47,24 +46,16 @@ def changed(*path: str | int, to: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "saved",
     [
-        "no object",
-        {"_id": "c1", "text": "a claim"},
-        changed("evidence", to={"a": 1}),
-        changed("evidence", 0, "rank", to="first"),
-        changed("evidence", 0, "rank", to=10**400),
-        changed("evidence", 0, "score", to=10**400),
-        changed("evidence", 0, "score", to=None),
-        changed("evidence", 0, "title", to=["x"]),
-        changed("evidence", 0, "metadata", to={"a": {"b": 1}}),
+        *("no object", {"_id": "c1", "text": "a claim"}, changed("evidence", to={"a": 1})),
+        *(changed("evidence", 0, "rank", to="first"), changed("evidence", 0, "rank", to=10**400)),
+        *(changed("evidence", 0, "score", to=10**400), changed("evidence", 0, "score", to=None)),
+        *(changed("evidence", 0, "title", to=["x"]), changed("evidence", 0, "metadata", to={"a": {"b": 1}})),
         changed("evidence", 0, "stance", "label", to="</script>"),
         changed("evidence", 0, "stance", "probabilities", to={"SUPPORTS": "x"}),
         changed("evidence", 0, "sentences", 0, "field", to="secret"),
-        changed("evidence", 0, "grounding", to={"figures": [{}]}),
-        changed("verdict", "label", to="TRUE"),
-        changed("verdict", to="SUPPORTS"),
-        changed("timings_ms", to={"verdict": "long"}),
-        changed("questions", to=[{"answer": 1}]),
-        changed("scored_by", to={"bm25": "oracle"}),
+        *(changed("evidence", 0, "grounding", to={"figures": [{}]}), changed("verdict", "label", to="TRUE")),
+        *(changed("verdict", to="SUPPORTS"), changed("timings_ms", to={"verdict": "long"})),
+        *(changed("questions", to=[{"answer": 1}]), changed("scored_by", to={"bm25": "oracle"})),
         changed("claim", to={"id": 7, "text": None}),
     ],
 )

@@ -27,8 +27,6 @@ TRICKY = (
     *("`c`", "***", "a | b", "&lt;script&gt;", "~~no~~", "===", "---", "1) x", "_a_", "\\"),
 )
 PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "ˆ": "^", "˜": "~"})
-
-
 texts = st.one_of(
     st.sampled_from(TRICKY), st.lists(st.sampled_from((*TRICKY, *"abc ,=\n")), max_size=8).map("".join), st.text()
 )
@@ -55,8 +53,7 @@ def test_bibtex_is_one_entry_with_this_text(text: str) -> None:
     assert written.count("{") == written.count("}")
     library = parse_string(written)
     assert library.failed_blocks == [] and len(library.blocks) == len(library.entries) == 1
-    (entry,) = library.entries
-    fields = entry.fields_dict
+    fields = library.entries[0].fields_dict
     assert set(fields) <= {"title", "author", "year", "journal", "volume", "url"}
     wanted = " ".join(printable(text).split())
     if wanted:
@@ -79,8 +76,7 @@ def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
     assert fields["author"].value == "{SPRINT Research Group} and {Smith and Sons}"
     assert fields["doi"].value == "10.1002/(sici)1<1::aid_x>3.0.co;2-#"
     assert citation_of(found.evidence[0].document).names() == "SPRINT Research Group and Sons"
-    keys = [one.key for one in parse_string(cited("bibtex", one_paper(), one_paper())).entries]
-    assert keys == ["paper"]
+    assert [one.key for one in parse_string(cited("bibtex", one_paper(), one_paper())).entries] == ["paper"]
 
 
 @some

@@ -1,5 +1,6 @@
 """`ccheck query` with `CCHECK_SERVER`: the same output as without, from a server that has its models loaded."""
 
+import asyncio
 import functools
 import json
 import re
@@ -8,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +23,7 @@ from cli_runs import ccheck, jsonl
 from http_stub import Reply, http_stub
 from rerank_servers import Sidecar, wait_until
 from scripted_llm import KEY, Said, say, scripted
-from web_servers import CLAIM, KEYS, PAPERS, serving
+from web_servers import CLAIM, KEYS, PAPERS, Web, serving
 
 from ccheck import open as open_checker
 from ccheck.core.errors import InvalidData, MissingExtra, ServerError, UsageError
@@ -149,8 +151,7 @@ def test_of_two_servers_that_start_together_one_has_the_socket(tmp_path, monkeyp
 
 def told(ran):
     """What a command said, but for what differs from run to run."""
-    out = re.sub(r'"timings_ms": \{[^}]*\}', "", ran.out)
-    return ran.code, out, ran.err
+    return ran.code, re.sub(r'"timings_ms": \{[^}]*\}', "", ran.out), ran.err
 
 
 def requests(url):
@@ -194,10 +195,29 @@ def test_it_stops_in_time_while_a_language_model_hangs(with_model, tmp_path: Pat
             file = Server(url).check_file(b"The sea is a lake.\nIt is salty.", "claims.txt", {})
             streaming = callers.submit(list, file)
             wait_until(lambda: all(one in str(hanging.requests) for one in ("risen by", "is a lake")))
+            web = Web(url)
+            papers = "".join(json.dumps({"_id": f"{n}", "text": f"The sea of {n}. " * 400}) + "\n" for n in range(300))
+            added = web.send("/papers", {}, files=[("file", ("p.jsonl", papers))]).url.path
+            wait_until(lambda: "Embedding" in web.page(added).words)  # which takes minutes
+            web.browser.close()
         assert waiting.result().status_code == 503
         with pytest.raises(ServerError, match="broke off after 0 claims"):
             streaming.result()
-    assert "3 checks were not finished within 0.5 s" in " ".join((tmp_path / "log").read_text().split())
+    said = " ".join((tmp_path / "log").read_text().split())
+    assert "3 checks were not finished within 0.5 s" in said and "were not finished: send them again" in said
+
+
+def test_papers_that_are_being_added_stop_with_the_server_and_those_before_stay(serve_web, monkeypatch):
+    monkeypatch.setattr("ccheck.ingest.run.BATCH_DOCUMENTS", 1)
+    web = serve_web(papers=None)
+    store = web.web.service.checker.store
+    monkeypatch.setattr(store, "upsert", lambda entries, put=store.upsert: time.sleep(0.1) or put(entries))
+    lines = "".join(json.dumps({"_id": f"{number}", "text": f"Tea {number}."}) + "\n" for number in range(300))
+    web.send("/papers", {}, files=[("file", ("p.jsonl", lines))])
+    (job,) = web.web.jobs.ingests.values()
+    asyncio.run_coroutine_threadsafe(web.web.jobs.close(8), job.task.get_loop()).result(60)
+    assert "send them again" in str(job.error) and not web.web.jobs.unfinished
+    assert 0 < len(found := web.web.service.search("tea", k=100)) < 300 and store.count() == len(found)
 
 
 def test_servers_over_one_store_share_its_record_and_nothing_that_runs(with_model, tmp_path: Path):

@@ -10,6 +10,7 @@ import shutil
 import threading
 import zipfile
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from html_page import HOSTILE, Element, parse
@@ -53,11 +54,8 @@ def test_a_claim_is_checked_without_a_script(web):
 @pytest.mark.parametrize(
     ("query", "shown"),
     [
-        ("stance=REFUTES", ["2 Tide gauges"]),
-        ("from=2016", ["3 Ice"]),
-        ("to=2010", ["2 Tide gauges"]),
-        ("field=journal%3DNature", ["1 Sea level", "3 Ice"]),
-        ("stance=SUPPORTS&to=2010", []),
+        *(("stance=REFUTES", ["2 Tide gauges"]), ("from=2016", ["3 Ice"]), ("to=2010", ["2 Tide gauges"])),
+        *(("field=journal%3DNature", ["1 Sea level", "3 Ice"]), ("stance=SUPPORTS&to=2010", [])),
         ("stance=&from=&to=&field=", ["1 Sea level", "2 Tide gauges", "3 Ice"]),
         ("from=x&stance=%3Cscript%3E", []),
     ],
@@ -94,7 +92,8 @@ def test_a_check_that_runs_says_so_and_loads_again(serve_web):
     page = parse(answer.text)
     assert page.one("ol", role="log").attributes["aria-live"] == "polite"
     assert page.all("noscript") and page.all("meta", **{"http-equiv": "refresh"})
-    assert web.send(f"{answer.url.path}/stop", {}).status_code == 200
+    stopped = parse(web.send(f"{answer.url.path}/stop", {}).text).one("div", class_="live")
+    assert "It stops after the step under way" in stopped.words and not stopped.all("button")
     web.judge.go.set()
     wait_until(lambda: not web.web.jobs.checks)
     page = web.page(answer.url.path)
@@ -281,14 +280,19 @@ def test_a_file_is_kept_before_its_turn_comes_whatever_its_name(serve_web):
 
 def test_a_claim_that_no_judge_could_judge_is_tried_again(serve_web):
     web = serve_web()
-    place = web.send("/files", {}, files={"file": ("c.txt", f"{CLAIM}\nboom rose.\n")}).url.path
+    place = web.send("/files", {}, files={"file": ("c.txt", f"{CLAIM}\nboom rose.\nIt rose in part.")}).url.path
     (job,) = web.web.jobs.files.values()
     wait_until(lambda: not job.running)
-    assert [row.label for row in job.rows] == ["CONFLICTING", None] and not job.failed
-    assert [one for one in web.page(place).all("button") if "Check 1 claim again" in one.text]
+    page = web.page(place)
+    rows = [row.words for row in page.one("tbody").all("tr")]
+    assert "3 of 3 claims done, 1 failed" in page.words and "judge broke" in rows[1]
+    assert ["judged in part: it timed out" in one for one in rows] == [False, False, True]
+    told = web.browser.get(f"{place}.json").json()["claims"]
+    assert [(one["status"], bool(one["label"])) for one in told] == [("done", True), ("failed", False), ("done", True)]
+    assert [one for one in page.all("button") if "Check 2 claims again" in one.text]
     web.judge.go.clear()
     web.send(f"{place}/retry", {})
-    assert [len(row.all("a")) for row in web.page(place).one("tbody").all("tr")] == [1, 0], "one waits"
+    assert [len(row.all("a")) for row in web.page(place).one("tbody").all("tr")] == [1, 0, 0], "two wait"
     assert "It stops after those under way" in parse(web.send(f"{place}/stop", {}).text).words
 
 
@@ -305,6 +309,8 @@ def test_a_check_is_made_again_with_its_own_recipe(serve_web):
 
 def test_a_file_that_has_no_claims_is_refused(web):
     assert ">empty.csv has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
+    workbook = web.send("/files", {}, files={"file": ("claims.xlsx", b"PK\3\4\xff")}).text
+    assert ">claims.xlsx is an Excel workbook" in workbook and "Save the sheet as CSV" in workbook
     refused = web.send("/files", {}, files={"file": ("x.bin", b"\0\1\2" * 9)})
     assert refused.status_code == 422 and "no claims that can be checked" in refused.text and "Go back" in refused.text
     assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
@@ -326,10 +332,12 @@ def test_papers_are_added_with_progress_and_rejects_and_a_full_disk_is_said(serv
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
     said = web.page(refused).words
     assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
-
-    def full(*given: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    for name, content, said in (("e.csv", "", "the file is empty"), ("t.csv", "title\nTea", "without an abstract")):
+        place = web.send("/papers", {}, files=[("file", (name, content))]).url.path
+        wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
+        assert said in web.page(place).words
+    assert "1 record without an id got one from their content." in web.page(place).words
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr("ccheck.web.pages.shutil.copyfileobj", full)
     refused = web.send("/papers", {}, files=[("file", ("p.jsonl", "{}"))])
     assert refused.status_code == 507 and "disk is full" in refused.text and "ccheck-papers-" not in refused.text
@@ -411,10 +419,8 @@ def test_a_pdf_needs_the_right_to_read_and_a_folder(serve_web, tmp_path):
     web = serve_web(keys=KEYS, papers=None, pdfs=tmp_path)
     web.web.service.checker.ingest(str(tmp_path / "a.pdf"), dense=False)
     for key, status in (("reader-0123456789", 200), ("checker-012345678", 403), ("nobody", 401)):
-        assert (
-            web.client.get(f"/pdf/{tmp_path.name}/a.pdf", headers={"Authorization": f"Bearer {key}"}).status_code
-            == status
-        )
+        asked = web.client.get(f"/pdf/{tmp_path.name}/a.pdf", headers={"Authorization": f"Bearer {key}"})
+        assert asked.status_code == status
     other = serve_web(papers=None)
     assert other.client.get(f"/pdf/{tmp_path.name}/a.pdf").json()["detail"] == "this server has no PDF of this paper"
 
@@ -462,9 +468,8 @@ def test_a_session_ends_and_can_not_be_made_up_and_what_is_spent_comes_back(monk
     now = 0.0
     monkeypatch.setattr("ccheck.web.access.time.monotonic", lambda: now)
     counted = Counted(2, 60, "checks")
-    counted.spend("a")
-    counted.spend("a")
-    counted.spend("b")
+    for who in "aab":
+        counted.spend(who)
     with pytest.raises(Problem) as refused:
         counted.spend("a")
     assert 30 <= int(refused.value.headers["Retry-After"]) <= 31

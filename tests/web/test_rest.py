@@ -20,7 +20,7 @@ from ccheck.web import shared as web_shared
 from ccheck.web.access import keys_from
 from ccheck.web.client import error_of
 from ccheck.web.page import hide
-from ccheck.web.problems import json_text
+from ccheck.web.problems import json_text, problem_of
 from ccheck.web.shared import Limits
 
 
@@ -35,12 +35,9 @@ def problem(answer: httpx.Response, status: int, type_: str | None = None) -> st
 
 
 def events_of(text: str) -> list[tuple[str, Any]]:
-    found = []
-    for block in text.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-        if lines:
-            found.append((lines["event"], json.loads(lines["data"])))
-    return found
+    blocks = [[line for line in block.splitlines() if line[0] != ":"] for block in text.split("\n\n")]
+    found = (dict(line.split(": ", 1) for line in lines) for lines in blocks if lines)
+    return [(one["event"], json.loads(one["data"])) for one in found]
 
 
 def test_a_quick_check_is_answered_at_once_and_found_again(web):
@@ -71,8 +68,7 @@ def test_a_recorded_check_is_sent_as_it_was_kept_but_for_what_an_error_advises(t
 
 
 def test_what_is_recorded_spends_no_tokens_again(serve_web):
-    web = serve_web(tokens=50)
-    service = web.web.service
+    service = (web := serve_web(tokens=50)).web.service
     made = service.find(web.check()["id"])
     used = {**made.result, "usage": {"llm_calls": 1, "prompt_tokens": 100, "completion_tokens": 1, "cached": 0}}
     assert service.record.put(replace(made, result=used)).tokens == 101
@@ -145,8 +141,7 @@ def test_many_claims_come_back_in_order_and_a_body_that_is_not_json_is_told_what
 
 
 def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
-    web = serve_web()
-    check = web.check()
+    check = (web := serve_web()).check()
     place = f"/v1/checks/{check['id']}/corrections"
     sent = {"what": "wrong stance", "doc_id": "ice", "label": "REFUTES", "note": "lakes", "user": "eve"}
     after = web.client.post(place, json=sent).json()
@@ -199,11 +194,7 @@ def test_ready_finds_out_that_the_store_is_gone_and_loads_it_with_one_look_at_a_
     monkeypatch.setattr(web_shared, "LOOKED_FOR", 600)
     monkeypatch.setattr(store, "count", lambda: looks.append(1) or 3)
     assert [web.client.get("/ready").status_code for _ in range(3)] == [200] * 3 and len(looks) == 1
-
-    def gone() -> int:
-        raise ServerError("the cluster is gone")
-
-    monkeypatch.setattr(store, "count", gone)
+    monkeypatch.setattr(store, "count", Mock(side_effect=ServerError("the cluster is gone")))
     assert web.client.get("/ready").status_code == 200
     web.web.look_at = 0
     assert "the cluster is gone" in problem(web.client.get("/ready"), 503)
@@ -252,8 +243,7 @@ def test_limits_are_counted_by_caller(serve_web):
     web = serve_web(keys=KEYS, checks=2, requests=50)
     anna = {"Authorization": "Bearer anna-0123456789ab"}
     for number, status in enumerate((200, 200, 429)):
-        asked = {"claim": f"{CLAIM} {number}"}
-        assert web.client.post("/v1/checks", json=asked, headers=anna).status_code == status
+        assert web.client.post("/v1/checks", json={"claim": f"{CLAIM} {number}"}, headers=anna).status_code == status
     other = {"Authorization": "Bearer checker-012345678"}
     assert web.client.post("/v1/checks/many", content="one\ntwo\nthree\n", headers=other).status_code == 200
     assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers=other).status_code == 429  # three were counted
@@ -264,12 +254,9 @@ def test_limits_are_counted_by_caller(serve_web):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "evil.example"}, 421),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://127.0.0.1:1"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        *(({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403)),
+        *(({"Origin": "null"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403)),
+        *(({"Sec-Fetch-Site": "same-site"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403)),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
     ],
 )
@@ -288,12 +275,9 @@ def test_a_body_that_is_too_large_is_refused(serve_web, length):
     assert "2,000 bytes" in problem(web.client.post("/v1/checks", **sent), 413)
 
 
-@pytest.mark.parametrize(
-    "kind", [errors.UsageError, errors.NotFound, errors.InvalidData, errors.ServerError, errors.Incomplete]
-)
-def test_a_client_gets_the_error_that_the_server_had(kind):
-    from ccheck.web.problems import problem_of
-
+@pytest.mark.parametrize("name", ["UsageError", "NotFound", "InvalidData", "ServerError", "Incomplete"])
+def test_a_client_gets_the_error_that_the_server_had(name):
+    kind = getattr(errors, name)
     back = error_of(problem_of(kind("why")).to_dict())
     assert type(back) is kind and str(back) == "why"
     assert isinstance(error_of({"type": "urn:ccheck:redact", "detail": "x"}), errors.ServerError)

@@ -53,15 +53,18 @@ class WordJudge:
         words = {"rose": "SUPPORTS", "fell": "REFUTES", "": "NOT_ENOUGH_INFO"}
         texts = (one.document.text for one in evidence)
         labels = [next(label for word, label in words.items() if word in text) for text in texts]
-        return [Stance(label, 0.9) for label in labels], Verdict("CONFLICTING", 0.8, "Papers disagree.", method="words")
+        stances = [Stance(label, 0.9) for label in labels]
+        if "in part" in claim.text:
+            stances[0] = Stance(None, error="it timed out")
+        return stances, Verdict("CONFLICTING", 0.8, "Papers disagree.", method="words")
 
 
 class Web:
     """A running service, and what to do with it as a program and as a browser."""
 
-    def __init__(self, url: str, app: Any, judge: WordJudge) -> None:
+    def __init__(self, url: str, app: Any = None, judge: Any = None) -> None:
         self.url, self.app, self.judge = url, app, judge
-        self.web = app.state.web
+        self.web = None if app is None else app.state.web
         self.client = httpx.Client(base_url=url, timeout=60)
         self.browser = httpx.Client(base_url=url, timeout=60, headers={"Accept": "text/html"}, follow_redirects=True)
 
