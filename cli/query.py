@@ -347,14 +347,14 @@ class Tally:
 
     def add(self, one: Answered) -> None:
         from ..core.types import add_usage
-        from ..pipeline.batch import unjudged
+        from ..pipeline.batch import judge_failed
 
         result, answer, kept, _ = one
         self.done += 1
         self.kept += kept
         if result.error is not None:
             self.errors.append(result.error)
-        if unjudged(answer):
+        if judge_failed(answer):
             self.failed += 1
             self.unanswered += nothing_judged(result) is not None
             self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")

@@ -101,6 +101,17 @@ def _key(claim: Claim) -> Key:
 
 
 def unjudged(answer: Answer) -> bool:
+    """Whether a reranker or a judge failed: such an answer is not found again. Raises AttributeError if it is none."""
+    evidence, stages = answer.get("evidence"), answer.get("scored_by") or {}
+    if evidence and answer.get("questions") is None:
+        scores = {name for one in evidence for name in one.get("scores") or ()}
+        # A reranker scores the first documents, unless it failed.
+        if any(kind == "reranker" and name not in scores for name, kind in stages.items()):
+            return True
+    return judge_failed(answer)
+
+
+def judge_failed(answer: Answer) -> bool:
     """Whether a judge failed on the claim or on one of its documents. Raises AttributeError if it is not an answer."""
     verdict, questions = answer.get("verdict") or {}, answer.get("questions")
     no_verdict = verdict.get("error") is not None and verdict.get("method") != "none"
