@@ -100,6 +100,15 @@ def _key(claim: Claim) -> Key:
     return claim.id, claim.text
 
 
+def unranked(answer: Answer) -> bool:
+    """Whether a reranker failed. Raises AttributeError if it is not an answer."""
+    evidence, stages = answer.get("evidence"), answer.get("scored_by") or {}
+    if not evidence or answer.get("questions") is not None:
+        return False
+    scored = {name for one in evidence for name in one.get("scores") or ()}  # it scores the first documents, if any
+    return any(kind == "reranker" and name not in scored for name, kind in stages.items())
+
+
 def unjudged(answer: Answer) -> str | None:
     """Why a judge failed on the claim or on one of its documents; None if none did. Raises AttributeError if it is not
     an answer."""

@@ -22,6 +22,7 @@ from ..core.types import Claim, Part, Result
 from ..rerank import Reranker
 from ..rerank.open import bring
 from ..rerank.several import Score
+from ..rerank.types import WrongKey
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import NEGATED, refuse_unfit
 from ..verdict import Judge, of_parts
@@ -290,7 +291,7 @@ class Checker(Closing):
         """
         nobody = self.recipe.verdict.method == "none" or (run.plan.method is None and self.judge is None)
         documents = (0 if nobody else self.recipe.verdict.documents) if run.trace else None
-        answered = False
+        answered = told = False
         why = functools.cache(lambda: why_nothing(run))
         for batch in chunked(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
@@ -320,6 +321,9 @@ class Checker(Closing):
             at_a_time = at_once(self.recipe.verdict, MEASURED_AT_ONCE if run.trace else ANSWERED_AT_ONCE)
             for some in chunked(states, at_a_time):
                 rerank(run, some)
+                if not told and (refused := [one.error for one in some if isinstance(one.error, WrongKey)]):
+                    raise refused[0]
+                told = True
                 choose_evidence(run, some, documents)
                 yield run, some
 

@@ -35,7 +35,7 @@ from ..core.types import (
 from ..encode.dense import Embedder
 from ..encode.sparse import SparseEmbedder
 from ..rerank.apply import Place, rerank_many
-from ..rerank.types import all_or_error
+from ..rerank.types import WrongKey, all_or_error
 from ..search import Ranks, Search, answer
 from ..search.store import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
@@ -268,7 +268,8 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
 def rerank(run: Run, states: Sequence[ClaimState]) -> None:
     """Put the hits into the order of the rerankers, one after the other, and keep the first `run.k`.
 
-    A reranker that fails leaves the ranking as it was and a warning. With `run.strict` it is the claim's error.
+    A reranker that fails leaves the ranking as it was and a warning. With `run.strict` it is the claim's error, as
+    always where its server refuses the key.
     """
     before = run.recipe.fusion.method if len(run.plan.retrievers) > 1 else next(iter(run.plan.retrievers))
     weights = {name: retriever.weight for name, retriever in run.plan.retrievers.items()}
@@ -294,7 +295,7 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
                 state.use("rerank", used)
                 if run.trace:
                     state.stages[name] = tuple(dict.fromkeys(hit.document.id for hit in ranking.hits))
-            elif run.strict:
+            elif run.strict or isinstance(outcome, WrongKey):
                 state.error = outcome
             else:
                 state.warnings.append(f"reranking with {name} failed and was skipped: {outcome}")

@@ -44,7 +44,7 @@ from ..core.http import (
 from ..core.redaction import keep_secret, keep_secrets_of, redact
 from .server.dialects import CUT
 from .tokens import well_formed
-from .types import Scores, refuse_equal
+from .types import Scores, WrongKey, refuse_equal
 
 MOST_TEXTS = 1000
 """Texts in a request to a server that names no limit: Cohere's advice, and what ccheck's own takes."""
@@ -145,8 +145,8 @@ class RemoteReranker:
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.
 
-        Raises ServerError if the server refuses, fails, is gone for longer than `retry_seconds`, or gives an invalid
-        answer; InvalidData if different passages all have the same score.
+        Raises ServerError if the server refuses (WrongKey: the key), fails, is gone for longer than `retry_seconds`, or
+        gives an invalid answer; InvalidData if different passages all have the same score.
         """
         if not passages:
             return Scores((), ())
@@ -157,7 +157,7 @@ class RemoteReranker:
         for piece in chunked(passages, route.limit):
             answer = self._ask(route, query, piece)
             if answer.status != 200:
-                raise ServerError(self._reason_refused(answer))
+                raise self._refused(answer)
             values += self._values(route, answer, len(piece))
             # Where the server says so: ccheck's own does.
             said = set(answer.headers.get(CUT, "").split(","))
@@ -178,7 +178,7 @@ class RemoteReranker:
         seconds = min(self._timeout, ASKED_SECONDS)
         answer = self._retrying(self._url.copy_with(path=f"{root}/info"), None, seconds)
         if answer.status in (401, 403):
-            raise ServerError(self._reason_refused(answer))
+            raise self._refused(answer)
         if answer.status == 200:
             with contextlib.suppress(ValidationError):  # not TEI's
                 info = _Info.model_validate_json(answer.content)
@@ -242,7 +242,7 @@ class RemoteReranker:
         if (away := redirected(self.name, answer.status, answer.headers)) is not None:
             raise ServerError(away)
         if answer.status in BUSY:
-            raise MayPass(self._reason_refused(answer), retry_after(answer.headers))
+            raise MayPass(str(self._refused(answer)), retry_after(answer.headers))
         return answer
 
     def _failed(self, error: Exception, timeout: float) -> ServerError:
@@ -255,7 +255,7 @@ class RemoteReranker:
         said = f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
         return _Lost(said) if isinstance(error, _LOST) and not is_lasting(error) else ServerError(said)
 
-    def _reason_refused(self, answer: Fetched) -> str:
+    def _refused(self, answer: Fetched) -> ServerError:
         what_to_do = {
             401: ": set the key in CCHECK_RERANK_API_KEY",
             403: ": does the key in CCHECK_RERANK_API_KEY allow this?",
@@ -266,7 +266,8 @@ class RemoteReranker:
         }.get(answer.status, "")
         if answer.status in (401, 403) and self.notice is not None:
             what_to_do = f": {self.notice}"
-        return f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}"
+        said = f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}"
+        return WrongKey(said) if answer.status in (401, 403) else ServerError(said)
 
 
 def _close(client: httpx.AsyncClient) -> None:

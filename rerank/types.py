@@ -7,8 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
-from ..core.errors import CcheckError, InvalidData
+from ..core.errors import CcheckError, InvalidData, ServerError
 from ..core.types import Usage
+
+
+class WrongKey(ServerError):
+    """A reranking server refuses the key, and would for every query."""
 
 
 @dataclass(frozen=True, slots=True)

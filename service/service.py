@@ -24,7 +24,7 @@ from ..core.recipe import Recipe, cannot_run, packaged_recipe
 from ..core.settings import Settings
 from ..core.telemetry import count, span
 from ..core.types import Claim, Document, Evidence, Filter, Result
-from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged
+from ..pipeline.batch import Answer, Answered, ClaimRecord, Key, check_batch, settings_key, unjudged, unranked
 from ..pipeline.checker import Checker, claims_of, filters_of
 from ..pipeline.plan import Plan, models_of
 from ..rerank.several import OwnReranker
@@ -268,8 +268,8 @@ class Service(Closing):
         assert self.record is not None
         found = self._trying(functools.partial(self.record.get, list(ids))) or {}
         try:
-            done = [one for one in found.items() if one[1].status == "done"]
-            return {id_: check for id_, check in done if check.result and not unjudged(check.result)}
+            done = [(id_, check, check.result) for id_, check in found.items() if check.status == "done"]
+            return {id_: one for id_, one, was in done if was and not (unjudged(was) or unranked(was))}
         except (AttributeError, TypeError) as error:
             raise InvalidData("a check of the record is not as ccheck wrote it") from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 import re
@@ -10,14 +12,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import UsageError
+from ..core.keys import place
 from ..core.redaction import keep_secret
+from ..core.text import shortened
 from .page import for_owner
 from .problems import JSON, Problem
 
@@ -43,6 +46,8 @@ HEADERS = {
 }
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 SAFE = ("GET", "HEAD", "OPTIONS")
+UNREAD_BYTES, UNREAD_SECONDS = 16 << 20, 10.0
+"""How much more than its limit is read of a request that is refused: who still sends does not see the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Access:
         key = self.known(given.strip()) if scheme.lower() == "bearer" else self._of_session(connection)
         if key is None:
             raise Problem(
-                401, "a key is needed: send the header Authorization: Bearer KEY", {"WWW-Authenticate": "Bearer"}
+                401, "a key is needed: send Bearer KEY in the header Authorization", {"WWW-Authenticate": "Bearer"}
             )
         return Caller(key.name, key.rights, key.name)
 
@@ -233,11 +238,16 @@ class Guard:
     `.json` off the addresses of pages."""
 
     def __init__(
-        self, app: ASGIApp, most: int, larger: Mapping[str, int], measured: Callable[[Scope, int, float], None]
+        self,
+        app: ASGIApp,
+        most: int,
+        larger: Mapping[str, int],
+        measured: Callable[[Scope, int, float], None],
+        public: str | None = None,
     ) -> None:
         """`most`: bytes of a body; `larger`: the same for paths that begin so. `measured` is told the status of each
-        answer, and its seconds."""
-        self.app, self.most, self.larger, self.measured = app, most, larger, measured
+        answer, and its seconds. `public` is where people open the page."""
+        self.app, self.most, self.larger, self.measured, self.public = app, most, larger, measured, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -256,23 +266,34 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status >= 400 and "expect" not in headers:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(UNREAD_SECONDS):
+                            while unread and read < most + UNREAD_BYTES:
+                                await taken()
                 given = [name for name, _ in message["headers"]]
                 message["headers"] = [*message["headers"], *(one for one in _RAW if one[0] not in given)]
             await send(message)
 
-        read = 0
+        read, unread = 0, True
+
+        async def taken() -> Message:
+            nonlocal read, unread
+            message = await receive()
+            read, unread = read + len(message.get("body", b"")), message.get("more_body", False)
+            return message
 
         async def limited() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
+            message = await taken()
             if read > most:
                 raise too_large
             return message
 
         refused = None
-        if scope["method"] not in SAFE and foreign(headers):
-            refused = Problem(403, "the request comes from a page of another site")
+        if scope["method"] not in SAFE and foreign(headers, self.public):
+            sent, to = (shortened(headers.get(name, "nothing"), 100) for name in ("origin", "host"))
+            said = f"the request comes from a page of another site: its header Origin is {sent}, and Host is {to}. "
+            refused = Problem(403, f"{said}A proxy must pass Host on, or CCHECK_PUBLIC_URL be the page's address")
         elif headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")[:15]) > most:
             refused = too_large
         try:
@@ -290,12 +311,18 @@ def is_owner(scope: Scope) -> bool:
     return server is not None and server[1] is None
 
 
-def foreign(headers: Headers) -> bool:
-    """Whether a browser says that a page of another site sends this. Programs say neither."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return True
-    origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+def foreign(headers: Headers, public: str | None) -> bool:
+    """Whether a browser says that a page of another site sends this. Programs say nothing.
+
+    What browsers say of the site can't be set by a page, and is of the address that they asked. A browser that says
+    nothing of it (an old one, or over HTTP) names the page's origin: it must be that of the host that was asked, which
+    a proxy may have changed, or of `public`.
+    """
+    site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+    if site != "none" or origin is None:
+        return site not in ("same-origin", "none")
+    own = {place(f"{origin.partition(':')[0]}://{headers.get('host', '')}"), place(public or "")}
+    return place(origin) not in own - {None}
 
 
 def needed(rights: Collection[Right], caller: Caller) -> None:

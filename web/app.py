@@ -75,7 +75,8 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     if reranker is not None:
         app.mount("/reranker", Keyed(web, reranker, "check"))
         larger["/reranker/"] = reranker.state.limits.body
-    app.add_middleware(Guard, most=served.limits.body, larger=larger, measured=web.measured)
+    given: dict[str, Any] = {"larger": larger, "measured": web.measured, "public": settings.public_url}
+    app.add_middleware(Guard, most=served.limits.body, **given)
     if not served.keys:
         app.add_middleware(HostCheck, names=served.hosts, key=KEYS)
     return app

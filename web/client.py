@@ -5,10 +5,12 @@ It imports next to nothing: a second `ccheck query` takes as long as Python and 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -36,6 +38,7 @@ WAIT_SECONDS = 30.0
 SILENT_SECONDS = 600.0
 """How long the next check of a file may take."""
 HINT = "Is ccheck serve web running there?"
+PROXY = "A proxy takes no file as large: send fewer claims, or raise its limit (nginx: client_max_body_size)"
 
 
 class Server:
@@ -107,18 +110,24 @@ class Server:
         try:
             if self._connect is not None:
                 connection.sock = self._connect()
-            connection.request(method, self._url.path.rstrip("/") + path, body, headers)
-            answer = connection.getresponse()
+            answer = _answer(connection, method, self._url.path.rstrip("/") + path, body, headers)
         except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ServerError(f"{URL}: {self.name} can't be asked: {why}. {HINT}") from error
+            from ..core.http import is_lasting, missing_certificates, why_unreachable  # which import much
+
+            lacking = missing_certificates() if isinstance(error, ssl.SSLCertVerificationError) else None
+            why = lacking or f"{why_unreachable(error)}{'' if is_lasting(error) else f'. {HINT}'}"
+            raise ServerError(f"{URL}: {self.name} can't be asked: {why}") from error
         if answer.status in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
             return answer
         try:
             problem = json.loads(self._read(answer))
             assert isinstance(problem, dict) and "detail" in problem
         except (ValueError, AssertionError):
-            raise ServerError(f"{self.name} answered with the status {answer.status}. {HINT}") from None
+            hint = PROXY if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else HINT
+            raise ServerError(f"{self.name} answered with the status {answer.status}. {hint}") from None
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            said = f"does not know the key in {KEY}" if self._key else f"needs a key: set {KEY}"
+            raise ServerError(f"{self.name} {said}")
         raise error_of(problem)
 
     def _read(self, answer: http.client.HTTPResponse, *, line: bool = False) -> bytes:
@@ -129,6 +138,17 @@ class Server:
         if len(read) > MOST_BYTES:
             raise ServerError(f"the answer of {self.name} is larger than {MOST_BYTES:,} bytes")
         return read
+
+
+def _answer(connection: http.client.HTTPConnection, *request: Any) -> http.client.HTTPResponse:
+    """The answer to a request, also if the server answers before it has read all of it."""
+    try:
+        connection.request(*request)
+    except (BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(OSError, AttributeError, http.client.HTTPException):
+            return connection.getresponse()
+        raise
+    return connection.getresponse()
 
 
 def _several(value: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
+from sse_starlette.sse import AppStatus
 from starlette.routing import Route
 
 from .. import __version__
@@ -198,7 +199,9 @@ def mount(app: FastAPI, web: Web) -> StreamableHTTPSessionManager:
     paths alike, in `app.py`."""
     server = make_server(web)
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
+    # As events, whose pings keep a proxy from closing what takes long. Running checks end them, and no signal.
+    AppStatus.enable_automatic_graceful_drain = False
+    server.streamable_http_app(stateless_http=True, transport_security=security)
     tools = Keyed(web, StreamableHTTPASGIApp(server.session_manager))  # each tool asks for its own right
     app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))
     return server.session_manager

@@ -27,6 +27,7 @@ from ..ingest import numbered
 from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, How, Wanted
+from ..service.record import permalink
 from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
@@ -94,7 +95,7 @@ class Page:
 
     def set_cookie(self, response: Response, name: str, value: str) -> None:
         secure = self.web.served.secure
-        response.set_cookie(name, value, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(name, value, max_age=SESSION_SECONDS, httponly=True, samesite="lax", secure=secure)
 
 
 async def _opened(request: Request, web: Shared) -> Page:
@@ -131,6 +132,7 @@ async def static(name: str) -> Response:
 @pages.head("/")
 @pages.get("/")
 @pages.get("/home")
+@pages.head("/home")
 async def home(page: Opened) -> Response:
     described, recent = await asyncio.gather(page.web.describe(), _recent(page.web))
     recipes = [] if described is None else described.recipes
@@ -328,13 +330,13 @@ async def pdf_page(page: Opened, id: str) -> Response:  # noqa: A002
 
 @pages.post("/sign-in")
 async def sign_in(request: Request, web: Shared) -> Response:
-    web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
     async with request.form(max_files=0, max_fields=10) as form:
         web.access.refuse_forged(request, form.get("token"))
         page = Page(request, web, None, form)
         address = _local(page.text("next"))
         key = web.access.known(page.text("key"))
-        if key is None:
+        if key is None:  # of the limit, which all behind a proxy may share, a right key needs nothing
+            web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
             return page.show("sign_in.html", None, 401, wrong=True, next=address)
         response = _to(address)
         page.set_cookie(response, SESSION, web.access.session(key))
@@ -351,7 +353,8 @@ async def sign_out(page: Annotated[Page, _form()]) -> Response:
 def sign_in_page(request: Request, web: Web) -> Response:
     """Asks for a key, and then leads to the page that was wanted, or that the form was on which can't be sent now."""
     came_from = re.sub(r"^\w+://[^/]*", "", request.headers.get("referer", ""))
-    wanted = request.url.path if request.method == "GET" else came_from
+    asked = f"{quote(request.url.path)}?{request.url.query}".rstrip("?")
+    wanted = asked if request.method == "GET" else came_from
     return Page(request, web, None).show("sign_in.html", None, 401, wrong=False, next=_local(wanted))
 
 
@@ -371,7 +374,9 @@ def _result_page(page: Page, check: Check) -> Response:
     served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}
     corrects = check.kept and "check" in page.caller.rights
     served |= {"all": len(documents), "corrects": corrects, "recipe": _other_recipe(page.web, check)}
-    link = str(page.request.url.replace(query="", fragment=""))
+    asked = page.request.url.replace(query="", fragment="")
+    asked = asked.replace(scheme="https") if page.web.served.secure else asked
+    link = permalink(page.web.service.checker.settings, check.id) or str(asked)
     given = view | {"documents": filtered(documents, query)}
     return page.show("check.html", None, served=served, check=check, link=link, **given)
 

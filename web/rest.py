@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
+from anyio import CancelScope
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
@@ -22,7 +23,7 @@ from ..service import Check, Correction, Description, Event, How, Wanted
 from ..service.types import What
 from .access import Caller
 from .client import CLAIMS
-from .jobs import sse
+from .jobs import KEEP_ALIVE, sse
 from .page import plainly
 from .problems import Problem, json_text, problem_of
 from .sent import claims_in
@@ -32,6 +33,8 @@ QUICK_SECONDS = 2.0
 """How long a request for a check waits for it, unless it says otherwise."""
 MOST_WAIT = 60.0
 NDJSON = "application/x-ndjson"
+STREAMED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""nginx would hold back what is sent."""
 
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 """What OpenAPI says of answers, by status."""
@@ -199,10 +202,11 @@ async def check_many(
 ) -> StreamingResponse:
     """Check a file of claims: a text or a JSON object a line, or another format that `name` tells (`claims.csv`).
 
-    One check a line comes back, in the order of the claims; `Ccheck-Claims` says how many there are."""
+    One check a line comes back, in the order of the claims; `Ccheck-Claims` says how many there are. A line that takes
+    long begins with spaces, so that no proxy closes the connection."""
     records = await run_in_threadpool(claims_in, await request.body(), how.name, web.limited.claims(asked))
     web.limited.start(asked, len(records))
-    return StreamingResponse(_many(web, records, asked, how), 200, {CLAIMS: str(len(records))}, NDJSON)
+    return StreamingResponse(_many(web, records, asked, how), 200, STREAMED | {CLAIMS: str(len(records))}, NDJSON)
 
 
 @rest.get("/checks", tags=["checks"], responses=_answers(list[Check]))
@@ -239,7 +243,7 @@ async def events(
     after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
     check, job = await web.find_own(id, request), web.jobs.find(id)
     stream = _ended(check) if job is None else job.stream(after, web.jobs.closing)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAMED)
 
 
 @rest.post("/checks/{id}/corrections", tags=["checks"], responses=_answers(Check, 404))
@@ -315,14 +319,20 @@ async def _ended(check: Check) -> AsyncIterator[bytes]:
 
 async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
     """Checks as lines; what stops them all is the last line, a problem."""
-    tokens = 0
+    tokens, coming = 0, None
     try:
         answers = web.service.answers(records, **how.how(asked))
         for left in range(len(records), 0, -1):
-            check, answered = await web.jobs.next_of(answers, left)
+            coming = asyncio.ensure_future(web.jobs.next_of(answers, left))
+            while not (await asyncio.wait([coming], timeout=KEEP_ALIVE))[0]:
+                yield " "
+            check, answered = coming.result()
             tokens += 0 if answered.kept else check.tokens
             yield json_text(check)
     except CcheckError as error:
         yield json_text(problem_of(error).to_dict())
     finally:
+        if coming is not None:
+            with CancelScope(shield=True):  # the client may be gone, and what it asked for still run
+                await asyncio.gather(coming, return_exceptions=True)
         web.limited.end(asked, tokens)

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from ccheck.core.recipe import Recipe, changed, load_recipe
 from ccheck.core.settings import resolve
 from ccheck.core.stages import EvidenceStage, LateStage, ModelStage, VerdictStage
 from ccheck.core.types import Sentence, Usage
+from ccheck.pipeline.batch import unranked
 from ccheck.rerank import Scores
+from ccheck.rerank.types import WrongKey
 from ccheck.verdict import Case, Judged
 
 SEA = "sea level has risen 20 cm since 1900"
@@ -93,8 +96,8 @@ def test_documents_are_retrieved_to_the_rerankers_depth_and_cut_to_k_after_it(op
     assert result.to_dict()["usage"] == {"llm_calls": 1, "prompt_tokens": 10, "completion_tokens": 2, "cached": 0}
 
 
-def fails(query: str, passages: Sequence[str]) -> Scores:
-    raise ServerError("the reranker at http://there does not answer")
+def fails(query: str, passages: Sequence[str], error: type[ServerError] = ServerError) -> Scores:
+    raise error("the reranker at http://there does not answer")
 
 
 def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_or_measured_is_an_error(opened):
@@ -104,6 +107,10 @@ def test_a_reranker_that_fails_leaves_the_ranking_before_it_or_where_strict_or_m
     assert result.scored_by == {"bm25": "retriever", "rerank": "reranker"}
     (warning,) = result.warnings
     assert "rerank failed and was skipped: the reranker at http://there does not answer" in warning
+    answers = result, plain, opened(ByLength()).check(SEA)
+    assert [unranked(one.to_dict()) for one in answers] == [True, False, False], "it is not found again"
+    with pytest.raises(WrongKey):
+        next(opened(partial(fails, error=WrongKey)).check_many([SEA, "green tea and weight"]))
     for strict in (True, False):  # whoever measures is strict, too
         results = list(opened(fails, strict=strict).check_many([SEA, "green tea and weight"], trace=not strict))
         assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)

@@ -69,13 +69,17 @@ def test_the_sidecar_has_a_profile_a_volume_for_models_and_the_variables_of_its_
 
 
 def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -> None:
+    from ccheck.cli.serve import web as serve_web
     from ccheck.core.settings import Settings
 
     web, once = SERVICES["web"], SERVICES[ONCE]
     assert web["secrets"] == ["api_keys"] and "cat /run/secrets/api_keys" in web["entrypoint"][-1]
     given = web["environment"]
-    assert {"CCHECK_RERANK_API_KEY", "OPENAI_API_KEY"} < set(given) and given["CCHECK_RERANK_URL"].endswith(":-}")
-    ours = {name.removeprefix("CCHECK_").lower() for name in given if name.startswith("CCHECK_")}
+    assert {"CCHECK_RERANK_API_KEY", "OPENAI_API_KEY", "CCHECK_WEB_HTTPS"} < {*given} and ":-}" in given[
+        "CCHECK_RERANK_URL"
+    ]
+    flags = {option.envvar for option in serve_web.params}
+    ours = {name.removeprefix("CCHECK_").lower() for name in given.keys() - flags if name.startswith("CCHECK_")}
     assert ours <= set(Settings.model_fields) and once["environment"] == given
     assert once["profiles"] == [ONCE] and once["mem_limit"] and "ports" not in once
 

@@ -150,11 +150,7 @@ def test_late_interaction_is_mixed_with_the_retrievers_own_scores():
         return Hit(rank, Document(id_, "", id_), scores["rrf"], scores, {})
 
     found = Ranking(
-        (
-            hit(1, "a", bm25=3.0, dense=0.2, rrf=0.9),
-            hit(2, "b", bm25=9.0, rrf=0.8),
-            hit(3, "c", dense=0.6, rrf=0.7),
-        )
+        (hit(1, "a", bm25=3.0, dense=0.2, rrf=0.9), hit(2, "b", bm25=9.0, rrf=0.8), hit(3, "c", dense=0.6, rrf=0.7))
     )
     own = Table({"a": 0.0, "b": 0.25, "c": 1.0})
     stage = LateStage(before="retrievers", alpha=0.5)
@@ -226,11 +222,9 @@ def test_documents_that_the_answer_leaves_out_keep_their_order_at_the_end(open_m
 @pytest.mark.parametrize(
     ("order", "why"),
     [
-        ([1, 2, 2], "2 more than once"),
+        *(([1, 2, 2], "2 more than once"), ([], "order is empty"), ([True], "valid integer")),
         ([0, 1, 2], "0, and the passages are numbered 1 to 3"),
-        ([], "order is empty"),
         (["1", "2"], "order.0: Input should be a valid integer"),
-        ([True], "valid integer"),
     ],
 )
 def test_what_is_no_permutation_is_asked_for_once_more_and_then_an_error(open_model, order, why):
@@ -300,12 +294,12 @@ def test_examples_are_shown_as_questions_with_their_answers(open_model, tmp_path
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (pair(label="TRUE"), "line 1: label"),
-        (pair(evidence=""), "line 1: evidence"),
-        ('{"claim": "c"}', "line 1: evidence: Field required"),
-        (pair(), "0 claims with several"),
-        ("x", "line 1"),
-        ("", "0 examples"),
+        *(
+            (pair(label="TRUE"), "line 1: label"),
+            (pair(evidence=""), "line 1: evidence"),
+            (pair(), "0 claims with several"),
+        ),
+        *(('{"claim": "c"}', "line 1: evidence: Field required"), ("x", "line 1"), ("", "0 examples")),
     ],
 )
 def test_examples_that_can_not_be_used_are_named(tmp_path, line, why):

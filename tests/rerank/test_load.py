@@ -96,11 +96,7 @@ def without_tokenizer(folder: Path) -> None:
         ({"vocab_size": 50}, None, "but the model only 50"),
         ({}, without_classifier, r"not complete: classifier\.weight"),
         ({}, without_tokenizer, "has no tokenizer"),
-        (
-            {},
-            lambda folder: (folder / "config_sentence_transformers.json").write_text("[1]"),
-            "not a JSON object",
-        ),
+        ({}, lambda folder: (folder / "config_sentence_transformers.json").write_text("[1]"), "not a JSON object"),
     ],
 )
 def test_a_folder_that_would_score_wrongly_is_refused(tmp_path, made, change, said):
@@ -121,8 +117,7 @@ def test_a_copy_of_a_known_decoder_is_asked_in_the_same_way(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_tokens": 513}, "at most 512"),
-        ({"device": "nonsense"}, "nonsense"),
+        *(({"max_tokens": 513}, "at most 512"), ({"device": "nonsense"}, "nonsense")),
         ({"cutoff_layer": 2}, "not a layerwise model"),
         ({"prompt": PROMPT, "yes_token": "Yes"}, "not a decoder"),
     ],

@@ -13,6 +13,7 @@ from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
 from ccheck.core import http
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.rerank.remote import RemoteReranker
+from ccheck.rerank.types import WrongKey
 
 Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]] | None
 """A status with its body and headers; None drops the connection."""
@@ -94,13 +95,8 @@ def test_tei_is_known_by_its_info(stub, ask, path):
 @pytest.mark.parametrize(
     ("given", "asked"),
     [
-        ("/v1/rerank", "/v1/rerank"),
-        ("/v2/rerank", "/v2/rerank"),
-        ("/v1", "/v1/rerank"),
-        ("/proxy/v2/", "/proxy/v2/rerank"),
-        ("", "/v1/rerank"),
-        ("/rerank", "/rerank"),
-        ("/deep", "/deep/v1/rerank"),
+        *((path, path) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
+        *(("/v1", "/v1/rerank"), ("/proxy/v2/", "/proxy/v2/rerank"), ("", "/v1/rerank"), ("/deep", "/deep/v1/rerank")),
     ],
 )
 def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
@@ -108,13 +104,8 @@ def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
     scores = ask(f"{stub.url}{given}?model=rerank-v3.5")
     assert scores.values == tuple(length / 100 for length in LENGTHS) and not scores.logits
     (body,) = stub.bodies(asked)
-    assert body == {
-        "query": QUERY,
-        "documents": list(PASSAGES),
-        "top_n": 4,
-        "return_documents": False,
-        "model": "rerank-v3.5",
-    }
+    sent = {"query": QUERY, "documents": list(PASSAGES), "top_n": 4, "return_documents": False}
+    assert body == sent | {"model": "rerank-v3.5"}
 
 
 def test_values_outside_of_0_to_1_are_logits(stub, ask):
@@ -144,19 +135,12 @@ def test_what_is_no_url_is_refused(url):
 @pytest.mark.parametrize(
     "trouble",
     [
-        (429, {"error": "busy"}, {"Retry-After": "0"}),
-        (429, {"error": "busy"}),
+        *((429, {"error": "busy"}, {"Retry-After": "0"}), (429, {"error": "busy"}), (502, b"<html>"), (504, b""), None),
         (503, b"", {"Retry-After": formatdate(usegmt=True)}),
-        (502, b"<html>"),
-        (504, b""),
-        None,
     ],
 )
 def test_what_may_pass_is_tried_again(stub, ask, trouble):
-    stub.answers = {
-        ("GET", "/info"): [trouble, (200, TEI_INFO)],
-        ("POST", "/rerank"): [trouble, trouble, tei],
-    }
+    stub.answers = {("GET", "/info"): [trouble, (200, TEI_INFO)], ("POST", "/rerank"): [trouble, trouble, tei]}
     assert ask(stub.url).values[0] == LENGTHS[0] - 10.0
 
 
@@ -170,12 +154,13 @@ def test_what_may_pass_is_tried_again(stub, ask, trouble):
         ((422, {"error": "4 texts > 2"}), r"4 texts > 2: if .* too many texts at once, choose a smaller depth"),
         ((500, b"<html>\nInternal"), r"refused \(500\): <html>"),
         ((301, b"", {"Location": "http://127.0.0.1:1/"}), r"redirects to http://127.0.0.1:1/ \(301\)"),
-        ((200, b"<html>"), "did not return a ranking: the answer"),
-        ((200, {"results": []}), "0 scores for 4 passages"),
+        *(
+            ((200, b"<html>"), "did not return a ranking: the answer"),
+            ((200, {"results": []}), "0 scores for 4 passages"),
+        ),
         ((200, {"data": []}), "return a ranking: results: Field required"),
         ((200, {"results": [{"index": 0, "relevance_score": None}]}), "results.0.relevance_score"),
-        ((200, b'{"results": [{"index": 0, "relevance_score": NaN}]}'), "finite"),
-        ((200, b'{"results": [{"index": 0, "relevance_score": 1e999}]}'), "finite"),
+        *(((200, b'{"results": [{"index": 0, "score": %b}]}' % one), "finite") for one in (b"NaN", b"1e999")),
         ((200, {"results": [{"index": -1, "relevance_score": 1}]}), "results.0.index"),
         ((200, {"results": [{"index": i, "relevance_score": i / 9} for i in (0, 1, 2, 2)]}), "not one for each"),
         ((200, {"results": [{"index": i, "relevance_score": i / 9} for i in range(5)]}), "5 scores for 4 passages"),
@@ -240,7 +225,7 @@ def test_the_sidecar(serve, ask):
     for path in ("/v1/rerank", "/v2/rerank"):
         other = ask(url + path, passages[2:], api_key="k3y")
         assert other.values == pytest.approx(scores.normalized[2:]) and other.cut == scores.cut[2:]
-    with pytest.raises(ServerError, match=r"the key is missing or wrong.*CCHECK_RERANK_API_KEY"):
+    with pytest.raises(WrongKey, match=r"the key is missing or wrong.*CCHECK_RERANK_API_KEY"):
         ask(url, passages)
     with pytest.raises(ServerError, match="no model 'x' here"):
         ask(f"{url}?model=x", passages, api_key="k3y")

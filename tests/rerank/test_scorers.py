@@ -211,24 +211,15 @@ def plain_decoder_scores(folder: Path, query: str, passages: list[str], length: 
         ]
 
 
+ROPE = {"rope_theta": 50_000.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+
+
 @pytest.mark.parametrize(
     ("architecture", "config"),
     [
         ("gemma", {"num_key_value_heads": 4, "num_hidden_layers": 1}),
         ("llama", {"num_key_value_heads": 2, "attention_bias": True}),
-        (
-            "llama",
-            {
-                "rope_parameters": {
-                    "rope_type": "llama3",
-                    "rope_theta": 50_000.0,
-                    "factor": 8.0,
-                    "low_freq_factor": 1.0,
-                    "high_freq_factor": 4.0,
-                    "original_max_position_embeddings": 64,
-                }
-            },
-        ),
+        ("llama", {"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, **ROPE}}),
         ("mistral", {"sliding_window": None}),
         ("mistral", {"sliding_window": 40}),
         ("qwen2", {"tie_word_embeddings": False}),

@@ -194,11 +194,7 @@ def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
 # What passes which filter is tests/search/test_store_filters.py's.
 @pytest.mark.parametrize(
     ("condition", "expected"),
-    [
-        ("year>=2015", {"ice", "flu"}),
-        ("tags!=rct", {"sea", "ice", "tea", "old"}),
-        ("nothing=1", set()),
-    ],
+    [("year>=2015", {"ice", "flu"}), ("tags!=rct", {"sea", "ice", "tea", "old"}), ("nothing=1", set())],
 )
 def test_filters(store: Store, condition: str, expected: set[str]) -> None:
     filters = [parse_filter(condition)]

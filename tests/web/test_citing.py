@@ -98,9 +98,8 @@ def test_cells_and_markdown_show_text_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("doi", "link"),
     [
-        ("10.1000/a_b_c", "<https://doi.org/10.1000/a_b_c>"),
+        *(("10.1000/a_b_c", "<https://doi.org/10.1000/a_b_c>"), ("10.1000/x>y [z](u)", "(d1)")),
         ("10.1002/(SICI)1<1::AID>3", "<https://doi.org/10.1002/(sici)1%3C1::aid%3E3>"),
-        ("10.1000/x>y [z](u)", "(d1)"),
         ("10.1000/x|`y`", "<https://doi.org/10.1000/x%7C%60y%60>"),
     ],
 )

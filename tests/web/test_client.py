@@ -5,6 +5,7 @@ import functools
 import json
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -77,7 +78,9 @@ def test_its_errors_have_their_codes(asked, tmp_path, monkeypatch):
 def test_the_key_is_sent(serve_web, monkeypatch):
     web = serve_web(keys=KEYS)
     monkeypatch.setenv("CCHECK_SERVER", web.url)
-    assert ccheck("query", CLAIM).code == 6
+    for said in ("needs a key: set CCHECK_SERVER_KEY", "does not know the key in CCHECK_SERVER_KEY"):
+        assert (ran := ccheck("query", CLAIM)).code == 6 and said in ran.err
+        monkeypatch.setenv("CCHECK_SERVER_KEY", "another-0123456789")
     monkeypatch.setenv("CCHECK_SERVER_KEY", "checker-012345678")
     # It may check, and not read: the answer comes at once.
     assert ccheck("query", CLAIM).code == 0
@@ -100,6 +103,27 @@ def test_a_server_that_is_none_of_ours(monkeypatch):
         patch.setattr("ccheck.web.client.MOST_BYTES", 2000)
         with pytest.raises(ServerError, match="larger than 2,000 bytes"):
             Server(stub.url).check(CLAIM, {})
+
+
+def test_why_a_server_can_not_be_asked(certificate, monkeypatch):
+    with http_stub(lambda asked: Reply({}), certificate.server) as stub:
+        for file, said in (("", "name its CA file in SSL_CERT_FILE"), ("/no.pem", "/no.pem does not exist")):
+            monkeypatch.setenv("SSL_CERT_FILE", file)
+            with pytest.raises(ServerError, match=f"CCHECK_SERVER: .*{said}") as refused:
+                Server(stub.url).check(CLAIM, {})
+            assert "running" not in str(refused.value)
+
+
+def test_an_answer_that_comes_before_all_was_sent_is_read_also_a_proxys():
+    def refuse() -> None:
+        with listening.accept()[0] as one:
+            one.recv(1000)
+            one.sendall(b"HTTP/1.1 413 x\r\nconnection: close\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as proxy:
+        proxy.submit(refuse)
+        with pytest.raises(ServerError, match="A proxy takes no file as large"):
+            list(Server(f"http://127.0.0.1:{listening.getsockname()[1]}").check_file(b"x" * (16 << 20), "c.txt", {}))
 
 
 LEAST = ("httpx", "pydantic", "numpy", "sqlite3", "asyncio", "ccheck.core.settings", "ccheck.core.recipe")
@@ -331,11 +355,15 @@ def test_with_workers_it_stops_as_without(with_workers, tmp_path: Path):
     workers, (place, _) = workers_of(server), asked_of(server, llm, CLAIM)
     with ThreadPoolExecutor() as callers:
         waiting = callers.submit(httpx.post, f"{server.url}/v1/checks", json={"claim": CLAIM, "wait": 60}, timeout=60)
+        tool = {"name": "check_claim", "arguments": {"claim": CLAIM}}
+        sent = {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}, "timeout": 60}
+        both = {"Accept": "application/json, text/event-stream"}
+        by_tool = callers.submit(httpx.post, f"{server.url}/mcp", headers=both, **sent)
         wait_until(lambda: 'checks",status="202"' in httpx.get(f"{server.url}/metrics").text)
         server.process.terminate()
         workers[0].terminate()  # a service manager may tell all
-        go.set()
-        assert waiting.result().json()["status"] == "done"
+        threading.Timer(1.5, go.set).start()
+        assert waiting.result().json()["status"] == "done" and '"verdict":' in by_tool.result().text
     assert server.stop() == 0 and psutil.wait_procs(workers, 30)[1] == []
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -30,6 +31,7 @@ def test_over_http(web):
     async def run() -> dict[str, Any]:
         async with mcp.Client(f"{web.url}/mcp") as client:
             said = await asked(client)
+            await client.call_tool("check_claim", {"claim": f"{CLAIM} Again."}, progress_callback=told)
             said["missing"] = await client.call_tool("get_paper", {"doc_id": "nobody"})
             said["wrong"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": ["yeer>1"]})
             said["unfit"] = await client.call_tool("check_claim", {"claim": CLAIM, "filters": [3]})
@@ -39,7 +41,9 @@ def test_over_http(web):
             said["again"] = await client.call_tool("check_claim", {"claim": CLAIM, "k": 3})
             return said
 
+    told = AsyncMock()
     said = asyncio.run(run())
+    assert [told.call_args_list[place].args[2] for place in (0, -1)] == ["queries", "done"]
     checked = said["check_claim"].structured_content
     assert checked["verdict"] == "CONFLICTING" and checked["tokens"] == 0
     assert {one["doc_id"]: (one["stance"], one["leans"]) for one in checked["papers"]}["gauge"] == ("REFUTES", False)

@@ -46,11 +46,7 @@ def test_every_route_keeps_to_its_schema(web: Web, path: str, method: str, mode:
 
     @given(case=operation.as_strategy(schemathesis.GenerationMode(mode)))
     @settings(
-        max_examples=12,  # good ones to each route, and as many bad ones
-        derandomize=True,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        max_examples=12, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
     )
     def asked(case: Any) -> None:
         # Any text is a file of claims.

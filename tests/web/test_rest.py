@@ -2,7 +2,9 @@
 
 import json
 import threading
+from contextlib import closing
 from dataclasses import replace
+from http.client import HTTPConnection
 from typing import Any
 from unittest.mock import Mock
 
@@ -100,16 +102,24 @@ def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
 
 
 def test_a_stream_that_was_lost_goes_on_where_it_was_and_stays_open_with_nothing_to_say(serve_web, monkeypatch):
-    monkeypatch.setattr("ccheck.web.jobs.KEEP_ALIVE", 0.05)
+    for room in ("jobs", "rest"):
+        monkeypatch.setattr(f"ccheck.web.{room}.KEEP_ALIVE", 0.05)
     web = serve_web()
     place = web.held()
     with web.client.stream("GET", f"{place}/events", headers={"Last-Event-ID": "0"}) as stream:
+        assert stream.headers["x-accel-buffering"] == "no"
         lines = stream.iter_lines()
         seen = [next(lines)]
         while seen[-1] != ": waiting":
             seen.append(next(lines))
         web.judge.go.set()
         assert "event: queries" not in seen and "event: verdict" in lines
+    web.judge.go.clear()
+    with web.client.stream("POST", "/v1/checks/many", content="Seas rise.\nIt rose.") as stream:
+        pieces = stream.iter_text()
+        assert next(pieces) == " " and stream.headers["x-accel-buffering"] == "no"
+        web.judge.go.set()
+        assert [json.loads(one)["status"] for one in "".join(pieces).splitlines()] == ["done"] * 2
 
 
 def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_web):
@@ -172,7 +182,7 @@ def test_the_collection(web):
     assert {"bm25", "default"} <= {*one["recipes"]} and not {"dense", "checkthat-4b"} & {*one["recipes"]}
     assert "default" in {one["name"] for one in web.client.get("/v1/recipes").json()}
     assert web.client.get("/health").json() == {"status": "ok"} and web.client.get("/ready").status_code == 200
-    assert [web.client.head(one).status_code for one in ("/", "/health", "/ready")] == [200] * 3
+    assert [web.client.head(one).status_code for one in ("/", "/home", "/health", "/ready")] == [200] * 4
     assert 'ccheck_web_requests_total{path="/health"' in web.client.get("/metrics").text
 
 
@@ -252,17 +262,19 @@ def test_limits_are_counted_by_caller(serve_web):
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("status", "headers"),
     [
-        *(({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403)),
-        *(({"Origin": "null"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403)),
-        *(({"Sec-Fetch-Site": "same-site"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403)),
-        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        *((421, {"Host": "evil.example"}), (200, {"Origin": "https://a.example", "Sec-Fetch-Site": "same-origin"})),
+        *((403, {"Origin": one}) for one in ("https://evil.example", "null", "http://127.0.0.1:1", "https://x:y")),
+        *((403, {"Sec-Fetch-Site": one}) for one in ("same-site", "cross-site")),
+        (403, {"Origin": "https://evil.example", "Sec-Fetch-Site": "none"}),
+        (403, {"Origin": "http://localhost", "Host": "localhost:443"}),
+        (200, {"Origin": "https://localhost", "Host": "localhost:443"}),
     ],
 )
-def test_pages_of_other_sites_can_not_ask(web, headers, status):
+def test_pages_of_other_sites_can_not_ask(web, status, headers):
     answer = web.client.post("/v1/checks", json={"claim": CLAIM, "wait": 30}, headers=headers)
-    assert answer.status_code == status
+    assert answer.status_code == status and (status != 403 or headers.get("Origin", "Host is 127.") in answer.text)
     if status != 421:
         assert "default-src 'none'" in answer.headers["content-security-policy"]
 
@@ -270,9 +282,10 @@ def test_pages_of_other_sites_can_not_ask(web, headers, status):
 @pytest.mark.parametrize("length", [True, False])
 def test_a_body_that_is_too_large_is_refused(serve_web, length):
     web = serve_web(limits=Limits(body=2000, timeout=20))
-    body = b'{"claim": "' + b"x" * 5000 + b'"}'
-    sent = {"content": body if length else iter([body]), "headers": {"Content-Type": "application/json"}}
-    assert "2,000 bytes" in problem(web.client.post("/v1/checks", **sent), 413)
+    body = [b'{"claim": "', *[b"x" * (1 << 20)] * 8, b'"}']
+    with closing(HTTPConnection(web.url.removeprefix("http://"))) as sends_all:  # before it reads
+        sends_all.request("POST", "/v1/checks", b"".join(body) if length else iter(body), {"Connection": "close"})
+        assert (answer := sends_all.getresponse()).status == 413 and b"2,000 bytes" in answer.read()
 
 
 @pytest.mark.parametrize("name", ["UsageError", "NotFound", "InvalidData", "ServerError", "Incomplete"])
