@@ -1,9 +1,9 @@
 """Claims that were written for the packaged stance model, and the pairs that its reader learns from them.
 
 `written_claims.jsonl` has eight claims about each of some abstracts: three that it supports, three that it refutes and
-two that it leaves open; in everyday words (`own`), in nearly all of its words (`close`), and in a form that looks like
-the opposite (`turn`). `written_test.jsonl` has six about each of others, as people make them, written without
-knowledge of the former.
+two that it leaves open; in everyday words (`own`), in nearly all of its words (`close`), in a form that looks like the
+opposite (`turn`), and as an expert would file it (`short`). `written_test.jsonl` has six about each of others, as
+people make them, written without knowledge of the former.
 A language model wrote them, and the abstracts that are in these files; nobody has checked them all.
 """
 
@@ -61,9 +61,10 @@ def _texts(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def is_held(document: str) -> bool:
-    """Of each letter of invented abstracts, sixteen, which are of two or three subjects; of others one in twelve."""
+    """All invented abstracts of the letter o, which are on health; of each other letter sixteen, which are of two or
+    three subjects; of abstracts that are named by an id one in twelve."""
     if ":" not in document:
-        return 10 <= int(document[1:]) <= 25
+        return document[0] == "o" or 10 <= int(document[1:]) <= 25
     return random.Random(f"{document[0]}:{document.partition(':')[2]}").random() < 0.08
 
 

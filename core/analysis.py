@@ -445,13 +445,6 @@ def is_about_a_claim(text: str) -> bool:
     return _ABOUT_A_CLAIM.search(text) is not None
 
 
-def subject_of(text: str) -> str:
-    """What stands before the first verb of an English claim, in a question after its "does"; empty if none is known."""
-    begins = asks.end() if text.endswith("?") and (asks := _SAYS.match(text)) else 0
-    verb = _SAYS.search(text, begins or 1)
-    return text[begins : verb.start()].strip() if verb else ""
-
-
 def as_sentence(text: str) -> str:
     """The text with a full stop, if it ends in a word, a number or a bracket."""
     text = text.rstrip()

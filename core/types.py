@@ -292,7 +292,7 @@ class Stance:
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
     label, if the method gives them. `decides` says whether this stance is sure enough to decide a verdict, if the
-    method knows how sure it must be. `unread`: the document does not say what the claim is about, and was not read.
+    method knows how sure it must be.
     """
 
     label: Label | None
@@ -301,7 +301,6 @@ class Stance:
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
     decides: bool | None = None
-    unread: bool = False
 
     @property
     def leans(self) -> bool:

@@ -227,8 +227,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _least(read) * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
-    worth = any(not piece.stance.unread for piece in read if piece.stance)
-    reason = _reason(label, supports, refutes, worth)
+    reason = _reason(label, supports, refutes)
     return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
 
 
@@ -291,13 +290,13 @@ def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
     return Verdict("NOT_ENOUGH_INFO", confidence, reason, "relevance", reason="nothing_bears")
 
 
-def _reason(label: Label, supports: float, refutes: float, worth_reading: bool) -> Reason | None:
+def _reason(label: Label, supports: float, refutes: float) -> Reason | None:
     """Why a verdict takes no side, from the probabilities of both sides, guesses included."""
     if label in _VERBS:
         return None
     weaker, stronger = sorted((supports, refutes))
     if stronger == 0:
-        return "left_open" if worth_reading else "nothing_bears"
+        return "left_open"
     return "leaning" if label != "CONFLICTING" and 2 * weaker < stronger else "disagreement"
 
 

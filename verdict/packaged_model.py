@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..core.analysis import (
     as_sentence,
     clean,
-    document_terms,
     is_about_a_claim,
     sentence_spans,
-    subject_of,
     term_set,
-    two_claims,
 )
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
@@ -63,15 +59,8 @@ PLAIN = 0.5
 made-up pairs: few of the data sets' sentences are so plain."""
 OTHER_WORDS = 3
 """A sentence that lacks fewer of a claim's words is like the claim."""
-SHORT = 4
-"""A text of fewer sentences is read whatever its words: it may be an extract."""
 ABSTRACT = 60
 """How many words a text has whose last sentences are a conclusion, and not a part of something."""
-UNREAD = 0.83
-"""The confidence for what is not read: of such pairs of SciFact and CliniFact, 85% are open (on the card)."""
-
-_KIND = re.compile(r"\b(?:vitamin|hepatitis|influenza|type) [b-z\d]\b", re.IGNORECASE)
-"""A paper on vitamin C has half of "vitamin D", and says nothing of it."""
 
 
 class PackagedWeights(BaseModel):
@@ -113,14 +102,9 @@ class PackagedStances(PairStances):
 
     def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
         """See `PairStances`."""
-        unread = [why_unread(claim, document) for claim, document in pairs]
-        near = [[] if why else nearest(*pair) for pair, why in zip(pairs, unread, strict=True)]
+        near = [nearest(*pair) for pair in pairs]
         said = iter(self._said([(pair, some) for pair, some in zip(pairs, near, strict=True) if some]))
-        open_ = replace(likeliest(unread_row()), unread=True)
-        return [
-            replace(open_, rationale=why) if why else next(said) if some else Stance(None, error=NO_TEXT)
-            for why, some in zip(unread, near, strict=True)
-        ]
+        return [next(said) if some else Stance(None, error=NO_TEXT) for some in near]
 
     def _said(self, pairs: Sequence[tuple[tuple[str, Document], list[str]]]) -> Iterator[Stance]:
         """The stances of claims and documents, each with its nearest sentences."""
@@ -202,35 +186,6 @@ def nearest(claim: str, document: Document) -> list[str]:
     found = sentences_of(document)
     places = nearest_in_words(clean(claim), found[:-1], NEAREST - 1)
     return [found[place] for place in places] + found[-1:]
-
-
-def why_unread(claim: str, document: Document) -> str:
-    """Why a document is not read: it has less than a quarter of the claim's words, or none of those that stand before
-    the claim's verb. Empty for one that is; of a sentence that makes two claims, one of them is enough.
-
-    Of what is found for a claim, this is true of about half, and more stances on that would be mistaken.
-    """
-    claim, sentences = clean(claim), sentences_of(document)
-    if len(sentences) < SHORT:
-        return ""
-    there = document_terms(document.title, clean(document.text).strip())
-    reasons = [_missing(part, there) for part in two_claims(claim) or (claim,)]
-    return "" if "" in reasons else f"not read: {reasons[0]}"
-
-
-def _missing(claim: str, there: frozenset[str]) -> str:
-    """What of a claim a text with these words does not have; empty if it has enough."""
-    wanted, subject = term_set(claim), subject_of(claim)
-    if 4 * len(wanted & there) < len(wanted):
-        return "it has few of the claim's words"
-    kinds = (kind[0] for kind in _KIND.finditer(claim) if len(term_set(kind[0]) & there) == 1)
-    missing = subject if subject and term_set(subject) and there.isdisjoint(term_set(subject)) else next(kinds, "")
-    return f'it says nothing of "{textwrap.shorten(missing, 60)}"' if missing else ""
-
-
-def unread_row() -> list[float]:
-    """The probabilities of `STANCES` for what is not read."""
-    return [UNREAD if label == "NOT_ENOUGH_INFO" else (1 - UNREAD) / 2 for label in STANCES]
 
 
 def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) -> NDArray[np.float64]:

@@ -82,29 +82,6 @@ def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
 TRIAL = "Rats drank tea for a week. Their weight was measured. Tea had no effect on weight. Further studies are needed."
 
 
-@pytest.mark.parametrize(
-    ("claim", "title", "text", "why"),
-    [
-        ("Tea reduces the weight of rats.", "", TRIAL, None),
-        ("Garlic pills reduce the weight of rats.", "", TRIAL, 'not read: it says nothing of "Garlic pills"'),
-        ("Garlic reduces the weight of rats.", "Garlic in trials", TRIAL, None),
-        ("Is garlic good for rats?", "", TRIAL, None),  # no verb is known after the first
-        ("Does garlic reduce the weight of rats?", "", f"{TRIAL} No.", 'not read: it says nothing of "garlic"'),
-        ("Tea has no vitamin D", "", f"{TRIAL} No vitamin C.", 'not read: it says nothing of "vitamin D"'),
-        ("Garlic reduces the weight of rats, and tea had no effect on weight.", "", TRIAL, None),  # one of two claims
-        ("Tea protects old people from heart attacks.", "", TRIAL, "not read: it has few of the claim's words"),
-        ("Tea protects old people from heart attacks.", "", "Tea is hot. It is drunk.", None),
-    ],
-)
-def test_what_has_too_few_of_a_claims_words_is_not_read(claim, title, text, why):
-    made = PackagedStances(Runtime())
-    made.__dict__["_reader"] = lambda pairs: np.tile(np.array([-9.0, -9.0, 9.0], np.float32), (len(pairs), 1))
-    (stance,) = made.read([(claim, Document("one", title, text))])
-    assert (stance.label, stance.rationale, stance.unread) == ("NOT_ENOUGH_INFO", why, why is not None)
-    assert sum(stance.probabilities.values()) == pytest.approx(1)
-    assert stance.confidence > 0.99 if why is None else stance.confidence == 0.83
-
-
 def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
     made = PackagedStances(Runtime())
     made.__dict__["_reader"] = lambda pairs: np.tile(np.array([9.0, -9.0, -9.0], np.float32), (len(pairs), 1))
@@ -230,7 +207,7 @@ def test_what_a_paper_asked_supports_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("other-subjects", 2, 0), ("near-misses", 366, 24), ("realistic", 110, 1), ("conclusions", 20, 2)],
+    [("other-subjects", 1, 0), ("near-misses", 345, 17), ("realistic", 99, 1), ("conclusions", 19, 2)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
