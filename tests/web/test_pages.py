@@ -453,14 +453,6 @@ def test_with_keys_people_sign_in(serve_web):
     assert web.browser.get("/history").status_code == 401
 
 
-def test_behind_a_proxy_the_public_address_is_taken_and_shown(serve_web):
-    web = serve_web(settings={"public_url": "https://facts.example", "verdict": "none"})
-    for origin, status in (("https://facts.example:443", 200), ("http://facts.example", 403)):
-        assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers={"Origin": origin}).status_code == status
-    address = f"/checks/{web.check()['id']}"
-    assert f'value="https://facts.example{address}"' in web.browser.get(address).text
-
-
 def test_a_session_ends_and_can_not_be_made_up_and_what_is_spent_comes_back(monkeypatch):
     access = Access([key := Key("anna", frozenset(["read"]), "s" * 16)])
 

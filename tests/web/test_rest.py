@@ -336,3 +336,11 @@ def test_openapi_is_the_one_that_is_documented_and_leads_nowhere_that_is_not_the
     assert [route for route, one in said.items() if "507" in one] == ["post /v1/checks/many"]
     assert schema["openapi"].startswith("3.1") and "HTTPValidationError" not in text
     assert {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]} <= names
+
+
+def test_behind_a_proxy_the_public_address_is_taken_and_shown(serve_web):
+    web = serve_web(settings={"public_url": "https://facts.example", "verdict": "none"})
+    for origin, status in (("https://facts.example:443", 200), ("http://facts.example", 403)):
+        assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers={"Origin": origin}).status_code == status
+    address = f"/checks/{web.check()['id']}"
+    assert f'value="https://facts.example{address}"' in web.browser.get(address).text
