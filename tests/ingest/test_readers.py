@@ -155,7 +155,7 @@ VALUES = {b"[1, 2]": "an array", b'"text"': "a string", b"null": "null", b"12": 
         (b'{"a": 1', "not valid JSON: Expecting ',' delimiter at character 8"),
         (b"nonsense", "not valid JSON"),
         *((line, f"expected a JSON object, got {kind}") for line, kind in VALUES.items()),
-        (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8. Save the file as UTF-8, or"),
+        (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8. Save the file as UTF-8 (in Excel as"),
         (b"\xff\xfe{\x00}\x00", "not valid UTF-8"),
         (b'{"a": ' + b"[" * 200_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "too many digits"),
