@@ -53,7 +53,8 @@ abstract states it. Sentences that say what was asked or done, or what others sa
   COVID-Fact, which all of a course alone knew less, and the claims as people make them.
 - At first it learned from the sentences of abstracts that an embedding model finds nearest to the claim. It reads
   those that share most words with it, which needs no embeddings.
-- COVID-Fact has no licence. It was measured, and nothing was trained on it, or chosen by it but for these shares.
+- COVID-Fact has no licence. It was measured, and nothing was trained on it, or chosen by it but for these shares and
+  the confidences that decide.
 - The files contain weights only, neither texts nor labels.
 
 ## Figures
