@@ -11,8 +11,8 @@ writes its figures and card.
 Three readers are made: one for each group of `stance_data.GROUPS`, without the data sets of that group and a fifth of
 the others' claims. The mean of their weights learns the written claims, but for some abstracts, and the judged pairs
 again. Its temperature is fitted to what was held out. `COVID-Fact` and the claims as people make them are only
-measured: nothing was trained on them, or chosen by them but for how much of a course
-ships.
+measured: nothing was trained on them. How much of a course ships, and the confidences that decide, were chosen with
+them in view.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ FROZEN, DROPOUT = 4, 0.05
 
 
 class Course(NamedTuple):
-    """Steps of two halves, of which the share `written` are written claims; and how much of the reader after it is of
-    the course, the rest of the reader before (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models")."""
+    """How long a reader learns, and how fast. Each step has two halves. `written` is the share of halves that are
+    written claims. Afterwards the weights are `share` of what was learned, and the rest of those before (Wortsman et
+    al. 2022, "Robust fine-tuning of zero-shot models")."""
 
     steps: int
     rate: float
