@@ -12,9 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-
-from more_itertools import chunked
+from typing import Final
 
 from ...core.errors import CcheckError, ServerError, UsageError
 from ...core.fusion import Scored
@@ -25,16 +23,13 @@ from ..store import Ranks, Search, StoreInfo, searched_units
 from . import reading
 from .errors import Denied
 from .found import by_paper
-from .queries import Body, filter_bodies
-from .reading import IDS_AT_ONCE
+from .queries import MAX_CANDIDATES, Body, filter_bodies
 from .store import COMPANION, KNOWN_SECONDS, ElasticStore
 
 PREFIX: Final = "ccheck-companion-"
 """Begins the name of every companion, so that no wildcard for their indices finds one."""
 MOST_SCOPED = 10_000
 """A filter that no more documents pass is applied within the search of the companion, a wider one afterwards."""
-DEEPEST = 10_000
-"""Elasticsearch's own limit of neighbours."""
 SEVERAL: Final = (
     "For several, make an alias of them (POST _aliases), and use the alias: ccheck index enrich --store "
     "https://host:9200/ALIAS"
@@ -162,7 +157,7 @@ class Companion(ElasticStore):
             else:
                 factor *= math.ceil(2 * max(1.0, self.count() / passing))
         deeper = {
-            name: one.model_copy(update={"depth": max(one.depth, min(DEEPEST, one.depth * factor))})
+            name: one.model_copy(update={"depth": max(one.depth, min(MAX_CANDIDATES, one.depth * factor))})
             for name, one in retrievers.items()
         }
         answers = self._following(lambda: self._ranked(Search(queries, deeper, whole=True), within))
@@ -179,31 +174,21 @@ class Companion(ElasticStore):
     def _scope(self, filters: Sequence[Body]) -> tuple[list[str], int]:
         """The ids of the other index's documents that pass, if they are few, and how many pass."""
         body = {"query": {"bool": {"filter": filters}}, "size": MOST_SCOPED, "track_total_hits": True}
-        hits = self._search_theirs(body)
-        return [hit["_id"] for hit in hits["hits"]], int(hits["total"]["value"])
+        answer = self.client.search(self._theirs.index, body | {"_source": False, "sort": ["_doc"]})
+        with self.client.understanding():
+            return [hit["_id"] for hit in answer["hits"]["hits"]], int(answer["hits"]["total"]["value"])
 
     def passing(self, ids: Iterable[str], filters: Sequence[Body] = ()) -> dict[str, Hashable]:
         """Those of the ids that the other index has, in documents that pass, with the paper that each is a chunk of."""
         index = self._theirs._index()
-        copies = len(index.concrete)
+        body: Body = {"_source": False} | ({} if index.group is None else {"docvalue_fields": [index.group]})
         found: dict[str, Hashable] = {}
-        for some in chunked(sorted(ids), max(1, IDS_AT_ONCE // copies)):
-            query = {"bool": {"filter": [{"ids": {"values": some}}, *filters]}}
-            body: Body = {"query": query, "size": len(some) * copies, "track_total_hits": False}
-            if index.group is not None:
-                body["docvalue_fields"] = [index.group]
-            for hit in self._search_theirs(body).get("hits", ()):
-                papers = hit.get("fields", {}).get(index.group)
-                found[hit["_id"]] = papers[0] if papers else (hit["_id"],)
+        for hit in reading.hits_by_id(
+            self.client, self._theirs.index, sorted(ids), filters=filters, copies=len(index.concrete), **body
+        ):
+            papers = hit.get("fields", {}).get(index.group)
+            found[hit["_id"]] = papers[0] if papers else (hit["_id"],)
         return found
-
-    def _search_theirs(self, body: Body) -> dict[str, Any]:
-        """The hits of a search in the other index, without their documents."""
-        body |= {"_source": False, "sort": ["_doc"]}
-        answer = self.client.search(self._theirs.index, body)
-        with self.client.understanding():
-            hits: dict[str, Any] = answer["hits"]
-        return hits
 
 
 class JoinedStore(ElasticStore):

@@ -15,7 +15,6 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 from elastic_transport import TransportError
 from more_itertools import chunked
@@ -154,11 +153,22 @@ def _scrolled(
 
 
 def hits_by_id(
-    client: Client, name: str, ids: Iterable[str], *, copies: int = 1, at_once: int = IDS_AT_ONCE, **body: Any
+    client: Client,
+    name: str,
+    ids: Iterable[str],
+    *,
+    filters: Sequence[Mapping[str, Any]] = (),
+    copies: int = 1,
+    at_once: int = IDS_AT_ONCE,
+    **body: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read."""
+    """The documents with these ids that pass the filters, as searches see them.
+
+    At most `copies` have one id; `body` says what is read.
+    """
     for some in chunked(ids, max(1, at_once // copies)):
-        asked = {"query": by_ids(some), "size": len(some) * copies, "sort": ["_doc"], "track_total_hits": False}
+        query = {"bool": {"filter": [by_ids(some), *filters]}}
+        asked = {"query": query, "size": len(some) * copies, "sort": ["_doc"], "track_total_hits": False}
         answer = client.search(name, asked | body, slow=True)
         yield from answer.get("hits", {}).get("hits", ())
 
@@ -232,9 +242,8 @@ def figures(client: Client, index: Index) -> tuple[int | None, str | None]:
 
     Both are None if the key or user lacks the privilege. Raises ServerError for a server that does not answer.
     """
-    path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
-        answer = client.request("GET", path, params={"level": "shards"})
+        answer = client.on_index("GET", ",".join(index.concrete), "_stats/docs,store", params={"level": "shards"})
         primaries = [
             (str(one["uuid"]), int(number), copy["seq_no"], copy["docs"])
             for one in answer["indices"].values()
@@ -298,9 +307,9 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
     Raises Denied if the key or user lacks the privilege, and ServerError if a shard has no primary. A search waits for
     all shards, and counts them: statistics leave out those that are not there.
     """
-    name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
-    there = client.search(",".join(concrete), {"size": 0, "track_total_hits": False})
-    answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)
+    name = ",".join(concrete)
+    there = client.search(name, {"size": 0, "track_total_hits": False})
+    answer = client.on_index("GET", name, "_stats/docs", params={"level": "shards"})
     found: list[Shard] = []
     with client.understanding():
         for index, one in sorted(answer["indices"].items()):
@@ -317,7 +326,7 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
                 f"{client.connection.url}: {len(found)} of the {total} shards of {name} are there. Try again later"
             )
     if refresh:
-        client.request("POST", f"{path}/_refresh", index=name, slow=True)
+        client.on_index("POST", name, "_refresh", slow=True)
     return found
 
 
