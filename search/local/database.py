@@ -190,10 +190,6 @@ class Database:
         counts = self.counts
         return counts.highest - counts.gone
 
-    def last(self) -> int:
-        """The highest seq so far; 0 if there is none."""
-        return self.counts.highest
-
     def alive(self) -> NDArray[np.bool_]:
         """alive[seq]: whether the document exists."""
         alive = np.ones(self.counts.highest + 1, np.bool_)
@@ -249,7 +245,7 @@ class Database:
             raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
     def add(self, entries: Sequence[Entry], blocks: Mapping[str, Sequence[VectorBlock]]) -> None:
-        """Store documents with the seqs from `last` on. Their vectors are in these blocks of each field's file."""
+        """Store documents with the next seqs. Their vectors are in these blocks of each field's file."""
         self.remove([entry.document.id for entry in entries])
         counts = self.counts
         ids_sum = counts.ids

@@ -219,7 +219,7 @@ class LocalStore(Store):
         with self._guard, self._writing() as database:
             found: dict[str, tuple[list[int], list[NDArray[np.float32]]]] = {}
             fields, files = vector_fields(database.layout), database.vector_files()
-            for seq, entry in enumerate(entries, database.last() + 1):
+            for seq, entry in enumerate(entries, database.counts.highest + 1):
                 for name, (owners, rows) in vectors_of(entry, seq).items():
                     if name not in fields or rows.shape[1] != fields[name][0]:
                         raise InvalidData(
@@ -464,7 +464,7 @@ class LocalStore(Store):
 
     def _catch_up_if_alone(self, database: Database) -> None:
         """Finish what a killed writer left undone, unless another writer is at work."""
-        if any(database.words[name].last < database.last() for name in database.behind()):
+        if any(database.words[name].last < database.counts.highest for name in database.behind()):
             # If another one is, `info().pending` says how many documents are not found yet.
             self._if_alone(lambda writer: upkeep.catch_up(writer, self.path, self._verified))
 

@@ -56,12 +56,8 @@ class Codes:
         rest = row_wanted.copy()
         for chunk in self.chunks:
             rest[chunk * CHUNK : (chunk + 1) * CHUNK] = False
-        rest[self._rows(best)] = True
+        rest[self.chunks[best // CHUNK] * CHUNK + best % CHUNK] = True
         return np.flatnonzero(rest)
-
-    def _rows(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows at these places of the records."""
-        return self.chunks[places // CHUNK] * CHUNK + places % CHUNK
 
     def _closest(self, code: NDArray[np.uint64], most: int, row_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The places of about `most` wanted rows with the fewest bits that differ from the code."""
