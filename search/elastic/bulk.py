@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
@@ -290,7 +288,7 @@ class Writer:
             index, into, outcome = self.index(), self.bound, Outcome()
             assert into is not None
             try:
-                before = functools.partial(self._refuse_elsewhere, into)
+                before = partial(self._refuse_elsewhere, into)
                 write(self._client, into, operations(index), before, outcome)
             except _Elsewhere:
                 continue
@@ -348,7 +346,7 @@ class Writer:
             if there is None or there.uuid != into.uuid or not into.guarded:
                 gone = f"What was in {into.index} is gone with it. Run the same command again"
                 raise Lost(f"{error}. {self._tally()}. {gone}") from error
-            self.bound = bound.bind(self._client, dataclasses.replace(there, name=there.index))
+            self.bound = bound.bind(self._client, replace(there, name=there.index))
 
 
 class _Elsewhere(Exception):

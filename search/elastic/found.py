@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -454,7 +453,7 @@ def by_paper(
 
 def _grouped(index: Index, field: str, each: float) -> Index:
     asked = min(max(FEWEST, math.ceil(2 * each)), MOST)
-    return dataclasses.replace(index, group=field, chunks=each, chunks_asked=asked)
+    return replace(index, group=field, chunks=each, chunks_asked=asked)
 
 
 def _whole(name: str, known: Field) -> str | None:

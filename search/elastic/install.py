@@ -181,7 +181,7 @@ def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
     """The body of a search whose claim, filters and size are marks."""
     dense = [one for one in search.retrievers.values() if isinstance(one, Dense)]
     unfit = [name for name, one in search.retrievers.items() if not isinstance(one, Bm25 | Dense) or _made_up(one)]
-    query = Query(_CLAIM, _vector(index.dimensions or 0) if dense else None)
+    query = Query(_CLAIM, np.arange(1, (index.dimensions or 0) + 1, dtype=np.float32) if dense else None)
     details = search.fusion.method == "rrf"  # `linear` does not say ranks
     asked = replace(search, queries=[query], k=1, filters=(), details=details, whole=False)
     store.rank(asked)  # after which it is known how the server fuses
@@ -200,10 +200,6 @@ def _made_up(retriever: Bm25 | Dense) -> bool:
     """Whether ccheck makes what is searched for of the claim's words, or of another text than the claim."""
     words = isinstance(retriever, Bm25) and (retriever.analysis is not None or bool(retriever.fuzziness))
     return words or retriever.query != "claim"
-
-
-def _vector(dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.arange(1, dimensions + 1, dtype=np.float32)
 
 
 def _source(body: Mapping[str, Any]) -> str:
