@@ -8,7 +8,7 @@ import json
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
-MOST_WAYS = 1000
-"""How many ways to check a plan remembers: each has its own `k` and filters."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,12 +55,11 @@ def open_service(store: str | Path | None = None, **settings: Any) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What a checker planned for a state of the store, and the ways to check that follow, by `k` and filters."""
+    """What a checker planned for a state of the store."""
 
     plan: Plan
     recipe: Recipe
     state: str | None
-    ways: dict[str, _Way] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +195,6 @@ class Service(Closing):
         except (NotFound, MissingExtra) as error:
             self._planned(self.checker)  # if that fails too, it is not the recipe's fault
             raise cannot_run(checker.recipe, error) from error
-        key = json.dumps([repr(k), *map(str, filters)])
-        if (way := ready.ways.get(key)) is None:
-            if len(ready.ways) >= MOST_WAYS:
-                ready.ways.clear()
-            way = ready.ways[key] = self._way_by(checker, ready, k, filters)
-        return replace(way, fresh=way.fresh or how.get("fresh", False), user=how.get("user"))
-
-    def _way_by(self, checker: Checker, ready: _Ready, k: int, filters: Sequence[Filter]) -> _Way:
         key = settings_key(checker.settings, checker.recipe, checker.store.name, k, filters, strict=False)
         about = {
             "key": f"{key}-deep" if self._deep else key,
@@ -221,7 +210,7 @@ class Service(Closing):
         rerankers = [one.function for _, one in ready.plan.rerankers.values() if isinstance(one, OwnReranker)]
         own = [one for one in (checker.judge, *rerankers) if one is not None]
         known = ready.state is not None and all(hasattr(one, "name") for one in own)
-        return _Way(checker, k, filters, not known, None, about)
+        return _Way(checker, k, filters, how.get("fresh", False) or not known, how.get("user"), about)
 
     def _checker(self, recipe: str | Recipe | None) -> Checker:
         """The checker of a recipe, which shares store and models with the service's own. Raises UsageError."""
