@@ -133,8 +133,9 @@ def rerank(
 
     with listen(host, port) as listening, ExitStack() as opened:
         from ..core.models import best_device
-        from ..rerank.load import batch_tokens_for
-        from ..rerank.server.app import create_app, load_app
+        from ..rerank.load import batch_tokens_for, load_scorer
+        from ..rerank.server.app import create_app
+        from ..rerank.server.canary import check_scorer
         from ..rerank.server.guard import Access, Limits
 
         limits = Limits(
@@ -148,14 +149,15 @@ def rerank(
         loading = runtime(Settings(device=device), lines=True)
         own = {"dtype": dtype, "max_tokens": max_tokens, "yes_token": yes_token, "prompt": prompt}
         stage = ModelStage.model_validate(own | {"model": where})
-        access = Access(key, (host, *allow_host))
         if devices is None:
-            workers, app = None, load_app(name, loading, stage, limits, access, canary)
+            workers, scorer = None, load_scorer(where, loading, stage, limits.batch_tokens)
+            check_scorer(scorer, canary)
         else:
             from ..rerank.server.workers import Workers
 
             workers = opened.enter_context(Workers(devices, loading, stage, limits, canary))
-            app = create_app(name, workers.scorer, limits, access)
+            scorer = workers.scorer
+        app = create_app(name, scorer, limits, Access(key, (host, *allow_host)))
         said = f"serving {name if name == where else f'{name} ({where})'} at {{}}. Stop with Ctrl-C"
         if public(host) and key is None:
             said += f"\nanyone who can reach {{}} can use it. Set a key with {KEY}"

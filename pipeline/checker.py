@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from more_itertools import chunked
 
 from ..core.adjust import filled, resolved
-from ..core.cache import Memory
 from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
 from ..core.recipe import Recipe, load_recipe, name_clash, recipe_names
@@ -90,10 +89,6 @@ class Checker(Closing):
         self.store: Store = store or open_store(settings)
         self.judge, self._strict, self._deep = judge, strict, deep
         self._plan: Plan | None = None
-
-    @property
-    def memory(self) -> Memory | None:
-        return self.runtime.memory
 
     # -- checking
 
@@ -212,7 +207,7 @@ class Checker(Closing):
         plan = self._plan  # another thread can forget it meanwhile
         if plan is None:
             # A memory asks whether the store is the same. Without questions, an empty store is noticed by its searches.
-            figures = self.memory is not None or self.recipe.questions is not None
+            figures = self.runtime.memory is not None or self.recipe.questions is not None
             info = self.store.info(figures=figures)
             judges = self.judge is None
             plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
@@ -259,7 +254,8 @@ class Checker(Closing):
         mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
         if filters and mistakes_pass:
             refuse_unfit(filters, self.store.fields(), self.store.name)
-        return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict or trace, self.memory)
+        strict, memory = self._strict or trace, self.runtime.memory
+        return Run(plan, self.recipe, self.store, k, filters, details, trace, strict, memory)
 
     def _part(self, text: str, k: int, filters: Filters) -> Part:
         """One of the claims that a sentence makes, checked alone."""

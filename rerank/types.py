@@ -60,19 +60,14 @@ class BatchReranker:
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """See `Reranker`."""
-        return only(self.many([(query, passages)]))
+        (answer,) = self.many([(query, passages)])
+        if isinstance(answer, CcheckError):
+            raise answer
+        return answer
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """The scores of each request, or its error."""
         raise NotImplementedError
-
-
-def only(answers: Sequence[T | CcheckError]) -> T:
-    """The answer of a batch of one. Raises it if it is an error."""
-    (answer,) = answers
-    if isinstance(answer, CcheckError):
-        raise answer
-    return answer
 
 
 def all_or_error(found: Iterable[T | CcheckError]) -> list[T] | CcheckError:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from ..core import errors
 from ..core.answers import built
@@ -67,8 +67,8 @@ class Server:
 
     def check_file(self, content: bytes, name: str, how: Mapping[str, Any]) -> Iterator[Check]:
         """The checks of a file's claims, in order, each as soon as it is there. `name` tells its format."""
-        given = [("name", name), *((key, one) for key, value in how.items() for one in _several(value))]
-        path = "/v1/checks/many?" + "&".join(f"{key}={quote(str(one), safe='')}" for key, one in given)
+        given = {"name": name, **{key: value for key, value in how.items() if value is not None}}
+        path = f"/v1/checks/many?{urlencode(given, doseq=True)}"
         answer = self._asked("POST", path, content, "application/octet-stream")
         for done in itertools.count():
             line = self._read(answer, line=True)
@@ -149,10 +149,6 @@ def _answer(connection: http.client.HTTPConnection, *request: Any) -> http.clien
             return connection.getresponse()
         raise
     return connection.getresponse()
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def error_of(problem: Mapping[str, Any]) -> CcheckError:

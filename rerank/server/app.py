@@ -21,11 +21,8 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 from ... import __version__
-from ...core.runtime import Runtime
 from ...core.serving import HostCheck
-from ...core.stages import ModelStage
 from ..types import Scorer
-from .canary import Canary, check_scorer
 from .dialects import (
     COHERE,
     CUT,
@@ -286,17 +283,3 @@ def _refused(dialect: Dialect, refusal: Refusal) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     content = json.dumps(dialect.error(refusal)).encode()  # orjson refuses lone surrogates
     return Response(content, refusal.status, headers=headers, media_type="application/json")
-
-
-def load_app(
-    name: str, runtime: Runtime, options: ModelStage, limits: Limits, access: Access, canary: Canary
-) -> FastAPI:
-    """Load the reranker of the options, check it with the canary, and make the application that serves it as `name`.
-
-    Raises NotFound, UsageError, InvalidData or MissingExtra.
-    """
-    from ..load import load_scorer
-
-    scorer = load_scorer(options.model, runtime, options, limits.batch_tokens)
-    check_scorer(scorer, canary)
-    return create_app(name, scorer, limits, access)

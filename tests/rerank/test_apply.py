@@ -10,7 +10,7 @@ import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.core import models
-from ccheck.core.errors import InvalidData, MissingExtra, NotFound, ServerError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ccheck.core.install import install_command
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -24,7 +24,6 @@ from ccheck.rerank.apply import Place, interpolated, rerank_many
 from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted
 from ccheck.rerank.several import EnsembleReranker
 from ccheck.rerank.tokens import Prompt, PromptPairs, SpecialPairs, Template, template, tokeniser
-from ccheck.rerank.types import only
 
 
 @dataclass
@@ -53,7 +52,10 @@ def ids(found: Ranking) -> list[str]:
 
 
 def rerank(query, ranking, reranker, stage, name, before, previous=""):
-    return only(rerank_many([query], [ranking], [previous], reranker, stage, Place(name, before)))
+    (answer,) = rerank_many([query], [ranking], [previous], reranker, stage, Place(name, before))
+    if isinstance(answer, CcheckError):
+        raise answer
+    return answer
 
 
 STAGE = ModelStage(model="x", depth=3)
