@@ -261,14 +261,20 @@ def web(asked: ServedWeb) -> None:
         )
         app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
         said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"
-        _run(app, [at, *here], limits, said, events=asked.events)
+        interrupt: KeyboardInterrupt | None = None
+        try:
+            _run(app, [at, *here], limits, said, events=asked.events)
+        except KeyboardInterrupt as stop:  # uvicorn raises Ctrl-C again when it is done
+            interrupt = stop
         if app.state.web.jobs.unfinished:
             # Their threads would hold up the end for as long as they wait for some server. What is kept is on the disk.
             if service.workers is not None:
                 service.workers.close()
             finish()
             logging.shutdown()
-            os._exit(0)
+            os._exit(0 if interrupt is None else 130)
+        if interrupt is not None:
+            raise interrupt
 
 
 def _reranker_of(checked: Checker) -> FastAPI:

@@ -231,6 +231,14 @@ def test_it_stops_in_time_while_a_language_model_hangs(with_model, tmp_path: Pat
     assert "3 checks were not finished within 0.5 s" in said and "were not finished: send them again" in said
 
 
+def test_it_stops_as_soon_on_ctrl_c(with_model, tmp_path: Path):
+    with scripted([Said(hang=600)]) as hanging:
+        server = Sidecar(tmp_path / "log", *with_model(hanging.url), what="web")
+        httpx.post(f"{server.url}/v1/checks", json={"claim": CLAIM, "wait": 0})
+        wait_until(lambda: "risen by" in str(hanging.requests))
+        assert server.stop(signal.SIGINT) == 130
+
+
 def test_papers_that_are_being_added_stop_with_the_server_and_those_before_stay(serve_web, monkeypatch):
     monkeypatch.setattr("ccheck.ingest.run.BATCH_DOCUMENTS", 1)
     web = serve_web(papers=None)
