@@ -188,7 +188,8 @@ class Counted:
         spent = max(0.0, spent - (now - at) * self.most / self.seconds)
         if not forced and spent + amount > self.most:
             wait = max(1, int((spent + amount - self.most) * self.seconds / self.most) + 1)
-            raise Problem(429, f"too many {self.what}: try again in {wait} s", {"Retry-After": str(wait)})
+            said = f"{wait} s" if wait < 600 else f"{wait / 3600:.1f} h"
+            raise Problem(429, f"too many {self.what}: try again in {said}", {"Retry-After": str(wait)})
         self._spent[caller] = spent + amount, now
 
 
@@ -222,15 +223,19 @@ class Limited:
         self.checks.spend(caller.id, checks - 1, forced=True)
         self._running[caller.id] = self._running.get(caller.id, 0) + 1
 
-    def end(self, caller: Caller, tokens: int = 0) -> None:
-        """It is over, and has used so many tokens."""
+    def end(self, caller: Caller) -> None:
+        """It is over."""
         if caller.id is None:
             return
         left = self._running.pop(caller.id, 1) - 1
         if left > 0:
             self._running[caller.id] = left
-        if self.tokens is not None:
+
+    def used(self, caller: Caller, tokens: int) -> None:
+        """A check has used so many tokens. Raises Problem 429 if there are none left for another one."""
+        if self.tokens is not None and caller.id is not None:
             self.tokens.spend(caller.id, tokens, forced=True)
+            self.tokens.spend(caller.id, 0)
 
 
 class Guard:

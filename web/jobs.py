@@ -28,7 +28,7 @@ from ..pipeline.batch import ClaimRecord, unjudged
 from ..service import Check, Event, How, Service
 from . import pdfs as keeping
 from .access import Caller, Limited
-from .problems import json_text, problem_of
+from .problems import Problem, json_text, problem_of
 
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
@@ -80,11 +80,9 @@ class Job:
 
     async def changed(self, seconds: float) -> bool:
         """Waits for the next change; False if there was none for so long."""
-        try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(self._changed.wait(), seconds)
+        return False
 
     async def ended(self, seconds: float) -> None:
         """Waits so long for the end. The job goes on if the time is over, or if whoever waits hangs up."""
@@ -305,7 +303,9 @@ class Jobs:
         finally:
             if not job.check.kept:
                 _add(self.lost, job)
-            self.limited.end(job.caller, job.check.tokens)
+            self.limited.end(job.caller)
+            with suppress(Problem):  # the next one's
+                self.limited.used(job.caller, job.check.tokens)
             del self.checks[job.id]
 
     # -- files of claims
@@ -351,22 +351,25 @@ class Jobs:
 
     async def _file(self, job: FileJob, rows: Sequence[Row]) -> None:
         loop = asyncio.get_running_loop()
-        tokens = 0
+        job.what_stopped = Job.what_stopped
 
-        def set_(row: Row, check: Check) -> None:
+        def set_(row: Row, check: Check, tokens: int) -> None:
             row.set(check)
             job.change()
+            try:
+                self.limited.used(job.caller, tokens)
+            except Problem as problem:
+                job.what_stopped = problem.detail
+                job.stop()
 
         def work() -> None:
-            nonlocal tokens
             ids = self.service.ids_of([row.record.claim for row in rows], **job.how)
             for row, id_ in zip(rows, ids, strict=True):
                 row.check = id_
             self.service.keep_file(job.id, job.kept())
             answers = self.service.answers([row.record for row in rows], **job.how)
             for row, (check, answered) in zip(rows, answers, strict=True):
-                tokens += 0 if answered.kept else check.tokens
-                loop.call_soon_threadsafe(set_, row, check)
+                loop.call_soon_threadsafe(set_, row, check, 0 if answered.kept else check.tokens)
                 job.refuse_stopped()
 
         try:
@@ -374,7 +377,7 @@ class Jobs:
             async with self._files:
                 await run_in_threadpool(work)
         finally:
-            self.limited.end(job.caller, tokens)
+            self.limited.end(job.caller)
 
     # -- papers
 

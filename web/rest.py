@@ -319,7 +319,7 @@ async def _ended(check: Check) -> AsyncIterator[bytes]:
 
 async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:
     """Checks as lines; what stops them all is the last line, a problem."""
-    tokens, coming = 0, None
+    coming = None
     try:
         answers = web.service.answers(records, **how.how(asked))
         for left in range(len(records), 0, -1):
@@ -327,12 +327,12 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
             while not (await asyncio.wait([coming], timeout=KEEP_ALIVE))[0]:
                 yield " "
             check, answered = coming.result()
-            tokens += 0 if answered.kept else check.tokens
             yield json_text(check)
-    except CcheckError as error:
+            web.limited.used(asked, 0 if answered.kept else check.tokens)
+    except (CcheckError, Problem) as error:
         yield json_text(problem_of(error).to_dict())
     finally:
         if coming is not None:
             with CancelScope(shield=True):  # the client may be gone, and what it asked for still run
                 await asyncio.gather(coming, return_exceptions=True)
-        web.limited.end(asked, tokens)
+        web.limited.end(asked)

@@ -80,6 +80,15 @@ def test_what_is_recorded_spends_no_tokens_again(serve_web):
         assert many.status_code == 200 and json.loads(many.text)["id"] == made.id
 
 
+def test_the_tokens_of_a_file_count_as_it_goes(serve_web, monkeypatch):
+    monkeypatch.setattr(Check, "tokens", 40)
+    web = serve_web(tokens=50)
+    sent = "\n".join(f"The {name} stood at a record level" for name in ("gauge", "river", "lake", "sea", "tide"))
+    *checks, last = map(json.loads, web.client.post("/v1/checks/many", content=sent).text.splitlines())
+    assert len(checks) == 2 and last["status"] == 429 and " h" in last["detail"]
+    assert web.client.post("/v1/checks", json={"claim": "another"}).status_code == 429
+
+
 def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
     web = serve_web()
     web.judge.go.clear()
