@@ -15,8 +15,8 @@ CARD = """# The packaged stance model
 It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO. ccheck uses it if no better judge
 is configured. Numpy runs it: a BERT of twelve layers, trained from
 [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
-(`reader.safetensors`). It reads the claim together with the document's last sentence and the two others that share most
-words with the claim.
+(`reader.safetensors`). It reads the claim together with the document's last sentence and the four others that share
+most words with the claim.
 The reader's temperature is `{temperature}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
@@ -45,12 +45,12 @@ abstract states it. Sentences that say what was asked or done, or what others sa
 - **Last**, the mean of their weights learned {written:,}
   [claims that were written for it](../../benchmarks/written_claims.jsonl) about {abstracts:,} abstracts of many fields
   (SciFact's that no claim there cites, trials', invented ones): supported, refuted and open ones, in everyday words, in
-  the paper's, in an expert's, and in a form that looks like the opposite. A language model wrote them; nobody has
-  checked them all. Some are also read with another abstract, or with what a trial asked and did, and are open then. The
-  judged pairs were learned again beside them. There were two courses of more than an hour of two cores each, the first
-  with half of the claims: 59,900 pairs of these were seen, and 44,100 judged ones. After the first, `.85` of what it
-  made and `.15` of the mean before it went on, after the second `.6` and `.4`: the shares were chosen on SciFact and
-  COVID-Fact, which all of a course alone knew less, and the claims as people make them.
+  the paper's, in an expert's, as a headline has them, and in a form that looks like the opposite. A language model
+  wrote them; nobody has checked them all. Some are also read with another abstract, or with what a trial asked and did,
+  and are open then. The judged pairs were learned again beside them. There were three courses of more than an hour of
+  two cores each, with more claims each time: 80,500 pairs of these were seen, and 60,100 judged ones. The first two
+  read three sentences of a document, the third five. Of what a course made, `.85`, `.6` and `.7` were kept, and the
+  rest is the reader before it: these shares were chosen on SciFact, COVID-Fact and the claims as people make them.
 - At first it learned from the sentences of abstracts that an embedding model finds nearest to the claim. It reads
   those that share most words with it, which needs no embeddings.
 - COVID-Fact has no licence. It was measured, and nothing was trained on it, or chosen by it but for these shares and
@@ -60,11 +60,11 @@ abstract states it. Sentences that say what was asked or done, or what others sa
 ## Figures
 
 *Left out*: by a reader that was made without the data set and those like it (SciFact and PubMedQA together, trials'
-findings and CliniFact together), before the last course (measured at {run}; these readers are not kept). *In field*: by
-the model that ships, on other claims, documents, trials and subjects of data that it was made from. *Measured only*: by
-it, on COVID-Fact, and on {checked} [claims as people make them](../../benchmarks/written_test.jsonl) about invented
-abstracts, written without knowledge of the others. The temperature was fitted on the claims in field. From which
-confidence an answer decides was chosen on these, and on {made_up[pairs]:,}
+findings and CliniFact together), before the last courses (measured at {run}; these readers are not kept). *In field*:
+by the model that ships, on other claims, documents, trials and subjects of data that it was made from. *Measured only*:
+by it, on COVID-Fact, and on [claims as people make them](../../benchmarks/written_test.jsonl), {checked} about invented
+abstracts and {demo} about the demo's papers, written without knowledge of the others. The temperature was fitted on the
+claims in field. From which confidence an answer decides was chosen on these, and on {made_up[pairs]:,}
 [claims that were written to mislead](../../tests/verdict/near-misses.jsonl): of the {made_up[decided]} of these that it
 decides, {made_up[right]} are right. Of Climate-FEVER in field, a quarter of the evidence sentences were learned from
 with other claims.

@@ -30,8 +30,8 @@ GROUPS = {
     "trials": ("findings of trials", "CliniFact"),
 }
 """Data sets that are left out together, because they are alike."""
-WRITTEN, CHECKER = "written claims", "claims as people make them"
-MEASURED_ONLY = ("COVID-Fact", CHECKER)
+WRITTEN, CHECKER, DEMO = "written claims", "claims as people make them", "claims about the demo's papers"
+MEASURED_ONLY = ("COVID-Fact", CHECKER, DEMO)
 
 
 class Pair(NamedTuple):

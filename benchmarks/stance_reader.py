@@ -32,7 +32,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 PAIRS = "pairs.json.xz"
-TOKENS = 160
+TOKENS = 224
 """How many tokens of a pair are read."""
 NOT_SUPPORTED = 3
 """The label of a pair that is refuted or open; those of STANCES come before."""

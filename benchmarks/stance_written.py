@@ -2,8 +2,9 @@
 
 `written_claims.jsonl` has eight claims about each of some abstracts: three that it supports, three that it refutes and
 two that it leaves open; in everyday words (`own`), in nearly all of its words (`close`), in a form that looks like the
-opposite (`turn`), and as an expert would file it (`short`). `written_test.jsonl` has six about each of others, as
-people make them, written without knowledge of the former.
+opposite (`turn`), as an expert would file it (`short`), about the world as a headline has it (`web`), and with a number
+in everyday words (`number`). `written_test.jsonl` has six about each of others and of the demo's papers, as people make
+them, written without knowledge of the former.
 A language model wrote them, and the abstracts that are in these files; nobody has checked them all.
 """
 
@@ -25,6 +26,7 @@ from stance_data import BACKGROUND, OPEN, Pair, abstracts_of_trials
 
 from ccheck.core.analysis import as_sentence, clean
 from ccheck.core.types import Document
+from ccheck.demo import CORPUS
 from ccheck.lab.measure.pairs import StanceRow
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import nearest
@@ -57,6 +59,8 @@ def _texts(folder: Path) -> dict[str, tuple[str, str]]:
     for one in abstracts_of_trials(folder):
         said = [clean(part["text"]).strip() for part in one["sections"] if part["role"] != "registration"]
         made[f"trial:{one['article']}"] = one["title"], " ".join(said)
+    for one in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines()):
+        made[f"demo:{one['_id']}"] = one["title"], one["text"]
     return made
 
 

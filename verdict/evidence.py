@@ -12,6 +12,7 @@ from ..core.analysis import clean, sentence_spans, term_set
 from ..core.errors import InvalidData
 from ..core.types import Document, Role, Sentence
 from .differences import differences
+from .quantities import dimensions
 from .roles import roles_of
 
 Match: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -61,12 +62,13 @@ def choose_sentences(
 
 
 def nearest_in_words(claim: str, texts: Sequence[str], most: int) -> list[int]:
-    """The places of up to `most` texts that share most words with the claim, in order. Of texts that share as many, the
-    later come first: results and conclusions follow what was asked and done."""
+    """The places of up to `most` texts that share most words with the claim, in order. A quantity of the same kind as
+    one of the claim's counts as a word. Of texts that share as many, the later come first: results and conclusions
+    follow what was asked and done."""
     if len(texts) <= most:
         return list(range(len(texts)))
-    wanted = term_set(claim)
-    shared = [len(wanted & term_set(text)) for text in texts]
+    wanted, kinds = term_set(claim), dimensions(claim)
+    shared = [len(wanted & term_set(text)) + len(kinds and kinds & dimensions(text)) for text in texts]
     return sorted(sorted(range(len(texts)), key=lambda number: (-shared[number], -number))[:most])
 
 

@@ -24,9 +24,11 @@ from ..core.analysis import (
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Role, Stance
+from .differences import differences
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
+from .quantities import agrees_with_any, quantities
 from .roles import roles_of
 from .statements import Compared, compared, contradicts, repeats
 
@@ -42,7 +44,7 @@ LEARNED_FROM = "SciFact, Climate-FEVER, FEVER, PubMedQA, CliniFact and Evidence 
 """The name by which `--stance` knows this model."""
 FOLDER = Path(__file__).parent / "packaged"
 READER = "reader.safetensors"
-NEAREST = 3
+NEAREST = 5
 """How many of a document's sentences are read: those that share most words with the claim, its last one among them."""
 
 _BELIEF = re.compile(
@@ -120,6 +122,8 @@ class PackagedStances(PairStances):
                 row /= row.sum() or 1
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             why = self._why_open(stance, claim, document, some, read, said)
+            if why is not None and stance.label == "REFUTES" and gives_its_numbers(claim, some):
+                stance = likeliest(row, self._weights.threshold, supports=may_support(read), refutes=False)
             yield replace(stance, decides=why is None, rationale=why or stance.rationale)
 
     def _why_open(
@@ -222,6 +226,19 @@ def says(claim: str, document: Document, sentences: Sequence[str]) -> bool:
         return False
     concluded = (one for one, role, _ in _with_roles(document, found) if role == "conclusion")
     return any(compared(claim, [one]).stated for one in concluded)
+
+
+def gives_its_numbers(claim: str, sentences: Sequence[str]) -> bool:
+    """Whether a sentence about the same gives all of a claim's measures, and denies nothing. Times and doses are said
+    of many things, so they are not looked at."""
+    mine = [one for one in quantities(claim) if one.dimension not in ("", "time", "mass", "volume")]
+
+    def gives(sentence: str) -> bool:
+        given = quantities(sentence)
+        agree = all(agrees_with_any(one, [it for it in given if it.dimension == one.dimension]) for one in mine)
+        return agree and not {one.kind for one in differences(claim, sentence)} - {"word"}
+
+    return bool(mine) and any(map(gives, sentences))
 
 
 def _taken_back(every: Sequence[str], sentence: str, claim: str) -> bool:

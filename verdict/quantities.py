@@ -132,6 +132,11 @@ def quantities(text: str) -> tuple[Quantity, ...]:
     return (*reversed(made), *times)
 
 
+def dimensions(text: str) -> set[str]:
+    """Those of a text's quantities that have a unit."""
+    return {one.dimension for one in quantities(text) if one.dimension}
+
+
 def _ends_with(pattern: re.Pattern[str], text: str) -> bool:
     return any(found.end() == len(text) for found in pattern.finditer(text))
 

@@ -70,11 +70,11 @@ def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
 
     made.__dict__["_reader"] = refuted
     far, near, other, last = "Cod live in cold water.", "Sea level varies.", "Ice melts.", "Tides were measured."
-    long = Document("long", "", f"{far} {SEA.text} {other} {near} {last}")
+    long = Document("long", "", f"{far} {far} {SEA.text} {other} {near} {last}")
     pairs = [("Sea level rose by 20 cm since 1900", one) for one in (SEA, Document("title", far, ""), long)]
     stances = made.read([*pairs, ("Sea level rose", Document("none", "", " "))])
     claim = "Sea level rose by 20 cm since 1900."
-    assert asked == [(claim, SEA.text), (claim, far), (claim, f"{SEA.text} {near} {last}")]
+    assert asked == [(claim, SEA.text), (claim, far), (claim, f"{far} {SEA.text} {other} {near} {last}")]
     assert [stance.label for stance in stances] == ["REFUTES"] * 3 + [None]
     assert nearest_in_words("Ice melts.", [far, other, "Hens lay eggs.", "Tea is hot."], 2) == [1, 3]  # the later one
 
@@ -207,7 +207,7 @@ def test_what_a_paper_asked_supports_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("other-subjects", 1, 0), ("near-misses", 345, 17), ("realistic", 99, 1), ("conclusions", 19, 2)],
+    [("other-subjects", 1, 0), ("near-misses", 335, 14), ("realistic", 93, 1), ("conclusions", 18, 2)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
@@ -249,6 +249,23 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     assert is_packaged(made) and "packaged stance model" in made.name
     named = opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
     assert is_packaged(named)
+
+
+@pytest.mark.parametrize(
+    ("claim", "open_"),
+    [("The sea has risen about 20 cm since 1900", True), ("The sea has risen about 40 cm since 1900", False)],
+)
+def test_a_paper_that_gives_the_claims_number_is_not_said_to_lean_to_refuting_it(claim: str, open_: bool):
+    paper = Document("d", "", "The sea rose by about 1.6 mm a year since 1900, which adds up to a little under 20 cm.")
+    model = PackagedStances(Runtime())
+    model.__dict__["_reader"] = lambda pairs: np.array([[0.0, 1.5, 0.0]] * len(pairs))
+    (stance,) = model.read([(claim, paper)])
+    assert stance.label == ("NOT_ENOUGH_INFO" if open_ else "REFUTES") and not stance.decides
+
+
+def test_a_sentence_with_a_quantity_of_the_same_kind_is_near():
+    texts = ["The sea was measured.", "Waves were seen.", "They found 21 cm in all.", "It took 3 days.", "The end."]
+    assert nearest_in_words("the sea has risen 20 cm", texts, 2) == [0, 2]
 
 
 # -- a judge that was made for English leaves other languages unjudged, and says so
