@@ -229,8 +229,8 @@ def says(claim: str, document: Document, sentences: Sequence[str]) -> bool:
 
 
 def gives_its_numbers(claim: str, sentences: Sequence[str]) -> bool:
-    """Whether a sentence about the same gives all of a claim's measures, and denies nothing. Times and doses are said
-    of many things, so they are not looked at."""
+    """Whether a sentence gives all of a claim's measures, and is not seen to differ from it in more than a word. Times
+    and doses are said of many things, so they are not looked at."""
     mine = [one for one in quantities(claim) if one.dimension not in ("", "time", "mass", "volume")]
 
     def gives(sentence: str) -> bool:

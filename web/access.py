@@ -232,9 +232,13 @@ class Limited:
             self._running[caller.id] = left
 
     def used(self, caller: Caller, tokens: int) -> None:
-        """A check has used so many tokens. Raises Problem 429 if there are none left for another one."""
+        """A check has used so many tokens."""
         if self.tokens is not None and caller.id is not None:
             self.tokens.spend(caller.id, tokens, forced=True)
+
+    def refuse_spent(self, caller: Caller) -> None:
+        """Raises Problem 429 if no tokens are left for another check."""
+        if self.tokens is not None:
             self.tokens.spend(caller.id, 0)
 
 

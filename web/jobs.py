@@ -304,8 +304,7 @@ class Jobs:
             if not job.check.kept:
                 _add(self.lost, job)
             self.limited.end(job.caller)
-            with suppress(Problem):  # the next one's
-                self.limited.used(job.caller, job.check.tokens)
+            self.limited.used(job.caller, job.check.tokens)
             del self.checks[job.id]
 
     # -- files of claims
@@ -356,8 +355,10 @@ class Jobs:
         def set_(row: Row, check: Check, tokens: int) -> None:
             row.set(check)
             job.change()
+            self.limited.used(job.caller, tokens)
             try:
-                self.limited.used(job.caller, tokens)
+                if not all(one.done for one in rows):
+                    self.limited.refuse_spent(job.caller)
             except Problem as problem:
                 job.what_stopped = problem.detail
                 job.stop()

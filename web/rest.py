@@ -323,12 +323,13 @@ async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: Ho
     try:
         answers = web.service.answers(records, **how.how(asked))
         for left in range(len(records), 0, -1):
+            web.limited.refuse_spent(asked)
             coming = asyncio.ensure_future(web.jobs.next_of(answers, left))
             while not (await asyncio.wait([coming], timeout=KEEP_ALIVE))[0]:
                 yield " "
             check, answered = coming.result()
-            yield json_text(check)
             web.limited.used(asked, 0 if answered.kept else check.tokens)
+            yield json_text(check)
     except (CcheckError, Problem) as error:
         yield json_text(problem_of(error).to_dict())
     finally:

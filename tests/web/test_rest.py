@@ -87,6 +87,21 @@ def test_the_tokens_of_a_file_count_as_it_goes(serve_web, monkeypatch):
     *checks, last = map(json.loads, web.client.post("/v1/checks/many", content=sent).text.splitlines())
     assert len(checks) == 2 and last["status"] == 429 and " h" in last["detail"]
     assert web.client.post("/v1/checks", json={"claim": "another"}).status_code == 429
+    few = serve_web(tokens=50).client.post("/v1/checks/many", content="The moon is round\nThe sun is round")
+    assert (
+        len(checks := [*map(json.loads, few.text.splitlines())]) == 2 and "id" in checks[1]
+    )  # nothing is left to refuse
+
+
+def test_a_file_on_the_page_ends_where_no_tokens_are_left(serve_web, monkeypatch):
+    monkeypatch.setattr(Check, "tokens", 40)
+    web = serve_web(tokens=50)
+    sent = "\n".join(f"Sea number {number} stood at a record level" for number in range(40))
+    path = web.send("/files", {}, files={"file": ("c.txt", sent)}).url.path
+    (job,) = web.web.jobs.files.values()
+    wait_until(lambda: not job.running)
+    assert "too many tokens" in str(job.error) and 2 <= job.done < 40
+    assert "Too many tokens" in web.page(path).words
 
 
 def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
