@@ -264,7 +264,13 @@ def test_a_paper_that_gives_the_claims_number_is_not_said_to_lean_to_refuting_it
 
 
 def test_a_sentence_with_a_quantity_of_the_same_kind_is_near():
-    texts = ["The sea was measured.", "Waves were seen.", "They found 21 cm in all.", "It took 3 days.", "The end."]
+    texts = [
+        "The sea was measured.",
+        "Waves were seen.",
+        "They found 21 centimetres in all.",
+        "It took 3 days.",
+        "The end.",
+    ]
     assert nearest_in_words("the sea has risen 20 cm", texts, 2) == [0, 2]
 
 
