@@ -92,8 +92,10 @@ async def fetch(
     """An answer of at most `most` bytes, all of which has to come within `timeout` seconds. `body` is posted as JSON;
     None: it is a GET.
 
-    Raises TooLarge, TimeoutError or what httpx raises.
+    Raises TooLarge, TimeoutError, MayPass if the answer ends before it is complete, or what httpx raises.
     """
+    import httpx
+
     method = "GET" if body is None else "POST"
     asked = client.stream(method, url, json=body, timeout=timeout, headers=trace_headers())
     async with asyncio.timeout(timeout), asked as response:
@@ -104,8 +106,11 @@ async def fetch(
                 "off in the server, or in the proxy in front of it"
             )
         read = Body(server, response.status_code, most)
-        async for part in response.aiter_raw():
-            read.add(part)
+        try:
+            async for part in response.aiter_raw():
+                read.add(part)
+        except (httpx.ReadError, httpx.RemoteProtocolError) as error:
+            raise MayPass(f"{server} closed the connection before its answer was complete") from error
         return Fetched(response.status_code, response.headers, bytes(read.data))
 
 

@@ -144,6 +144,8 @@ class ChatClient:
                 f"{self.url} did not answer within {self._timeout:g} s; CCHECK_LLM_TIMEOUT allows more time",
                 counts=True,
             ) from None
+        except MayPass as error:
+            raise Busy(str(error), counts=True) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = self._short(why_unreachable(error)).rstrip(".")
             raise (Unreachable if is_lasting(error) else Busy)(

@@ -50,6 +50,14 @@ def test_what_no_question_can_pass_is_raised_for_all(open_model, said, hint):
     assert len(server.requests) < 50
 
 
+def test_an_answer_that_ends_half_way_is_asked_for_again_and_told_as_such(open_model):
+    half = say(GOOD, headers={"Content-Length": "999"})
+    with scripted([half, say(GOOD), half]) as server:
+        assert open_model(server.url).ask(words(), Number).usage.llm_calls == 1 and len(server.requests) == 2
+        with pytest.raises(ServerError, match=r"/v1 closed the connection before its answer was complete"):
+            open_model(server.url, llm_retry_seconds=0).ask(words("More?"), Number)
+
+
 def test_a_key_that_is_refused_later_is_an_error_of_the_questions_after(open_model):
     answers = [say(GOOD), error(401, "expired")]
     with scripted(answers) as server:
