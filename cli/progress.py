@@ -34,15 +34,23 @@ _bars: list[Console] = []
 
 
 def notifier() -> Callable[[str], None]:
-    """Says on a terminal what takes long, the same thing once; where a bar is shown, above it."""
+    """Says on a terminal what takes long, the same thing once; where a bar is shown, above it. Elsewhere, only that a
+    server is waited for."""
     console = stderr()
-    if is_quiet() or not console.is_terminal:
+    if is_quiet():
         return lambda message: None
     said: set[str] = set()
 
     def say(message: str) -> None:
-        if message not in said:
-            said.add(message)
+        if message in said:
+            return
+        said.add(message)
+        if not console.is_terminal:
+            from ..core.http import Waiting  # here: most commands wait for nobody
+
+            if isinstance(message, Waiting):
+                notice(message)
+        else:
             (_bars[-1] if _bars else console).print(f"{message} …", style="dim")
 
     return say

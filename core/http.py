@@ -163,6 +163,13 @@ class LeftAlone:
         self.failures, self.until = self.failures + failures, time.monotonic() + seconds
 
 
+class Waiting(str):
+    """A notice that a server is waited for. A command says it without a terminal, too: its log then shows why it
+    takes long."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Patience:
     """How long one server that is busy or gone is waited for. `notify` is told once that it is.
@@ -201,7 +208,7 @@ class Patience:
         if not self.notified:
             self.notified = True
             end = "" if problem.endswith(("?", ".")) else "."
-            self.notify(f"{problem}{end} Trying again for up to {self.seconds:g} s")
+            self.notify(Waiting(f"{problem}{end} Trying again for up to {self.seconds:g} s"))
 
 
 def public(host: str) -> bool:

@@ -16,6 +16,7 @@ from ..core.errors import ServerError, UsageError
 from ..core.http import (
     MayPass,
     Patience,
+    Waiting,
     fetch,
     is_lasting,
     open_client,
@@ -170,10 +171,8 @@ class ChatClient:
         """Say once what is waited for: a slow model looks like a program that hangs."""
         if not self._said_slow:
             self._said_slow = True
-            self.patience.notify(
-                f"waiting for {model} at {self.url}, which has not answered for {SLOW:g} s. It has "
-                f"{self._timeout:g} s (CCHECK_LLM_TIMEOUT)"
-            )
+            said = f"waiting for {model} at {self.url}, which has not answered for {SLOW:g} s. It has "
+            self.patience.notify(Waiting(f"{said}{self._timeout:g} s (CCHECK_LLM_TIMEOUT)"))
 
     def _read(self, body: bytes, model: str, messages: Sequence[Message]) -> Completion:
         try:
