@@ -19,8 +19,8 @@ from ..core.stages import ListwiseStage
 from ..core.types import Usage
 from ..llm.model import LanguageModel
 from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted
-from ..llm.types import Failure, Message, Question, Reply
-from .types import BatchReranker, Request, Scores
+from ..llm.types import Failure, Message, Question, Refused, Reply
+from .types import BatchReranker, Request, Scores, WrongKey
 
 LONGEST = 6_000
 """Characters of a passage that the model reads: an abstract has 1,500 to 2,500."""
@@ -65,7 +65,7 @@ class ListwiseReranker(BatchReranker):
     """Orders passages with a language model. Results show its `name`.
 
     The scores are 1 - (rank - 1) / (N - 1). If a window gets no valid answer, the query has an error, since an order of
-    only some passages is not a ranking.
+    only some passages is not a ranking. It is WrongKey if the server answers no question.
     """
 
     def __init__(self, llm: LanguageModel, stage: ListwiseStage) -> None:
@@ -91,6 +91,9 @@ class ListwiseReranker(BatchReranker):
                 if step < len(some) and state.error is None
             ]
             self._step(going)
+        for state in states:
+            if isinstance(state.error, Refused):
+                state.error = WrongKey(str(state.error))
         return [state.error or state.scores() for state in states]
 
     def _step(self, going: Sequence[tuple[_State, int, int]]) -> None:

@@ -12,7 +12,7 @@ from ..core.types import Usage
 
 
 class WrongKey(ServerError):
-    """A reranking server refuses the key, and would for every query."""
+    """A reranker's server refuses the key, or knows no such model, and would for every query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,13 +81,16 @@ def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, claims,
     assert "no stance" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, tmp_path):
+def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, papers, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", *({"_id": str(n), "text": f"{SEA} {n}"} for n in range(30)))
     with scripted([error(401, f"Incorrect API key {KEY}")]) as server:
         one = ccheck(*at(server.url, SEA, "--verdict", "llm"))
         asked = len(server.requests)
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm"))
         assert len(server.requests) - asked <= 8  # those under way when the first was refused
+        (tmp_path / "r.toml").write_text('[retrievers.bm25]\n[rerankers.listwise]\n[verdict]\nmethod = "none"\n')
+        order = ccheck("query", SEA, "--store", papers, "--recipe", tmp_path / "r.toml", "--llm", "m")
+    assert order.code == 6 and "refused the key" in order.err and not order.out
     assert one.code == 6 and one.out.count("refused the key") == 1 and "Verdict  none: " in one.out
     assert one.err.index("refused the key") < one.err.index("judged no document")
     stances = [piece["stance"] for found in ran.objects for piece in found["evidence"]]
