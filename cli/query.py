@@ -316,19 +316,17 @@ def _printer(recipe: Callable[[], Recipe], asked: Asked) -> Callable[[Check, Ans
     def show(check: Check, one: Answered) -> None:
         from .show import show_record, show_result
 
-        if reason := nothing_judged(one.result):
-            notice(f"no document could be judged: {reason}")
         show_result(stdout(), one.result, recipe, filters=asked.filters, explain=asked.explain)
         show_record(stdout(), check)
 
     return show
 
 
-def nothing_judged(result: Result) -> str | None:
-    """Why a language model judged none of the documents; None if it judged some, or was not to judge any."""
+def nothing_judged(result: Result) -> bool:
+    """Whether a language model judged none of the documents that it was to judge."""
     verdict = result.verdict
     failed = verdict is not None and verdict.label is None and verdict.error and not verdict.judged
-    return verdict.error if verdict is not None and failed and verdict.method.startswith("llm") else None
+    return bool(verdict is not None and failed and verdict.method.startswith("llm"))
 
 
 @dataclass(slots=True)
@@ -356,7 +354,7 @@ class Tally:
             self.errors.append(result.error)
         if unjudged(answer):
             self.failed += 1
-            self.unanswered += nothing_judged(result) is not None
+            self.unanswered += nothing_judged(result)
             self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")
         self.rationale = (result.verdict.rationale or "") if result.verdict is not None else ""
         self.warned.update(set(result.warnings))
@@ -383,7 +381,7 @@ class Tally:
             return
         if single:
             if self.unanswered:
-                raise ServerError("the language model judged no document")
+                raise ServerError(self.why)
             raise Incomplete(
                 "some documents could not be judged. The errors are shown with the documents and the verdict"
             )
