@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import json
 import logging
 import os
 import secrets
@@ -23,18 +22,18 @@ from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError, Incomplete, InvalidData
 from ..core.types import Claim
-from ..ingest import IngestOptions, Progress, Reject, Report
+from ..ingest import IngestOptions, Progress, Report
 from ..pipeline.batch import ClaimRecord, unjudged
 from ..service import Check, Event, How, Service
 from . import pdfs as keeping
 from .access import Caller, Limited
-from .problems import Problem, json_text, problem_of
+from .problems import Problem, problem_of, sse
+from .sent import rejects_in
 
 KEEP_ALIVE = 15.0
 """Seconds after which a stream that has nothing to say says so: proxies close those that are silent."""
 MOST_KEPT = 64
 """How many jobs of a kind that ended are kept."""
-MOST_REJECTS = 200
 MOST_ASKED = 10_000
 FILES_AT_ONCE = 4
 COUNTS = ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
@@ -289,23 +288,39 @@ class Jobs:
         loop = asyncio.get_running_loop()
 
         def tell(event: Event) -> None:
-            loop.call_soon_threadsafe(job.add, event)
             if event.kind not in ("done", "error"):
                 job.refuse_stopped()
+            loop.call_soon_threadsafe(job.add, event)
 
         try:
-            job.check = await self.service.check_async(claim, tell, **how)
+            self._over(job, await self.service.check_async(claim, tell, **how))
         except Exception as error:
-            problem = problem_of(error)
-            job.check = replace(job.check, status="failed", error=problem.detail, problem=problem.type)
-            job.add(Event("error", problem.to_dict()))
+            self._over(job, error)
             raise
         finally:
-            if not job.check.kept:
-                _add(self.lost, job)
             self.limited.end(job.caller)
             self.limited.used(job.caller, job.check.tokens)
-            del self.checks[job.id]
+
+    def _over(self, job: CheckJob, became: Check | Exception) -> None:
+        """Tell what became of a check, unless it was stopped before."""
+        if self.checks.get(job.id) is not job:
+            return
+        del self.checks[job.id]
+        if isinstance(became, Check):
+            job.check = became
+        else:
+            problem = problem_of(became)
+            job.check = replace(job.check, status="failed", error=problem.detail, problem=problem.type)
+            job.add(Event("error", problem.to_dict()))
+        if not job.check.kept:
+            _add(self.lost, job)
+
+    def stop(self, id_: str) -> CheckJob | None:
+        """Stop a check, if it runs. Its thread ends at its next step, and may wait for a language model until then."""
+        if (job := self.checks.get(id_)) is not None:
+            job.stop()
+            self._over(job, Incomplete(job.what_stopped))
+        return job
 
     # -- files of claims
 
@@ -419,7 +434,7 @@ class Jobs:
 
         def work() -> tuple[Report, list[str]]:
             report = checker.ingest(*paths, options=options, on_progress=tell)
-            job.rejects = _rejects(rejects)
+            job.rejects = rejects_in(rejects)
             rejected = {one["file"] for one in job.rejects}
             read = [path for path in paths if path.name not in rejected]
             kept = () if pdfs is None else keeping.keep(read, report.renamed, pdfs)
@@ -468,16 +483,11 @@ class Jobs:
             for one in ingests:
                 one.stop()
         late = sum(not task.done() for task in tasks) + self._asked
-        self.unfinished = late > 0
+        self.unfinished = late > 0 or any(one.running for one in self.lost.values())
         if late := late - sum(one.running for one in ingests):
             log.warning("%s not finished within %g s", "1 check was" if late == 1 else f"{late} checks were", seconds)
         if any(one.report is None for one in ingests):
             log.warning(IngestJob.what_stopped)
-
-
-def sse(number: int, event: Event) -> bytes:
-    """An event as a server sends it, with its number, from which a client that lost its connection goes on."""
-    return f"id: {number}\nevent: {event.kind}\ndata: {json_text(dict(event.data))}\n".encode()
 
 
 def _add(jobs: dict[str, J], job: J) -> None:
@@ -488,13 +498,3 @@ def _add(jobs: dict[str, J], job: J) -> None:
         if not one.running:
             del jobs[old]
     jobs[job.id] = job
-
-
-def _rejects(file: Path) -> list[Mapping[str, Any]]:
-    """The first rejects, with their files by name: where they lay is nobody's business."""
-    with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
-        found = [Reject(**json.loads(line)) for line in itertools.islice(lines, MOST_REJECTS)]
-        return [
-            {"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record} for one in found
-        ]
-    return []

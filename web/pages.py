@@ -168,8 +168,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
-        stopped = (job := page.web.jobs.find(id_)) is not None and job.stopped
-        return page.show("progress.html", check, check=check, stopped=stopped)
+        return page.show("progress.html", check, check=check)
     return await run_in_threadpool(_result_page, page, check)
 
 
@@ -187,9 +186,7 @@ async def correct(page: Sent, id: str) -> Response:  # noqa: A002
 
 @pages.post("/checks/{id}/stop")
 async def stop(page: Sent, id: str) -> Response:  # noqa: A002
-    if (job := page.web.jobs.checks.get(id)) is not None:
-        job.stop()
-        await job.changed(2)
+    page.web.jobs.stop(id)
     return _to(f"/checks/{id}")
 
 

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from ..core import errors
 from ..core.errors import CcheckError, InvalidData
 from ..core.text import json_line
-from ..service import Check
+from ..service import Check, Event
 from .client import TYPE
 from .page import TOLD, environment, for_owner, placeless, plainly, told
 
@@ -87,6 +87,11 @@ def json_text(content: Any) -> str:
         corrections = json_line([one.to_dict() for one in content.corrections]).rstrip()
         return placeless(f'{content.text.rstrip()[:-1]}, "corrections": {corrections}, "kept": true}}\n')
     return placeless(json_line(told(content)))
+
+
+def sse(number: int, event: Event) -> bytes:
+    """An event as a server sends it, with its number, from which a client that lost its connection goes on."""
+    return f"id: {number}\nevent: {event.kind}\ndata: {json_text(dict(event.data))}\n".encode()
 
 
 def for_people(scope: Scope) -> bool:

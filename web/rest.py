@@ -23,9 +23,9 @@ from ..service import Check, Correction, Description, Event, How, Wanted
 from ..service.types import What
 from .access import Caller
 from .client import CLAIMS
-from .jobs import KEEP_ALIVE, sse
+from .jobs import KEEP_ALIVE
 from .page import plainly
-from .problems import Problem, json_text, problem_of
+from .problems import Problem, json_text, problem_of, sse
 from .sent import claims_in
 from .shared import Checker, Reader, Shared, Web, json_answer, web_of
 
@@ -224,11 +224,10 @@ async def find(id: Id, web: Shared, request: Request) -> Response:  # noqa: A002
 
 @rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
 async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
-    """Stop a check that runs, at its next step."""
-    job = web.jobs.checks.get(id)
+    """Stop a check that runs."""
+    job = web.jobs.stop(id)
     if job is None:
         raise Problem(404, f"no check {id} runs", type_="NotFound")
-    job.stop()
     return json_answer(job.check, 202)
 
 

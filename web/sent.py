@@ -1,14 +1,22 @@
-"""Files that people send: claims, and the names that files are kept under."""
+"""Files that people send: claims, the names that files are kept under, and what of papers was rejected."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import CcheckError, InvalidData
+from ..ingest import Reject
 from ..pipeline.batch import ClaimRecord
 from ..pipeline.claims import iter_claims
 from .problems import Problem, disk_told
+
+MOST_REJECTS = 200
 
 
 def claims_in(content: bytes, name: str, most: int | None) -> list[ClaimRecord]:
@@ -31,3 +39,13 @@ def harmless(name: str, otherwise: str) -> str:
     """The last part of a file's name, with nothing in it that could be a path."""
     kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in Path(name).name).lstrip(". ")
     return kept.encode()[-200:].decode(errors="ignore").lstrip(". ") or otherwise  # systems take 255 bytes
+
+
+def rejects_in(file: Path) -> list[Mapping[str, Any]]:
+    """The first rejects, with their files by name: where they lay is nobody's business."""
+    with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
+        found = [Reject(**json.loads(line)) for line in itertools.islice(lines, MOST_REJECTS)]
+        return [
+            {"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record} for one in found
+        ]
+    return []
