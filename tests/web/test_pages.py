@@ -79,6 +79,7 @@ def test_a_check_is_exported_and_found_in_the_history(web):
     checked(web, "Coffee is a drink.")
     page = web.page("/history?q=coffee")
     assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
+    assert "Corrections of verdicts are left out" in page.words
     assert "No check fits" in web.page("/history?q=nothing+of+it").words
     assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
     assert web.browser.get("/history?label=nope").status_code == 400
