@@ -68,12 +68,15 @@ def test_the_sidecar_has_a_profile_a_volume_for_models_and_the_variables_of_its_
     assert set(re.findall(r"CCHECK_\w+", DOCKERFILE)) <= known
 
 
-def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck() -> None:
+def test_the_service_takes_its_keys_from_a_file_and_its_settings_from_ccheck(tmp_path: Path) -> None:
     from ccheck.cli.serve import web as serve_web
     from ccheck.core.settings import Settings
 
     web, once = SERVICES["web"], SERVICES[ONCE]
     assert web["secrets"] == ["api_keys"] and "cat /run/secrets/api_keys" in web["entrypoint"][-1]
+    entry = web["entrypoint"][-1].replace("$$", "$").replace("/run/secrets/api_keys", str(tmp_path))  # a folder
+    ran = subprocess.run(["sh", "-c", entry], capture_output=True, text=True)
+    assert ran.returncode == 1 and "CCHECK_API_KEYS_FILE" in ran.stderr
     given = web["environment"]
     assert {"CCHECK_RERANK_API_KEY", "OPENAI_API_KEY", "CCHECK_WEB_HTTPS"} < {*given} and ":-}" in given[
         "CCHECK_RERANK_URL"
