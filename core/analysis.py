@@ -414,6 +414,7 @@ _NO_SECOND = re.compile(
     re.IGNORECASE,
 )
 """Halves of a sentence that say nothing by themselves: "long sleep is not"."""
+_TRUE_THAT = re.compile(r"is it (?:really )?true that (.+?)\s*\?", re.IGNORECASE)
 _MOST_WORDS = 40
 
 
@@ -455,9 +456,12 @@ def two_claims(text: str) -> tuple[str, str] | None:
     """The two halves of an English sentence that are joined by "and", "but", "while" or a semicolon and have a verb
     each; None for another text, and for one with a subordinate clause before the joint, which may be about both.
 
-    A second half that begins with its verb, or with a pronoun, gets the subject of the first.
+    A second half that begins with its verb, or with a pronoun, gets the subject of the first. "Is it true that A and
+    that B?" has the halves A and B.
     """
     text = text.strip()
+    asked = _TRUE_THAT.fullmatch(text)
+    text = re.sub(r"\band that\b", "and", asked[1]) if asked else text
     if len(text.split()) > _MOST_WORDS or len(sentence_spans(text)) != 1:
         return None
     for joint in _AND.finditer(text):

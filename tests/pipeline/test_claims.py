@@ -155,7 +155,7 @@ def test_what_a_text_is(text, wording):
         ("Smoking kills and costs lives, while tea is harmless", ("Smoking kills and costs lives", "tea is harmless")),
         ("Coffee does not cause cancer and prevents gout.", ("Coffee does not cause cancer", "Coffee prevents gout")),
         ("Sea level is rising, but it will fall again", ("Sea level is rising", "Sea level will fall again")),
-        ("Mercury is toxic and lead is harmful", ("Mercury is toxic", "lead is harmful")),
+        ("Is it true that mercury is toxic and that lead is harmful?", ("mercury is toxic", "lead is harmful")),
         ("Sea level has risen; the oceans are warming", ("Sea level has risen", "the oceans are warming")),
         (
             "Exercise improves mood and sleep and lowers pain",
