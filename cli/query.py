@@ -322,13 +322,6 @@ def _printer(recipe: Callable[[], Recipe], asked: Asked) -> Callable[[Check, Ans
     return show
 
 
-def nothing_judged(result: Result) -> bool:
-    """Whether a language model judged none of the documents that it was to judge."""
-    verdict = result.verdict
-    failed = verdict is not None and verdict.label is None and verdict.error and not verdict.judged
-    return bool(verdict is not None and failed and verdict.method.startswith("llm"))
-
-
 @dataclass(slots=True)
 class Tally:
     """Counts over answers, and what they warned of and used."""
@@ -337,6 +330,7 @@ class Tally:
     kept: int = 0
     failed: int = 0
     unanswered: int = 0
+    """A language model judged none of its documents."""
     why: str = ""
     rationale: str = ""
     errors: list[CcheckError] = field(default_factory=list)
@@ -348,15 +342,17 @@ class Tally:
         from ..pipeline.batch import unjudged
 
         result, answer, kept, _ = one
+        verdict = result.verdict
         self.done += 1
         self.kept += kept
         if result.error is not None:
             self.errors.append(result.error)
         if unjudged(answer):
             self.failed += 1
-            self.unanswered += nothing_judged(result)
-            self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")
-        self.rationale = (result.verdict.rationale or "") if result.verdict is not None else ""
+            if verdict is not None and verdict.label is None and verdict.error and not verdict.judged:
+                self.unanswered += verdict.method.startswith("llm")
+            self.why = self.why or (verdict.error or "" if verdict is not None else "")
+        self.rationale = (verdict.rationale or "") if verdict is not None else ""
         self.warned.update(set(result.warnings))
         if not kept:
             for stage, usage in result.usage_by_stage.items():

@@ -164,8 +164,7 @@ class LeftAlone:
 
 
 class Waiting(str):
-    """A notice that a server is waited for. A command says it without a terminal, too: its log then shows why it
-    takes long."""
+    """A notice that a server is waited for. A command says it without a terminal, too."""
 
     __slots__ = ()
 

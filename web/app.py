@@ -31,19 +31,15 @@ from .shared import Keyed, Served, Web
 def create_app(service: Service, served: Served | None = None, reranker: FastAPI | None = None) -> FastAPI:
     """The application that serves a service, which stays open when the application ends.
 
-    `reranker` is the application of `rerank/server`, to serve at `/reranker` to whoever may check. Raises UsageError if
-    the setting public_url is no address, or has a path, below which no link of the page would lead anywhere.
+    `reranker` is the application of `rerank/server`, to serve at `/reranker` to whoever may check. Raises UsageError
+    if the setting public_url is no address or has a path, below which the page's links would break.
     """
     served = served or Served()
     web = Web(service, served)
     settings, store = service.checker.settings, getattr(service.checker.store, "path", None)
-    if (url := settings.public_url) is not None:
-        parts = http_parts(url)
-        if parts is None or parts.path.strip("/") or parts.query or parts.fragment:
-            raise UsageError(
-                f"CCHECK_PUBLIC_URL is {url}. The page needs a host of its own: set an address without a path, such as "
-                "https://ccheck.example.org"
-            )
+    if (url := settings.public_url) is not None and ((parts := http_parts(url)) is None or parts.path.strip("/")):
+        example = "such as https://ccheck.example.org"
+        raise UsageError(f"CCHECK_PUBLIC_URL is {url}. The page needs an address without a path, {example}")
     hide(settings.data_dir, settings.cache_dir, *([store.parent] if isinstance(store, Path) else []))
     stack = contextlib.AsyncExitStack()
 

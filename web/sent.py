@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CcheckError, InvalidData
-from ..ingest import Reject
 from ..pipeline.batch import ClaimRecord
 from ..pipeline.claims import iter_claims
 from .problems import Problem, disk_told
@@ -44,8 +43,6 @@ def harmless(name: str, otherwise: str) -> str:
 def rejects_in(file: Path) -> list[Mapping[str, Any]]:
     """The first rejects, with their files by name: where they lay is nobody's business."""
     with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
-        found = [Reject(**json.loads(line)) for line in itertools.islice(lines, MOST_REJECTS)]
-        return [
-            {"file": Path(one.file).name, "line": one.line, "reason": one.reason, "record": one.record} for one in found
-        ]
+        found = [json.loads(line) for line in itertools.islice(lines, MOST_REJECTS)]
+        return [{**one, "file": Path(one["file"]).name} for one in found]
     return []

@@ -42,9 +42,8 @@ def at(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_language_model_judges_and_a_second_run_costs_nothing(at):
     with scripted(judge) as server:
         first = ccheck(*at(server.url, SEA, "--json"))
-        assert first.code == 0 and len(server.requests) == 3
         again = ccheck(*at(server.url, SEA, "--json"))
-        assert again.code == 0 and len(server.requests) == 3
+        assert first.code == again.code == 0 and len(server.requests) == 3
         shown = ccheck(*at(server.url, SEA))
     (answer,) = first.objects
     labels = {piece["doc_id"]: piece["stance"]["label"] for piece in answer["evidence"]}
@@ -73,8 +72,8 @@ def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, claims,
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm", "--report", str(tmp_path / "r.html")))
     first, second = ran.objects
     assert ran.code == 7 and "1 of 2 claims could not be judged completely" in ran.err
-    assert ran.err.count("The first: ") == 1  # why, without a look into the answers
-    assert ran.err.count("Trying again for up to 1 s") == 1  # also without a terminal
+    # Why, without a look into the answers and without a terminal.
+    assert ran.err.count("The first: ") == ran.err.count("Trying again for up to 1 s") == 1
     assert first["verdict"]["label"] == "SUPPORTS"
     stances = [piece["stance"] for piece in second["evidence"]]
     assert any(stance["error"] for stance in stances) and all(stance["label"] or stance["error"] for stance in stances)
@@ -151,8 +150,7 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, tmp_path, monke
         assert ran.code == 0, ran.err
         (facts,) = ran.objects
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
-        assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
-        assert facts["output"] == str(made)
+        assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1 and facts["output"] == str(made)
         # With the documents in another file.
         ids = [{"claim": row["claim"], "doc_id": str(n), "label": row["label"]} for n, row in enumerate(rows)]
         corpus = jsonl(tmp_path / "c.jsonl", *({"_id": str(n), "text": row["evidence"]} for n, row in enumerate(rows)))

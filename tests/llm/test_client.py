@@ -24,8 +24,7 @@ from ccheck.llm.types import InvalidReply, Reply
 def test_a_request_has_the_schema_and_its_answer_what_it_cost(open_model):
     with scripted([say(GOOD)]) as server:
         answer = open_model(server.url).ask(words(), Number)
-    assert (answer.value.number, answer.value.share, answer.usage.cached) == (7, 0.5, 0)
-    assert answer.usage == Usage(1, 100, 20)
+    assert (answer.value.number, answer.value.share, answer.usage) == (7, 0.5, Usage(1, 100, 20, 0))
     (request,) = server.requests
     shape = request["response_format"]["json_schema"]
     assert shape["strict"] is True and shape["schema"] == json_schema(Number)
@@ -86,8 +85,7 @@ def test_an_invalid_reply_is_asked_for_once_more_and_then_an_error(open_model, t
         model = open_model(server.url)
         with pytest.raises(InvalidReply, match=why):
             model.ask(words(), Number)
-        assert len(server.requests) == 2
-        assert model.usage == Usage(2, 200, 40)
+        assert len(server.requests) == 2 and model.usage == Usage(2, 200, 40)
         with pytest.raises(InvalidReply):  # failures are not cached
             model.ask(words(), Number)
     assert len(server.requests) == 4

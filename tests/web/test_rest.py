@@ -368,6 +368,5 @@ def test_behind_a_proxy_the_public_address_is_taken_and_shown(serve_web):
         assert web.client.post("/v1/checks", json={"claim": CLAIM}, headers={"Origin": origin}).status_code == status
     address = f"/checks/{web.check()['id']}"
     assert f'value="https://facts.example{address}"' in web.browser.get(address).text
-    for wrong in ("https://facts.example/ccheck", "facts.example"):  # the page's links would lead elsewhere
-        with pytest.raises(UsageError, match=f"CCHECK_PUBLIC_URL is {wrong}.*without a path"):
-            serve_web(settings={"public_url": wrong, "verdict": "none"}, papers=None)
+    with pytest.raises(UsageError, match=r"CCHECK_PUBLIC_URL is https://facts.example/ccheck.*without a path"):
+        serve_web(settings={"public_url": "https://facts.example/ccheck"}, papers=None)
