@@ -47,6 +47,9 @@ class Calibrated:
     name: str
     both: Model
     cosines: Model
+    near: float
+    """By how much less a hit's cosine may be than the nearest one's. What lies farther shares a subject with the claim,
+    and says nothing of it. `benchmarks/far.py` has the figures."""
 
 
 CALIBRATED = {
@@ -64,6 +67,7 @@ CALIBRATED = {
             },
         ),
         Model(-6.722, {"cosine": 7.629, "cosine_gap": 1.926, "words": -0.001, "sentence_words": 1.849}),
+        near=0.1,
     ),
     "ff6f51de": Calibrated(
         "all-MiniLM-L6-v2",
@@ -79,6 +83,7 @@ CALIBRATED = {
             },
         ),
         Model(-4.179, {"cosine": 5.286, "cosine_gap": 0.002, "words": 0.91, "sentence_words": 1.077}),
+        near=0.2,
     ),
 }
 """By the beginning of the fingerprint of its weights. Other models' cosines mean something else."""
@@ -106,6 +111,17 @@ def model_for(retrievers: Mapping[str, Retriever], fingerprint: str | None) -> t
     bm25 = words[0] if words else None
     model = WORDS if known is None else known.cosines if bm25 is None else known.both
     return model, bm25, dense[0] if known else None
+
+
+def far_hits(hits: Sequence[Hit], retrievers: Mapping[str, Retriever], fingerprint: str | None) -> frozenset[int]:
+    """The places of the hits that lie much farther from the claim than the nearest; none without cosines that are
+    known."""
+    *_, dense = model_for(retrievers, fingerprint)
+    known, cosines = calibrated(fingerprint), _scores(hits, dense)
+    if dense is None or known is None or not cosines:
+        return frozenset()
+    least = cosines[0] - known.near
+    return frozenset(place for place, hit in enumerate(hits) if hit.scores.get(dense, least) < least)
 
 
 def calibrated(fingerprint: str | None) -> Calibrated | None:

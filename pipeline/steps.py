@@ -39,7 +39,7 @@ from ..rerank.types import WrongKey, all_or_error
 from ..search import Ranks, Search, answer
 from ..search.store import searched_units
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, no_claim, nothing_bears, with_stances
-from .relevance import relevance, retrieval_is_weak
+from .relevance import far_hits, relevance, retrieval_is_weak
 from .run import ClaimState, Run, going
 
 Role: TypeAlias = Literal["query", "document"]
@@ -403,11 +403,19 @@ def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
                 piece if piece.hit.unit is None else replace(piece, hit=replace(piece.hit, document=piece.hit.read))
                 for piece in state.evidence[: run.recipe.verdict.documents]
             ),
+            _far(run, state),
             partial(tell_stance, run, state),
         )
         for state in states
         if why_not_judged(run, state) is None
     ]
+
+
+def _far(run: Run, state: ClaimState) -> frozenset[int]:
+    """The places of the hits that need not be read, where it may be estimated what bears on the claim."""
+    if state.relevance is None or not run.least_relevance:
+        return frozenset()
+    return far_hits(state.hits, run.plan.retrievers, run.plan.fingerprint)
 
 
 def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:

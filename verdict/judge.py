@@ -24,7 +24,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Protocol
 
 from ..core.analysis import MADE_FOR, Wording, foreign_language
@@ -37,6 +36,10 @@ from .roles import with_roles
 
 GROUP = 64
 """About how many pairs a method reads together. The claims of a group are ready together."""
+FAR = Stance(
+    "NOT_ENOUGH_INFO", 0.99, "not read: it lies much farther from the claim than the nearest paper", decides=False
+)
+"""Fewer than one in a hundred of those that support or refute a claim lie there (`benchmarks/far.py`)."""
 NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
@@ -60,11 +63,13 @@ class Judge(Protocol):
 class Case:
     """A claim with the evidence to judge, best first.
 
-    `tell` is told the stance of a piece of evidence, by its place, as soon as a method has it that asks about each.
+    `far` has the places of what lies so far from the claim that it need not be read. `tell` is told the stance of a
+    piece of evidence, by its place, as soon as a method has it that asks about each.
     """
 
     claim: Claim
     evidence: tuple[Evidence, ...]
+    far: frozenset[int] = frozenset()
     tell: Callable[[int, Stance], None] = field(default=lambda place, stance: None, compare=False)
 
 
@@ -130,8 +135,17 @@ class PairStances:
             group.append(case)
             if number == len(cases) or sum(len(case.evidence) for case in group) >= GROUP:
                 started = time.perf_counter()
-                stances = iter(self._stances([(one.claim.text, it.document) for one in group for it in one.evidence]))
-                made = [tuple(islice(stances, len(one.evidence))) for one in group]
+                pairs = [
+                    (one.claim.text, it.document)
+                    for one in group
+                    for place, it in enumerate(one.evidence)
+                    if place not in one.far
+                ]
+                stances = iter(self._stances(pairs))
+                made = [
+                    tuple(FAR if place in one.far else next(stances) for place in range(len(one.evidence)))
+                    for one in group
+                ]
                 share = (time.perf_counter() - started) / len(group)
                 yield from (Judged(one, seconds=share) for one in made)
                 group = []

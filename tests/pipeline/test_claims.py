@@ -20,6 +20,7 @@ from ccheck.pipeline import relevance
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
 from ccheck.pipeline.run import YES_NO
 from ccheck.verdict import nothing_bears, of_parts
+from ccheck.verdict.judge import FAR as NOT_READ
 
 ALL: tuple[QueryText, ...] = ("claim", "rewrite", "expand", "hyde")
 
@@ -249,7 +250,6 @@ def test_what_says_the_same_is_relevant_whatever_the_height_of_bm25_and_other_mo
     assert relevance.relevance(CLAIM, nearer, RETRIEVERS, WEIGHTS) > 0.3
     other = relevance.relevance(CLAIM, nearer, RETRIEVERS, "another")
     assert other == relevance.relevance(CLAIM, FAR, RETRIEVERS, "another") < 0.3
-    # Scores of BM25 grow with the collection.
     higher = [dataclasses.replace(hit, scores={**hit.scores, "bm25": 3 * hit.scores["bm25"]}) for hit in NEAR]
     one, other = (relevance.relevance(CLAIM, some, RETRIEVERS, WEIGHTS) for some in (NEAR, higher))
     assert abs(one - other) < 1e-9
@@ -263,14 +263,24 @@ def test_each_estimate_has_its_own_limit():
     assert relevance.WORDS.least < known.both.least
 
 
-def test_between_the_limits_only_bm25_alone_goes_on_to_the_judge(tmp_path, monkeypatch):
-    monkeypatch.setattr("ccheck.pipeline.steps.relevance", lambda *_: 0.23)
+def test_what_lies_much_farther_than_the_nearest_is_not_read_by_the_packaged_model(tmp_path):
+    unknown = [dataclasses.replace(NEAR[1], scores={"bm25": 8.0})]
+    asked = ([*NEAR, *unknown], WEIGHTS), (NEAR, "another"), (unknown, WEIGHTS)
+    assert [relevance.far_hits(hits, RETRIEVERS, weights) for hits, weights in asked] == [{1}, set(), set()]
+    (every := tmp_path / "every.toml").write_text('extends = "default"\n[verdict]\nleast_relevance = 0\n')
+    for recipe in ("default", str(every)):
+        with ccheck.open(str(tmp_path / "store"), recipe=recipe) as checker:
+            checker.ingest(str(CORPUS))
+            first, *others = [one.stance for one in checker.check("Sea level has risen by 20 cm since 1900.").evidence]
+        assert first != NOT_READ and (NOT_READ in others) == (recipe == "default")
+
+
+@pytest.mark.parametrize(("chance", "asked"), [(0.23, True), (0.21, False)])
+def test_between_the_limits_only_bm25_alone_goes_on_to_the_judge(tmp_path, monkeypatch, chance, asked):
+    monkeypatch.setattr("ccheck.pipeline.steps.relevance", lambda *_: chance)
     with ccheck.open(str(tmp_path / "store"), recipe="bm25", rerank="none") as checker:
         checker.ingest(str(CORPUS), dense=False)
-        assert checker.check(CLAIM).verdict.method != "relevance"
-    with ccheck.open(str(tmp_path / "store"), recipe="bm25", rerank="none") as checker:
-        monkeypatch.setattr("ccheck.pipeline.steps.relevance", lambda *_: 0.21)
-        assert checker.check(CLAIM).verdict.method == "relevance"
+        assert (checker.check(CLAIM).verdict.method != "relevance") == asked
 
 
 UNRELATED = [
@@ -279,7 +289,6 @@ UNRELATED = [
     "Chess openings of club players were recorded since 1900. The Sicilian defence has risen to first place.",
     "Toddlers were given building blocks. Nobody was harmed, and towers rose by twenty centimetres.",
 ]
-"""Papers that share words with the claims below and say nothing about them."""
 
 
 @pytest.mark.parametrize(
