@@ -5,6 +5,10 @@
 The documents of all data sets of the packaged stance model lie in one collection, and each claim of some 300 pairs of
 each set looks for its ten nearest. What lies farther than `Calibrated.near` is not read. The same limits are tried on
 all sets, and each is printed by itself. FOLDER is as for `packaged_stance.py`.
+
+With .1 of bge-small-en-v1.5, 16 to 81% of the ten are read, and of those that support or refute the claim .99 to 1 are
+kept (of Climate-FEVER's single sentences .90); with .2 of all-MiniLM-L6-v2 23 to 81%, and .985 to 1 (.97) are kept
+(2026-11-28).
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ from .roles import with_roles
 
 GROUP = 64
 """About how many pairs a method reads together. The claims of a group are ready together."""
-FAR = Stance(
-    "NOT_ENOUGH_INFO", 0.99, "not read: it lies much farther from the claim than the nearest paper", decides=False
-)
+FAR = Stance("NOT_ENOUGH_INFO", 0.99, "not read: much farther from the claim than the nearest paper", decides=False)
 """Fewer than one in a hundred of those that support or refute a claim lie there (`benchmarks/far.py`)."""
 NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20

@@ -56,6 +56,7 @@ _ERROR = re.compile(
     r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
     r"|(?:That|We (?:saw|observed|reported) (?:this|it))\b.{0,40}\b(?:at least|only|single)\b"
 )
+UNSAID = "no sentence states or denies the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
 made-up pairs: few of the data sets' sentences are so plain."""
@@ -122,8 +123,11 @@ class PackagedStances(PairStances):
                 row /= row.sum() or 1
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             why = self._why_open(stance, claim, document, some, read, said)
-            if why is not None and stance.label == "REFUTES" and gives_its_numbers(claim, some):
-                stance = likeliest(row, self._weights.threshold, supports=may_support(read), refutes=False)
+            if why is not None:
+                # What may be, was not found, or is said of something else is no support.
+                supports = may_support(read) and (not why or why.endswith(UNSAID))
+                refutes = stance.label != "REFUTES" or not gives_its_numbers(claim, some)
+                stance = likeliest(row, self._weights.threshold, supports=supports, refutes=refutes)
             yield replace(stance, decides=why is None, rationale=why or stance.rationale)
 
     def _why_open(
@@ -152,7 +156,7 @@ class PackagedStances(PairStances):
             "a sentence has another word in its place": every.exchanged,
             "a sentence says what may be, or goes together": every.unsure,
         }
-        why = next((reason for reason, true in reasons.items() if true), "no sentence states or denies the claim")
+        why = next((reason for reason, true in reasons.items() if true), UNSAID)
         return f"undecided: {why}"
 
     @functools.cached_property
