@@ -138,19 +138,19 @@ class Row:
     unjudged: str | None = None
     label: str | None = None
     confidence: float | None = None
+    reason: str | None = None
     error: str | None = None
 
     def set(self, check: Check) -> None:
         verdict = (check.result or {}).get("verdict") or {}
         self.done, self.kept, self.unjudged = True, check.kept, unjudged(check.result or {})
-        self.label, self.confidence = verdict.get("label"), verdict.get("confidence")
+        self.label, self.confidence, self.reason = (verdict.get(one) for one in ("label", "confidence", "reason"))
         self.error = check.error or (self.unjudged if self.label is None else None)
 
     def to_dict(self, otherwise: str) -> dict[str, Any]:
-        claim = self.record.claim
         status = "failed" if self.error is not None else "done" if self.done else otherwise
-        told = {name: getattr(self, name) for name in ("number", "check", "label", "error", "unjudged")}
-        return {**told, "id": claim.id, "claim": claim.text, "status": status}
+        told = {name: getattr(self, name) for name in ("number", "check", "label", "reason", "error", "unjudged")}
+        return {**told, "id": self.record.claim.id, "claim": self.record.claim.text, "status": status}
 
 
 class FileJob(Job):

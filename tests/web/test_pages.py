@@ -112,7 +112,7 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     (job,) = web.web.jobs.files.values()
     wait_until(lambda: not job.running)
     table = web.page(f"/files/{job.id}").one("tbody")
-    assert "Conflicting evidence" in table.words and not table.all("a"), "it leads to no check that nobody has"
+    assert "Conflicting evidence papers disagree" in table.words and not table.all("a"), "no check that nobody has"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class WordJudge:
         stances = [Stance(label, 0.9) for label in labels]
         if "in part" in claim.text:
             stances[0] = Stance(None, error="it timed out")
-        return stances, Verdict("CONFLICTING", 0.8, "Papers disagree.", method="words")
+        return stances, Verdict("CONFLICTING", 0.8, "Papers disagree.", method="words", reason="disagreement")
 
 
 class Web:
