@@ -17,9 +17,8 @@ from pathlib import Path
 
 import click
 import numpy as np
-from packaged_stance import TRAINED_ONLY, sampled
-from stance_data import CHECKER, DEMO, part_of, read_parts
-from stance_written import TEST, written_rows
+from packaged_stance import TRAINED_ONLY, checked_parts, sampled
+from stance_data import read_parts
 
 from ccheck.core.runtime import Runtime
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
@@ -34,10 +33,9 @@ OTHERS = (0.15, 0.2, 0.25, 0.3)
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--model", default=DEFAULT_MODEL, show_default=True)
 def main(folder: Path, model: str) -> None:
-    parts = {name: part for name, part in read_parts(folder).items() if name not in TRAINED_ONLY}
-    checked = [row for _, row in written_rows(folder, TEST)]
-    parts[CHECKER] = part_of([row for row in checked if not row.doc_id.startswith("demo:")])
-    parts[DEMO] = part_of([row for row in checked if row.doc_id.startswith("demo:")])
+    parts = {
+        name: part for name, part in (read_parts(folder) | checked_parts(folder)).items() if name not in TRAINED_ONLY
+    }
     sets = {name: sampled(part, PAIRS).rows for name, part in parts.items()}
     texts = {(name, row.doc_id): f"{row.title}\n{row.text}".strip() for name, rows in sets.items() for row in rows}
     places = {document: place for place, document in enumerate(texts)}

@@ -120,9 +120,7 @@ def main(folder: Path, output: Path | None, shipped: bool, work: Path) -> None:
     parts = kept(work / "parts.pickle", lambda: read_parts(folder))
     written = written_rows(folder, CLAIMS)
     parts[WRITTEN] = part_of([row for _, row in written])
-    checked = [row for _, row in written_rows(folder, TEST)]
-    parts[CHECKER] = part_of([row for row in checked if not row.doc_id.startswith("demo:")])
-    parts[DEMO] = part_of([row for row in checked if row.doc_id.startswith("demo:")])
+    parts |= checked_parts(folder)
     held = a_fifth([question["article"] for question in questions_of_trials(folder)])  # a trial's claims are alike
     apart = {row.doc_id for _, row in written if is_held(row.doc_id)}
     everything = {name: part for name, part in parts.items() if name not in MEASURED_ONLY}
@@ -189,6 +187,13 @@ def main(folder: Path, output: Path | None, shipped: bool, work: Path) -> None:
         (output / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
         (output / "figures.json").write_text(json.dumps(figures | {"made": facts}), encoding="utf-8")
         measure_shipped(parts, masks, output, work)
+
+
+def checked_parts(folder: Path) -> dict[str, Part]:
+    """The claims that are only measured: as people make them, and about the demo's papers."""
+    rows = [row for _, row in written_rows(folder, TEST)]
+    demo = [row for row in rows if row.doc_id.startswith("demo:")]
+    return {CHECKER: part_of([row for row in rows if not row.doc_id.startswith("demo:")]), DEMO: part_of(demo)}
 
 
 def write_figures(folder: Path, weights: PackagedWeights, figures: Mapping[str, Any]) -> None:

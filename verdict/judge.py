@@ -37,7 +37,8 @@ from .roles import with_roles
 GROUP = 64
 """About how many pairs a method reads together. The claims of a group are ready together."""
 FAR = Stance("NOT_ENOUGH_INFO", 0.99, "not read: much farther from the claim than the nearest paper", decides=False)
-"""Fewer than one in a hundred of those that support or refute a claim lie there (`benchmarks/far.py`)."""
+"""Of the papers that support or refute a claim, one in a hundred at most lies there; of Climate-FEVER's single
+sentences one in ten (`benchmarks/far.py`)."""
 NO_TEXT = "the document has neither title nor text"
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""

@@ -124,7 +124,7 @@ class PackagedStances(PairStances):
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
-                # What may be, was not found, or is said of something else is no support.
+                # A sentence that speaks of something else, or only of what may be, does not support the claim.
                 supports = may_support(read) and (not why or why.endswith(UNSAID))
                 refutes = stance.label != "REFUTES" or not gives_its_numbers(claim, some)
                 stance = likeliest(row, self._weights.threshold, supports=supports, refutes=refutes)

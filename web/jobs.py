@@ -372,7 +372,7 @@ class Jobs:
             job.change()
             self.limited.used(job.caller, tokens)
             try:
-                if not all(one.done for one in rows):
+                if not rows[-1].done:
                     self.limited.refuse_spent(job.caller)
             except Problem as problem:
                 job.what_stopped = problem.detail
