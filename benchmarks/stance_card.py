@@ -16,15 +16,18 @@ It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO
 is configured. Numpy runs it: a BERT of twelve layers, trained from
 [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
 (`reader.safetensors`). It reads the claim together with the document's last sentence and the four others that share
-most words with the claim.
+most words with the claim; a confidence interval is replaced by what it says, and a p-value followed by that
+(`verdict/significance.py`).
 The reader's temperature is `{temperature}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).
 
 An answer **decides** a verdict from these confidences on: SUPPORTS `{decisive[SUPPORTS]}`, REFUTES
-`{decisive[REFUTES]}`; both from `{alike}` if a sentence has nearly all of the claim's words, and is not seen to state
-or deny it, and from `0.5` if a clause says the claim and nothing else, or denies it so, or if a conclusion of an
-abstract states it. Sentences that say what was asked or done, or what others said, do not count.
+`{decisive[REFUTES]}`; from `{reworded[SUPPORTS]}` and `{reworded[REFUTES]}` if an abstract says it in other words (no
+sentence has more than half of the claim's), since shared words can't have misled it then; from `{alike}` if a sentence
+has nearly all of the claim's words, and is not seen to state or deny it; and from `0.5` if a clause says the claim and
+nothing else, or denies it so, or if a conclusion of an abstract states it. Sentences that say what was asked or done,
+or what others said, do not count.
 
 ## How it was made
 
@@ -64,7 +67,8 @@ findings and CliniFact together), before the last courses (measured at {run}; th
 by the model that ships, on other claims, documents, trials and subjects of data that it was made from. *Measured only*:
 by it, on COVID-Fact, and on [claims as people make them](../../benchmarks/written_test.jsonl), {checked} about invented
 abstracts and {demo} about the demo's papers, written without knowledge of the others. The temperature was fitted on the
-claims in field. From which confidence an answer decides was chosen on these, and on {made_up[pairs]:,}
+claims in field. From which confidence an answer decides was chosen on all of these but the {later} written after that,
+about 50 invented abstracts and 60 of SciFact and of trials that no other claim is about; and on {made_up[pairs]:,}
 [claims that were written to mislead](../../tests/verdict/near-misses.jsonl): of the {made_up[decided]} of these that it
 decides, {made_up[right]} are right. Of Climate-FEVER in field, a quarter of the evidence sentences were learned from
 with other claims.

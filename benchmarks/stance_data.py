@@ -17,7 +17,7 @@ from ccheck.core.analysis import clean
 from ccheck.core.types import Document
 from ccheck.lab.measure.pairs import StanceRow, read_rows
 from ccheck.verdict.labels import STANCES
-from ccheck.verdict.packaged_model import nearest
+from ccheck.verdict.packaged_model import as_read, nearest
 
 SUPPORTS, REFUTES, OPEN = range(len(STANCES))
 NOT_SUPPORTED = len(STANCES)
@@ -31,7 +31,8 @@ GROUPS = {
 }
 """Data sets that are left out together, because they are alike."""
 WRITTEN, CHECKER, DEMO = "written claims", "claims as people make them", "claims about the demo's papers"
-MEASURED_ONLY = ("COVID-Fact", CHECKER, DEMO)
+LATER = "claims written after all was chosen"
+MEASURED_ONLY = ("COVID-Fact", CHECKER, DEMO, LATER)
 
 
 class Pair(NamedTuple):
@@ -85,8 +86,13 @@ def read_parts(folder: Path) -> dict[str, Part]:
 
 
 def part_of(rows: list[StanceRow]) -> Part:
-    near = [" ".join(nearest(row.claim, Document(row.doc_id, row.title, row.text))) for row in rows]
+    near = [read_of(row, row.text) for row in rows]
     return Part(rows, near, np.array([STANCES.index(row.label) for row in rows]))
+
+
+def read_of(row: StanceRow, text: str) -> str:
+    """What the reader gets of a text for the claim of a row."""
+    return as_read(row.claim, nearest(row.claim, Document(row.doc_id, row.title, text)))[1]
 
 
 def _rows(folder: Path) -> dict[str, list[StanceRow]]:

@@ -22,14 +22,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from stance_data import BACKGROUND, OPEN, Pair, abstracts_of_trials
+from stance_data import BACKGROUND, OPEN, Pair, abstracts_of_trials, read_of
 
 from ccheck.core.analysis import as_sentence, clean
-from ccheck.core.types import Document
 from ccheck.demo import CORPUS
 from ccheck.lab.measure.pairs import StanceRow
 from ccheck.verdict.labels import STANCES
-from ccheck.verdict.packaged_model import nearest
 
 CLAIMS, TEST = (Path(__file__).with_name(f"written_{name}.jsonl") for name in ("claims", "test"))
 LABELS = {"S": "SUPPORTS", "R": "REFUTES", "N": "NOT_ENOUGH_INFO"}
@@ -84,7 +82,7 @@ def written_pairs(folder: Path, rows: Sequence[tuple[str, StanceRow]]) -> list[P
     chances = cross_val_predict(guess, claims, labels, groups=documents, cv=GroupKFold(5), method="predict_proba")
     weights = np.clip(1.5 * (1 - chances[np.arange(len(labels)), labels]), 0.25, 1.2)
     made = [
-        Pair(as_sentence(row.claim), _read(row, row.text), int(label), float(weight))
+        Pair(as_sentence(row.claim), read_of(row, row.text), int(label), float(weight))
         for (_, row), label, weight in zip(rows, labels, weights, strict=True)
     ]
     sided = [row for (_, row), label in zip(rows, labels, strict=True) if label != OPEN]
@@ -92,13 +90,9 @@ def written_pairs(folder: Path, rows: Sequence[tuple[str, StanceRow]]) -> list[P
     asked = _asked(folder)
     some = [row for row in sided if row.doc_id in asked]
     return made + [
-        Pair(as_sentence(row.claim), _read(row, asked[row.doc_id]), OPEN, MADE_WEIGHT)
+        Pair(as_sentence(row.claim), read_of(row, asked[row.doc_id]), OPEN, MADE_WEIGHT)
         for row in random.Random(5).sample(some, min(len(rows) // 14, len(some)))
     ]
-
-
-def _read(row: StanceRow, text: str) -> str:
-    return " ".join(nearest(row.claim, Document(row.doc_id, row.title, text)))
 
 
 def _with_others(rows: Sequence[StanceRow], documents: Mapping[str, StanceRow]) -> list[Pair]:
@@ -112,7 +106,7 @@ def _with_others(rows: Sequence[StanceRow], documents: Mapping[str, StanceRow]) 
         order = [names[place] for place in np.argsort(-scores)[:6] if scores[place] > 0 and names[place] != row.doc_id]
         if order:
             other = documents[random.Random(row.claim).choice(order[:3])]
-            made.append(Pair(as_sentence(row.claim), _read(row, other.text), OPEN, MADE_WEIGHT))
+            made.append(Pair(as_sentence(row.claim), read_of(row, other.text), OPEN, MADE_WEIGHT))
     return made
 
 

@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 
 from ..core.analysis import clean, terms, terms_of_word
 from ..core.types import Difference
-from .quantities import LARGE, MOST, SMALL, UNIT, agrees_with_any, quantities
+from .quantities import LARGE, SMALL, UNIT, agrees_with_any, quantities
 
 NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
 """A word that denies what comes after it: a regular expression, for small letters."""
@@ -57,12 +57,7 @@ _CONDITIONS = (
     *"rural/urban primary/secondary oral/intravenous benign/malignant".split(),
 )
 """Pairs of which a finding about one says nothing about the other."""
-_SYLLABLES = (
-    *(("up", "down"), ("in", "out"), ("pre", "post"), ("hyper", "hypo"), ("over", "under"), ("intra", "extra")),
-    ("macro", "micro"),
-)
-"""What makes such a pair of a word: inpatients, outpatients."""
-_UN = (("un", ""), ("in", ""), ("im", ""), ("ir", ""), ("non", ""), ("non-", ""))
+_UN = ("un", "in", "im", "ir", "non", "non-")
 """What makes a word its denial: unsafe, safe."""
 _LABEL = re.compile(r"\b(type|grade|stage|phase|group|arm|cohort|class|model|site|strain|vitamin|plant) ([a-z]|\d+)\b")
 """A thing with a letter or a number as its name."""
@@ -118,7 +113,7 @@ def differences(claim: str, sentence: str) -> tuple[Difference, ...]:
     if ways is None:
         told = {one.sentence.split()[0] for one in conditions}  # "without" denies "with", and nothing else
         ways = [*_ways(mine, given)] or [one for one in _denials(mine, given, shared) if one.sentence not in told]
-    others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions, *_exchanged(mine, given))
+    others = (*_numbers(clean(claim), clean(sentence)), *ways, *conditions)
     others += tuple(_certainty(mine, given, _UNSURE.search(claim), _UNSURE.finditer(sentence)))
     return (*others, *(one for one in _word(mine, given, shared) if one.sentence or not others))
 
@@ -200,7 +195,7 @@ def _ways(mine: Parsed, given: Parsed) -> Iterator[Difference]:
 
 
 def _denials(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Difference]:
-    denying = [(about, word) for about, word in given.denied if about & shared and not _denies_other(mine, given, word)]
+    denying = [(about, word) for about, word in given.denied if about & shared]
     if denying and not mine.denied:
         about, word = denying[0]
         yield Difference("negation", "", word)
@@ -209,30 +204,19 @@ def _denials(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Di
         if ways and not _EFFECT.match(verb) and about.issuperset(terms_of_word(verb)) and verb not in mine.words:
             yield Difference("word", ways[0], verb)
     elif not mine.denied and not given.denied:
-        yield from itertools.islice((Difference("negation", *two) for two in _opposites(mine, given, _UN)), 1)
+        yield from itertools.islice((Difference("negation", *two) for two in _opposites(mine, given)), 1)
     elif mine.denied and not given.denied and len(shared) >= 0.6 * len(mine.content):
         yield Difference("negation", mine.denied[0][1], "")
 
 
-def _denies_other(mine: Parsed, given: Parsed, denial: str) -> bool:
-    """Whether a denial is of another verb than a claim's: "delayed but did not prevent resistance"."""
-    place = given.words.index(denial)
-    but = next((at for at in range(max(0, place - 2), place) if given.words[at] == "but"), None)
-    if but is None or place + 2 > len(given.words):
-        return False
-    verb, rest = given.words[place + 1], frozenset(given.stems[place + 2 :])
-    stems = frozenset(terms_of_word(verb))
-    return not _EFFECT.match(verb) and mine.content <= (frozenset(given.stems[:but]) | rest) - stems
-
-
-def _opposites(mine: Parsed, given: Parsed, syllables: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Words that only one of two texts has and that differ in how they begin: "unsafe", "safe"."""
+def _opposites(mine: Parsed, given: Parsed) -> Iterator[tuple[str, str]]:
+    """Words that only one of two texts has, of which one denies the other: "unsafe", "safe"."""
     there = {tuple(terms_of_word(word)): word for word in _words_of(given.content - mine.content, given)}
-    for word in _words_of(mine.content - given.content, mine):
-        for first, second in itertools.chain.from_iterable(map(itertools.permutations, syllables)):
-            begins = word.startswith(first) and len(word) > len(first) + 2
-            if begins and (other := there.get(tuple(terms_of_word(second + word[len(first) :])))):
-                yield word, other
+    for word, un in itertools.product(_words_of(mine.content - given.content, mine), _UN):
+        less = word.removeprefix(un) if len(word) > len(un) + 2 else word
+        other = there.get(tuple(terms_of_word(un + word)), there.get(tuple(terms_of_word(less))))
+        if other:
+            yield word, other
 
 
 def _certainty(
@@ -260,7 +244,6 @@ def _conditions(mine: Parsed, given: Parsed) -> Iterator[Difference]:
             # A claim is about people unless it says otherwise.
             if (named or ours is people) and instead and not (mine.content & theirs or given.content & ours):
                 yield Difference("condition", _one_of(named, mine) if named else "", _one_of(instead, given))
-    yield from (Difference("condition", *two) for two in _opposites(mine, given, _SYLLABLES))
     first, second = ([word for word in text.words if word in ("with", "without")] for text in (mine, given))
     if "than" in mine.words and first != second and sorted(first) == sorted(second):
         yield Difference("order", f"than {first[-1]}", f"than {second[-1]}")
@@ -324,31 +307,6 @@ def turns(text: Parsed) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
         more = (one for one in reversed(text.words[:place]) if _MORE_THAN.fullmatch(one))
         before, after = text.stems[:place], text.stems[place + 1 :]
         yield next(more, word) if word == "than" else word, frozenset(before) - {""}, frozenset(after) - {""}
-
-
-def _exchanged(mine: Parsed, given: Parsed) -> Iterator[Difference]:
-    """Where two numbers are told of each other's: "5 % of women and 7 % of men" for "7 % of women and 5 % of men"."""
-    for after in (True, False):
-        ours, theirs = _told_of(mine, after), _told_of(given, after)
-        for (one, first), (other, second) in itertools.combinations(list(ours.items())[:MOST], 2):
-            its, others = theirs.get(one, first), theirs.get(other, second)
-            told = (first - second) & others - its
-            if told and (second - first) & its - others:
-                yield Difference("order", f"{one} … {_one_of(told, mine)}", f"{other} … {_one_of(told, given)}")
-                return
-
-
-def _told_of(text: Parsed, after: bool) -> dict[str, frozenset[str]]:
-    """What stands between a text's numbers, by the number before it or after it. A year is no number here."""
-    made: dict[str, frozenset[str]] = {}
-    number, some = "", set[str]()
-    for word, stem in list(zip(text.words, text.stems, strict=True))[:: 1 if after else -1]:
-        if word[0].isdigit() and not YEAR.fullmatch(word):
-            made[number], number, some = frozenset(some), word, set()
-        elif stem or word in ("from", "to"):
-            some.add(stem or word)
-    made[number] = frozenset(some)
-    return {number: some for number, some in made.items() if number}
 
 
 def _word(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Difference]:

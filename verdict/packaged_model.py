@@ -30,6 +30,7 @@ from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
 from .quantities import agrees_with_any, quantities
 from .roles import roles_of
+from .significance import in_words
 from .statements import Compared, compared, contradicts, repeats
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ made-up pairs: few of the data sets' sentences are so plain."""
 OTHER_WORDS = 3
 """A sentence that lacks fewer of a claim's words is like the claim."""
 ABSTRACT = 60
-"""How many words a text has whose last sentences are a conclusion, and not a part of something."""
+"""How many words a text has that says what a paper found, and is not a part of something."""
 
 
 class PackagedWeights(BaseModel):
@@ -71,8 +72,9 @@ class PackagedWeights(BaseModel):
     of a claim and a document, and its outputs over `temperature` (Guo et al. 2017) are the logits of `STANCES`.
 
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
-    verdict, and `alike` that from which it does where a sentence is like the claim, and is not seen to state or deny
-    it. On claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
+    verdict; `alike` from which it does where a sentence is like the claim, and is not seen to state or deny it; and
+    `reworded` from which it does where an abstract says it in other words, so that no shared word can have misled it.
+    On claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,6 +85,7 @@ class PackagedWeights(BaseModel):
     threshold: float = Field(ge=0, le=1)
     decisive: dict[Label, float]
     alike: float = Field(ge=0, le=1)
+    reworded: dict[Label, float]
     decided: float = Field(ge=0, le=1)
     right: float = Field(ge=0, le=1)
 
@@ -113,8 +116,7 @@ class PackagedStances(PairStances):
         """The stances of claims and documents, each with its nearest sentences."""
         if not pairs:
             return
-        # It learned from sentences: without its full stop, it is much less sure of one.
-        outputs = self._reader([(clean(as_sentence(claim)), " ".join(some)) for (claim, _), some in pairs])
+        outputs = self._reader([as_read(claim, some) for (claim, _), some in pairs])
         for row, ((claim, document), some) in zip(probabilities(outputs, self._weights), pairs, strict=True):
             read = stands(claim, document, some)
             said = read.stated and says(claim, document, some)
@@ -124,19 +126,22 @@ class PackagedStances(PairStances):
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
-                # A sentence that speaks of something else, or only of what may be, does not support the claim.
-                supports = may_support(read) and (not why or why.endswith(UNSAID))
+                # A sentence with the claim's words on something else, or on what may be, does not support the claim.
+                supports = may_support(read) and (why in ("", UNSAID) or is_reworded(claim, document, read))
                 refutes = stance.label != "REFUTES" or not gives_its_numbers(claim, some)
                 stance = likeliest(row, self._weights.threshold, supports=supports, refutes=refutes)
-            yield replace(stance, decides=why is None, rationale=why or stance.rationale)
+            yield replace(stance, decides=why is None, rationale=f"undecided: {why}" if why else None)
 
     def _why_open(
         self, stance: Stance, claim: str, document: Document, some: Sequence[str], read: Compared, said: bool
     ) -> str | None:
         """What keeps a stance from deciding; None if it decides, empty if it is too unsure anyway. `said`: the document
         says the claim."""
-        sure, levels = stance.confidence or 0, self._weights.decisive
-        if stance.label not in levels or sure < (PLAIN if read.missing <= 1 else levels[stance.label]):
+        levels = self._weights.reworded if is_reworded(claim, document, read) else self._weights.decisive
+        if stance.label not in levels:
+            return ""
+        least = levels[stance.label]
+        if (stance.confidence or 0) < (PLAIN if read.missing <= 1 else least):
             return ""
         # Roles are read only of the few documents whose stance is sure.
         sentences, every = what_was_found(document, some, claim), compared(claim, some)
@@ -146,7 +151,7 @@ class PackagedStances(PairStances):
             plain = said if supports else any(contradicts(claim, one) for one in sentences)
             plain = plain and found.stated == supports and not (found.apart or found.unsure)
             otherwise = supports and not found.stated and says_otherwise(claim, every)
-            if plain or (decides(stance, found, self._weights) and not otherwise):
+            if plain or (decides(stance, found, least, self._weights.alike) and not otherwise):
                 return None
         reasons = {
             "the claim is about a claim": talk,
@@ -156,8 +161,7 @@ class PackagedStances(PairStances):
             "a sentence has another word in its place": every.exchanged,
             "a sentence says what may be, or goes together": every.unsure,
         }
-        why = next((reason for reason, true in reasons.items() if true), UNSAID)
-        return f"undecided: {why}"
+        return next((reason for reason, true in reasons.items() if true), UNSAID)
 
     @functools.cached_property
     def _reader(self) -> CrossEncoder:
@@ -194,6 +198,12 @@ def nearest(claim: str, document: Document) -> list[str]:
     found = sentences_of(document)
     places = nearest_in_words(clean(claim), found[:-1], NEAREST - 1)
     return [found[place] for place in places] + found[-1:]
+
+
+def as_read(claim: str, sentences: Sequence[str]) -> tuple[str, str]:
+    """What the reader gets of a claim and sentences. It learned from sentences: without its full stop, it is much less
+    sure of a claim."""
+    return clean(as_sentence(claim)), " ".join(map(in_words, sentences))
 
 
 def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) -> NDArray[np.float64]:
@@ -284,20 +294,24 @@ def may_support(read: Compared) -> bool:
     return read.stated or not read.opposed
 
 
-def decides(stance: Stance, read: Compared, weights: PackagedWeights) -> bool:
-    """Whether a stance is sure enough to decide a verdict.
+def decides(stance: Stance, read: Compared, least: float, alike: float) -> bool:
+    """Whether a stance for or against a claim is sure enough to decide a verdict: from `least`.
 
     Where a sentence has nearly all of the claim's words, and neither states the claim nor tells another number or
-    direction, or denies it, the word that differs can be the one that matters: that needs more confidence. Where
+    direction, or denies it, the word that differs can be the one that matters: that needs the confidence `alike`. Where
     a sentence states the claim, REFUTES decides nothing.
     """
-    if stance.label not in weights.decisive or read.apart or (stance.label == "REFUTES" and read.stated):
+    if read.apart or (stance.label == "REFUTES" and read.stated):
         return False
-    least = weights.alike if is_alike(stance, read) else weights.decisive[stance.label]
-    return (stance.confidence or 0) >= least
+    return (stance.confidence or 0) >= (alike if is_alike(stance, read) else least)
 
 
 def is_alike(stance: Stance, read: Compared) -> bool:
     """Whether a sentence is like the claim, and is not seen to say what the stance says."""
     told = read.stated if stance.label == "SUPPORTS" else read.denied
     return not told and (read.exchanged or read.missing < OTHER_WORDS)
+
+
+def is_reworded(claim: str, document: Document, read: Compared) -> bool:
+    """Whether a text as long as an abstract has half of a claim's words, or fewer, in each of its sentences."""
+    return len(document.text.split()) >= ABSTRACT and 2 * read.missing >= len(term_set(clean(claim)))

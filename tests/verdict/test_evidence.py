@@ -16,6 +16,7 @@ from ccheck.verdict import evidence
 from ccheck.verdict.differences import differences
 from ccheck.verdict.evidence import Match, choose_sentences
 from ccheck.verdict.roles import roles_in, with_roles
+from ccheck.verdict.significance import in_words
 from ccheck.verdict.statements import compared
 
 TEXT = (
@@ -182,11 +183,9 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
         ("Tea with milk is hot", "Tea without milk is hot.", "condition with milk without milk"),
         ("Smoking doubled strokes", "Smoking tripled strokes", "number doubled tripled"),
         ("Smoking causes cancer", "Cancer causes smoking.", "order smoking … causes causes … smoking"),
-        ("5 % of men and 7 % of boys", "7 % of men and 5 % of boys", "order 5 … men 7 … men"),
         ("Light is faster than sound", "Sound is faster than light.", "order light … faster faster … light"),
         ("Cats harm twice as many men as boys", "Cats harm twice as many boys as men.", "order men … as as … men"),
         ("The drug is unsafe", "The drug is safe.", "negation unsafe safe"),
-        ("Tea helps outpatients", "Tea helps inpatients.", "condition outpatients inpatients"),
         ("Tea helps the heart", "Tea helps the heart of mice.", "condition  mice"),
         ("Less than 6 hours kill", "More than 9 hours kill", "condition 6 hours 9 hours"),
         ("Tea helps", "Tea may help", "certainty  may"),
@@ -195,6 +194,25 @@ def test_hostile_text_is_read_and_keeps_its_offsets(match):
 )
 def test_what_differs_is_told(claim: str, sentence: str, expected: str) -> None:
     assert [f"{one.kind} {one.claim} {one.sentence}" for one in differences(claim, sentence)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        ("RR 0.92 (95% CI 0.68 to 1.24).", "RR 0.92 (no significant difference)."),
+        ("OR, 0.93; 95% CI, 0.90-0.97", "OR, 0.93, significant"),
+        ("a risk of 0.9, with a 95 percent interval from 0.6 to 1.2,", "a risk of 0.9, no significant difference,"),
+        ("it differed by a mean difference of 2 [95% CI −8 to 12]", "it differed by a mean difference of 2 (no sig"),
+        (
+            "hazard ratio 0.8 (confidence interval (CI) 0.7 to 0.9; P=0.01)",
+            "hazard ratio 0.8 (significant; P=0.01, sig",
+        ),
+        ("44% (95% CI: 34-56)", "44% (95% CI: 34-56)"),
+        ("(P = 0.34), p < .1, p > .001, (NS)", "(P = 0.34, no significant difference), p < .1, p > .001, (NS), no"),
+    ],
+)
+def test_what_statistics_say_is_read_in_words(sentence: str, says: str) -> None:
+    assert in_words(sentence).startswith(says)
 
 
 @pytest.mark.parametrize(

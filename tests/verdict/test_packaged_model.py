@@ -134,21 +134,30 @@ def test_what_decides_is_right_on_claims_that_it_did_not_learn_from():
 
 
 def test_what_a_sentence_states_or_denies_decides_sooner():
-    weights = read_weights().model_copy(update={"decisive": {"SUPPORTS": 0.6, "REFUTES": 0.7}, "alike": 0.8})
     same = compared("The sea rose by 20 cm.", ["Nobody knows.", "By 20 cm the sea rose"])
     other = compared("The sea rose by 25 cm.", ["The sea rose by 20 cm."])
     apart = compared("The sea rose.", ["Nobody knows."])
     assert compared("The sea did not rise.", ["The sea rises."])[2:5] == (True, False, False)
     assert compared("The sea rises.", ["The sea does not rise."])[2:5] == (True, False, True)
     supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
-    assert decides(supported, same, weights) and not decides(supported, apart, weights)
-    assert decides(refuted, other, weights) and not decides(refuted, apart, weights)
+    assert decides(supported, same, 0.6, 0.8) and not decides(supported, apart, 0.6, 0.8)
+    assert decides(refuted, other, 0.7, 0.8) and not decides(refuted, apart, 0.7, 0.8)
     others = compared("Men die.", ["Women die."]), compared("Rum harms the old liver.", ["Rum harms no old heart."])
-    assert not any(decides(Stance(side, 0.9), one, weights) for one in others for side in ("SUPPORTS", "REFUTES"))
-    assert decides(Stance("SUPPORTS", 0.8), apart, weights) and decides(Stance("REFUTES", 0.8), apart, weights)
-    assert not any(decides(Stance(label, 1.0), same, weights) for label in ("NOT_ENOUGH_INFO", "REFUTES"))
+    assert not any(decides(Stance(side, 0.9), one, 0.6, 0.8) for one in others for side in ("SUPPORTS", "REFUTES"))
+    assert all(decides(Stance(side, 0.8), apart, 0.6, 0.8) for side in ("SUPPORTS", "REFUTES"))
+    assert not decides(Stance("REFUTES", 1.0), same, 0.6, 0.8)
     assert may_support(same) and not may_support(other)
     assert likeliest([0.9, 0.05, 0.05], supports=False).label == "NOT_ENOUGH_INFO"
+
+
+def test_an_abstract_that_says_it_in_other_words_decides_sooner():
+    made = PackagedStances(Runtime())
+    made.__dict__["_reader"] = lambda pairs: np.tile(np.array([2.8, 0.0, 0.0], np.float32), (len(pairs), 1))
+    text = "Ice was measured in some of our many tests, and rain in all of them. " * 5
+    claims = "Winters bring fewer storms", "Ice was measured in snow and rain"
+    stances = made.read([(claim, Document("d", "", one)) for one in (text, text[:40]) for claim in claims])
+    assert [stance.decides for stance in stances] == [True, False, False, False]
+    assert 0.7 < (stances[0].confidence or 0) < 0.82
 
 
 @pytest.mark.parametrize(
@@ -206,7 +215,7 @@ def test_what_a_paper_asked_supports_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("other-subjects", 1, 0), ("near-misses", 340, 18), ("realistic", 93, 1), ("conclusions", 17, 2)],
+    [("other-subjects", 1, 0), ("near-misses", 343, 18), ("realistic", 110, 3), ("conclusions", 17, 2)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
