@@ -11,6 +11,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,7 +30,7 @@ from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
-from .found import read_index, sampler, with_hidden, with_papers
+from .found import read_index, sampled, with_hidden, with_papers
 from .moving import Numbered, numbered
 from .queries import FUSINGS, Body, Fusing, check, filter_bodies, fusing
 from .search import Moved, NotNative, Searcher
@@ -346,7 +347,7 @@ class ElasticStore(Store):
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self.client.understanding():
-            index = read_index(found, self._named, self.name, sampler(self.client, self.index))
+            index = read_index(found, self._named, self.name, partial(sampled, self.client, self.index))
             if not index.made_here:
                 index = with_papers(self.client, self.index, index, self._named.group)
                 index = with_hidden(self.client, self.index, index, found)
