@@ -47,7 +47,7 @@ def record_alias(index: str) -> str:
 
 
 class ElasticRecord:
-    """See `Record`. For any number of threads and processes. It uses the store's connection."""
+    """See `FileRecord`. For any number of threads and processes. It uses the store's connection."""
 
     def __init__(self, store: ElasticStore, settings: Settings) -> None:
         """Asks the server nothing yet."""
