@@ -285,7 +285,7 @@ class Service(Closing):
 
     def _keep(self, check: Check) -> Check:
         result = check.result or {}
-        verdict, timings = (result.get("verdict") or {}).get("label"), result.get("timings_ms", {})
+        verdict, timings = check.label, result.get("timings_ms", {})
         status, _, problem = check.outcome
         about = {"recipe": check.settings.get("recipe"), "verdict": verdict, "ms": round(sum(timings.values()), 1)}
         event("check", id=check.id, status=status, problem=problem, user=check.user, run=check.run, **about)
