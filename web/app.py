@@ -62,7 +62,6 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
-        openapi_url=None,
     )
     app.state.web, app.state.limits = web, served.limits
     for kind in (HTTPException, CcheckError, RequestValidationError, Exception):
@@ -70,7 +69,6 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     for router in (direct, rest, state, pages):
         app.include_router(router)
     app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
-    app.add_api_route("/openapi.json", app.openapi, include_in_schema=False)
     mcp = None
     if importlib.util.find_spec("mcp") is not None:
         from .mcp import mount
@@ -101,9 +99,6 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
         schemas["ProblemBody"] = ProblemBody.model_json_schema()
-        # FastAPI adds its own answer to a wrong request, which a problem stands in for.
-        schemas.pop("HTTPValidationError", None)
-        schemas.pop("ValidationError", None)
         key = {"type": "http", "scheme": "bearer", "description": f"a key of {KEYS}; a server on loopback needs none"}
         made["components"]["securitySchemes"] = {"key": key}
         made["security"] = [{}, {"key": []}]
