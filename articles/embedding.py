@@ -212,7 +212,7 @@ def selected(llm: LanguageModel, claim: str, texts: Sequence[str]) -> list[int]:
 
 def _check(numbers: Sequence[int], count: int) -> None:
     """Raises ValueError, whose message the model reads."""
-    if wrong := next((number for number in numbers if not 1 <= number <= count), None):
+    if (wrong := next((number for number in numbers if not 1 <= number <= count), None)) is not None:
         raise ValueError(f"{wrong} is not one of the numbers 1 to {count}")
     if len(set(numbers)) < len(numbers):
         raise ValueError("a number occurs more than once")
