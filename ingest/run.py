@@ -13,7 +13,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -461,7 +460,7 @@ class RejectFile(Closing):
         self.path: Path | None = None
         """None before the first reject, and where none can be written."""
         self.notices: list[str] = []
-        self._stack = ExitStack()
+        self._stack = contextlib.ExitStack()
         self._stream: IO[str] | None = None
 
     def write(self, reject: Reject) -> None:

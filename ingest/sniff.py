@@ -183,7 +183,7 @@ def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
         # A stray zero is no reason to read UTF-8 as UTF-16, which has many, or is no UTF-8.
         if number == 0 and b"\0" in chunk and (damaged or 4 * chunk.count(0) > len(chunk)):
             return _likely(chunk)
-        if text and len(sample) < SAMPLE:
+        if not chunk.isascii() and len(sample) < SAMPLE:
             sample += b"\n".join(line for line in chunk.split(b"\n") if not line.isascii()) + b"\n"
         whole += len(_WIDE.findall(text))
     return _likely(sample) if damaged > whole else None
