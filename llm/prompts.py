@@ -95,6 +95,11 @@ def quoted(value: Any) -> str:
     return _HARMFUL.sub(_escape, json.dumps(_clean(value), ensure_ascii=False))
 
 
+def numbered(name: str, texts: Iterable[str], most: int) -> str:
+    """Texts from outside, an object on each line: its number, from 1, and under a name its first `most` characters."""
+    return "\n".join(quoted({"number": number, name: text[:most]}) for number, text in enumerate(texts, 1))
+
+
 def _check_placeholders(where: str, text: str, known: list[str]) -> None:
     template = Template(text)
     if not template.is_valid():

@@ -18,7 +18,7 @@ from ..core.errors import CcheckError, InvalidData, UsageError
 from ..core.stages import ListwiseStage
 from ..core.types import Usage
 from ..llm.model import LanguageModel
-from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted
+from ..llm.prompts import LabelledPair, load_pairs, load_prompt, numbered, quoted
 from ..llm.types import Failure, Message, Question, Refused, Reply
 from .types import BatchReranker, Request, Scores, WrongKey
 
@@ -119,10 +119,7 @@ class ListwiseReranker(BatchReranker):
         return question, {"role": "assistant", "content": json.dumps({"order": example.order})}
 
     def _question(self, claim: str, passages: Sequence[str]) -> tuple[Message, Message]:
-        listed = "\n".join(
-            f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}'
-            for number, passage in enumerate(passages, 1)
-        )
+        listed = numbered("passage", passages, LONGEST)
         return self._prompt.messages(claim=quoted(claim), count=str(len(passages)), passages=listed)
 
 
