@@ -73,31 +73,29 @@ def compare(
     )
 
 
-def randomisation_test(differences: Sequence[float], *, permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
+def randomisation_test(differences: Sequence[float]) -> float:
     """The two-sided p-value of a mean difference of pairs.
 
     Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
-    do not exceed `permutations`, else that many at random.
+    do not exceed `PERMUTATIONS`, else that many at random.
     """
     # A zero has no sign to flip: without these more tests are exact, with the same p-value.
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
     if len(moved) < 2:
         return 1.0  # turned round it is as far from zero
-    return permutation_p((moved,), lambda values, axis: values.sum(axis=axis), permutations, seed)
+    return permutation_p((moved,), lambda values, axis: values.sum(axis=axis))
 
 
-def permutation_p(
-    samples: Sequence[Any], statistic: Callable[..., Any], permutations: int = PERMUTATIONS, seed: int = SEED
-) -> float:
+def permutation_p(samples: Sequence[Any], statistic: Callable[..., Any]) -> float:
     """The two-sided p-value of a statistic of paired samples, by scipy."""
     found = scipy_stats().permutation_test(
         samples,
         statistic,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=permutations,
+        n_resamples=PERMUTATIONS,
         batch=max(1, 200_000 // len(samples[0])),
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(SEED),
     )
     return min(1.0, float(found.pvalue))
 

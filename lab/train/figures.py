@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import __version__
+from ...core.table import toml
 from ...core.types import Claim, Label, Stance
 from ...verdict.judge import StanceMethod
 from ...verdict.labels import STANCES
@@ -207,7 +207,8 @@ def model_card(
     sections = {"Data": _list(*data), "Figures": figures, "Training": _list(*training)}
     for name, section in sections.items():
         lines += [f"## {name}", "", *section, ""]
-    return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
+    own = [f"{name} = {toml(value)}" for name, value in settings.items()]
+    return "\n".join([*lines, "## Settings", "", "```toml", *own, "```", ""])
 
 
 def _list(*items: str) -> list[str]:
@@ -226,10 +227,3 @@ def _phases(phases: Sequence[Trained], metric: str) -> list[str]:
             f"measurement: {values}. The weights of step {phase.best_step} were kept"
         )
     return lines
-
-
-def _toml(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        inner = ", ".join(f"{key} = {json.dumps(item)}" for key, item in value.items() if item is not None)
-        return f"{name} = {{ {inner} }}"
-    return f"{name} = {json.dumps(value)}"

@@ -95,9 +95,9 @@ class Reranker:
         self, options: RerankerOptions, data: RetrievalData, training: Training, candidates: Candidates
     ) -> None:
         self.options, self.data, self.training, self._candidates = options, data, training, candidates
-        self.phases = [Phase("first", options.epochs, options.learning_rate)]
+        self.phases = [Phase("first", options.epochs)]
         if options.second_epochs:
-            self.phases.append(Phase("second", options.second_epochs, options.learning_rate))
+            self.phases.append(Phase("second", options.second_epochs))
         # The same ones in every process: they are in the order of the claims' file.
         every = max(1, -(-len(data.chosen_by) // options.eval_claims))
         self.choosing = data.chosen_by[::every]

@@ -65,7 +65,7 @@ def _train(data: StanceData, training: Training, options: StanceOptions, output:
     def evaluate() -> float:
         return stance_value(stance_counts(data.dev, judge_rows(method, data.dev)[0]), options.metric)
 
-    phase = Phase("stance", options.epochs, options.learning_rate)
+    phase = Phase("stance", options.epochs)
     training = replace(training, evaluate=evaluate)
     trained = training.run(phase, lambda: _trainer(training, phase, method, pairs))
     counts = Counter(row.label for row in data.train)
@@ -96,11 +96,11 @@ def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, 
     return value
 
 
-def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
+def class_weights(labels: Sequence[int]) -> list[float]:
     """The inverse frequency of each class, scaled so that they sum to the number of classes."""
     counts = Counter(labels)
-    inverse = [1 / max(1, counts[number]) for number in range(classes)]
-    return [classes * value / sum(inverse) for value in inverse]
+    inverse = [1 / max(1, counts[number]) for number in range(len(STANCES))]
+    return [len(STANCES) * value / sum(inverse) for value in inverse]
 
 
 def row_weights(labels: Sequence[int], balanced: float) -> list[float]:
