@@ -283,7 +283,7 @@ def _show(
     if len(done) == 1:
         (one,) = done.values()
         made = table("stage", *data.metrics, title="Stages")
-        for name, measured in one.stages_measured.items() if len(one.stages) > 1 else ():
+        for name, measured in one.stages_measured.items() if len(one.stages_measured) > 1 else ():
             made.add_row(name, *(figure(measured.mean[metric]) for metric in data.metrics))
         if made.rows:
             print_table(console, made)
