@@ -166,7 +166,7 @@ def evaluate(asked: Evaluate) -> None:
     changed = asked.ablation is not None or bool(axes)
     say = inform if asked.as_json else notice  # rows of JSON have the warnings too; figures never stand without them
     with runtime(chosen) as opened, open_session(opened, changes) as session:
-        inform(*filter(None, [session.memory.notice]))
+        inform(*filter(None, [session.memory.cache.notice]))
         prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
         points = _with_points(prepared, axes)
         known = functools.cache(session.known)

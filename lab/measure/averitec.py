@@ -425,8 +425,8 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
         and made.label == pairs[place][0].label
         for place in judged
     ]
-    values = (*mean, sum(right) / len(judged))
-    return Ev2r(dict(zip(EV2R, values, strict=True)), len(errors), reason)
+    metrics = dict(zip(EV2R, (*mean, sum(right) / len(judged)), strict=True))
+    return Ev2r(metrics, len(errors), reason)
 
 
 def _check(reply: Covered) -> None:

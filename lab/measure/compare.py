@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData
 from ...core.text import counted
 from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, cutoffs, measure, only, scipy_stats
 from .pairs import PairsMeasured
@@ -40,11 +40,8 @@ def compare(
 
     Paired over claims: a two-sided randomisation test of the mean difference (Smucker, Allan and Carterette, CIKM
     2007, section 3), its p-values corrected for all tests of the comparison (Holm 1979), and a bootstrap interval of
-    the difference. Raises UsageError for fewer than two runs, InvalidData where no judged claim is in all of them, and
-    what `measure` raises.
+    the difference. Raises InvalidData where no judged claim is in all runs, and what `measure` raises.
     """
-    if len(runs) < 2:
-        raise UsageError("give at least two runs to compare")
     names = check_metrics(metrics)
     said = []
     if common:

@@ -16,15 +16,13 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from more_itertools import chunked
 
 from ...core.adjust import Changes, resolved
 from ...core.cache import Cache
-from ...core.closing import Closing
 from ...core.errors import UsageError
 from ...core.recipe import Recipe, changed, load_recipe, models_used
 from ...core.runtime import Runtime
@@ -83,7 +81,7 @@ class Session:
 
     runtime: Runtime
     store: Store
-    memory: DiskMemory
+    memory: CachedMemory
     changes: Changes
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
@@ -128,33 +126,25 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
     """
     settings = runtime.settings
     file = settings.cache_dir / "evaluation" / "memory.sqlite"
-    with DiskMemory(file, settings.cache_bytes) as memory, open_store(settings) as store:
+    with Cache(file, settings.cache_bytes, "the cache of evaluations") as cache, open_store(settings) as store:
+        memory = CachedMemory(cache)
         yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())
 
 
-class DiskMemory(Closing):
-    """A `Memory` in a file; keys are hashes of their kind, too. `notice` says what is wrong with the file: then
-    nothing outlasts the run. `hits` counts values, by kind.
-    """
+@dataclass(frozen=True, slots=True)
+class CachedMemory:
+    """A `Memory` in a cache; keys are hashes of their kind, too. `hits` counts values, by kind."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self._cache = Cache(path, max_bytes, "the cache of evaluations")
-        self.hits: Counter[str] = Counter()
-
-    @property
-    def notice(self) -> str | None:
-        return self._cache.notice
+    cache: Cache
+    hits: Counter[str] = field(default_factory=Counter)
 
     def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        found = self._cache.get(keys)
+        found = self.cache.get(keys)
         self.hits[kind] += len(found)
         return found
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
-        self._cache.put(values)
-
-    def close(self) -> None:
-        self._cache.close()
+        self.cache.put(values)
 
 
 # -- a recipe over a grid of settings

@@ -17,7 +17,7 @@ from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.recipe import changed, load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
 from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate
-from ccheck.lab.measure.session import MAX_POINTS, DiskMemory, parse_grid, points_of
+from ccheck.lab.measure.session import MAX_POINTS, CachedMemory, parse_grid, points_of
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]
@@ -260,12 +260,14 @@ def test_the_memory_recalls_by_kind_and_key(tmp_path):
         return [f"value {place}" for place in places]
 
     keys = [memory_key("k", number) for number in range(4)]
-    with DiskMemory(tmp_path / "m.sqlite", MIB) as memory:
+    with Cache(tmp_path / "m.sqlite", MIB, "it") as cache:
+        memory = CachedMemory(cache)
         for some in (keys[:2], keys, keys):
             made = recall(memory, "ranking", some, compute, str.encode, bytes.decode)
             assert made == [f"value {place}" for place in range(len(some))]
         assert asked == [[0, 1], [2, 3]]
         assert memory.hits == {"ranking": 6}
-    with DiskMemory(tmp_path / "m.sqlite", MIB) as memory:
+    with Cache(tmp_path / "m.sqlite", MIB, "it") as cache:
+        memory = CachedMemory(cache)
         memory.put("ranking", {keys[0]: b"new"})
         assert memory.get("ranking", keys[:2]) == {keys[0]: b"new", keys[1]: b"value 1"}

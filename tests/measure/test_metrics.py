@@ -204,8 +204,6 @@ LATER = {"x": 1.0, "r": 0.5}
 
 
 def test_what_can_not_be_compared():
-    with pytest.raises(UsageError, match="at least two runs"):
-        compare({"one": FIRST}, QRELS)
     with pytest.raises(InvalidData, match="no claim is both"):
         compare({"one": FIRST, "other": {"z": LATER}}, QRELS)
     (one,) = compare({"a": FIRST, "b": {"q0": LATER}}, {"q0": {"r": 1}}, ["RR"]).differences
