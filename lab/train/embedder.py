@@ -41,7 +41,7 @@ class Embedder:
 
     def __init__(self, options: EmbedderOptions, data: RetrievalData, training: Training) -> None:
         self.options, self.data, self.training = options, data, training
-        self.phases = [Phase("embedder", options.epochs, options.learning_rate)]
+        self.phases = [Phase("embedder", options.epochs)]
         self.choosing = data.chosen_by
         self.model, self._tokenizer_as_before = load_base(options, training.device)
         self._own_length = self.model.max_seq_length
