@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -288,7 +287,6 @@ class Checker(Closing):
         nobody = self.recipe.verdict.method == "none" or (run.plan.method is None and self.judge is None)
         documents = (0 if nobody else self.recipe.verdict.documents) if run.trace else None
         answered = told = False
-        why = functools.cache(lambda: why_nothing(run))
         for batch in chunked(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
@@ -302,7 +300,7 @@ class Checker(Closing):
                 estimate_relevance(run, states)
                 for state in going(states):
                     if not state.hits:
-                        state.empty = why()(state.text)
+                        state.empty = why_nothing(run, state.text)
                         state.warnings.append(state.empty)
             except CcheckError as error:
                 if run.trace or not answered:
