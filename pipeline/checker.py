@@ -250,8 +250,8 @@ class Checker(Closing):
         plan = self.plan()
         filters = filters_of(given)
         # In a store of ccheck's a mistake passes no document, which `why_nothing` then explains, or is in a negation.
-        mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
-        if filters and mistakes_pass:
+        mistakes_pass = plan.asking is not None or any(one.operator in NEGATED for one in filters)
+        if filters and (mistakes_pass or not plan.info.made_here):
             refuse_unfit(filters, self.store.fields(), self.store.name)
         strict, memory = self._strict or trace, self.runtime.memory
         return Run(plan, self.recipe, self.store, k, filters, details, trace, strict, memory)

@@ -36,29 +36,34 @@ DEGRADED = "retrieval is degraded"
 class Plan:
     """The parts that can run: retrievers with their encoders, rerankers, a judge, and notes for the user.
 
-    `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
-    `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
-    those of sentences, where there is a model. `rewriter` is who rewrites claims, None if nobody does. `asking` is
-    who asks and answers questions about claims, None for recipes without. `method` is None where nobody judges, or a
-    judge of the user's own. `degraded`: searches find less than they should, so that nothing follows from what
-    they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate `least_relevance`, nothing
-    that these retrievers found bears on a claim, unless the recipe says another.
+    `info` is the store when the plan was made. `embedder` is the model of its main vectors, if it is used. `match`
+    compares the tokens of a claim with those of sentences, where there is a model. `rewriter` is who rewrites claims,
+    None if nobody does. `asking` is who asks and answers questions about claims, None for recipes without. `method` is
+    None where nobody judges, or a judge of the user's own. `degraded`: searches find less than they should, so that
+    nothing follows from what they don't find.
     """
 
+    info: StoreInfo
     retrievers: dict[str, Retriever]
     encoders: dict[str, Embedder | SparseEmbedder]
     embedder: Embedder | None
-    fingerprint: str | None
-    least_relevance: float
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
     match: Match | None
     method: StanceMethod | None
     warnings: tuple[str, ...]
-    state: str | None = None
-    asking: Asking | None = None
-    degraded: bool = False
-    made_here: bool = True
+    asking: Asking | None
+    degraded: bool
+
+    @property
+    def fingerprint(self) -> str | None:
+        """That of the weights of `embedder`."""
+        return self.embedder.spec.fingerprint if self.embedder is not None else None
+
+    @property
+    def least_relevance(self) -> float:
+        """Below this estimate nothing that these retrievers found bears on a claim, unless the recipe says another."""
+        return model_for(self.retrievers, self.fingerprint)[0].least
 
 
 def make_plan(
@@ -86,26 +91,22 @@ def make_plan(
     main = info.layout.embedding
     used = (one for one in encoders.values() if isinstance(one, Embedder))
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
-    identity = embedder.spec.fingerprint if embedder is not None else None
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
     asking = _open_asking(recipe, runtime)
     method = _open_judge(recipe, runtime) if judges and asking is None else None
     return Plan(
+        info,
         retrievers,
         encoders,
         embedder,
-        identity,
-        model_for(retrievers, identity)[0].least,
         rewriter,
         rerankers,
         open_matcher(runtime) if embedder is not None or rerankers else None,
         method,
         (*warnings, *runtime.notices()),
-        info.state,
         asking,
         bool(degraded),
-        info.made_here,
     )
 
 

@@ -205,7 +205,7 @@ def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:
 
 def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
     """Returns the rankings of each query. The store is asked for those that the memory does not have."""
-    if run.memory is None or run.plan.state is None:
+    if run.memory is None or run.plan.info.state is None:
         return run.store.rank(search)
     by_name = {name: _recalled(run, search, name, stage) for name, stage in search.retrievers.items()}
     rankings: list[Ranks | CcheckError] = []
@@ -218,10 +218,9 @@ def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
 def _recalled(run: Run, search: Search, name: str, stage: Retriever) -> list[Ranked | CcheckError]:
     """The ranking of each query by one retriever."""
     settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model"})
+    place = [run.plan.info.state, settings]
     keys = [
-        memory_key(
-            "ranking", [run.plan.state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
-        )
+        memory_key("ranking", [*place, [*map(str, (*search.filters, *query.filters))]], _content(query, name))
         for query in search.queries
     ]
 

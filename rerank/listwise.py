@@ -34,15 +34,6 @@ class Order(Reply):
     order: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A claim, passages, and their numbers (from 1) in the right order."""
-
-    claim: str
-    passages: Sequence[str]
-    order: Sequence[int]
-
-
 @dataclass(slots=True)
 class _State:
     """A query on its way through the windows."""
@@ -114,9 +105,11 @@ class ListwiseReranker(BatchReranker):
             for state, _, _ in going[done:]:
                 state.error = error
 
-    def _turns(self, example: Example) -> tuple[Message, Message]:
-        _, question = self._question(example.claim, example.passages)
-        return question, {"role": "assistant", "content": json.dumps({"order": example.order})}
+    def _turns(self, example: Sequence[LabelledPair]) -> tuple[Message, Message]:
+        """The documents of one claim as a question, and the answer: what leaves the claim open comes last."""
+        _, question = self._question(example[0].claim, [pair.evidence for pair in example])
+        places = sorted(range(len(example)), key=lambda place: example[place].label == "NOT_ENOUGH_INFO")
+        return question, {"role": "assistant", "content": json.dumps({"order": [place + 1 for place in places]})}
 
     def _question(self, claim: str, passages: Sequence[str]) -> tuple[Message, Message]:
         listed = "\n".join(
@@ -146,24 +139,17 @@ def permuted(items: Sequence[int], order: Sequence[int]) -> list[int]:
     return [items[index] for index in [*named, *(i for i in range(len(items)) if i not in set(named))]]
 
 
-def load_examples(path: Path) -> list[Example]:
-    """The examples in a JSON Lines file of {"claim", "evidence", "label"}, one for each claim with several documents.
+def load_examples(path: Path) -> list[list[LabelledPair]]:
+    """The examples in a JSON Lines file of {"claim", "evidence", "label"}: the pairs of each claim that has several.
 
-    Evidence for or against a claim comes before what leaves it open, otherwise in the order of the file. Raises
-    NotFound or InvalidData, which names the line.
+    Raises NotFound or InvalidData, which names the line.
     """
-    labelled = map_reduce(load_pairs(path), lambda pair: pair.claim)
-    examples = [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
+    examples = [pairs for pairs in map_reduce(load_pairs(path), lambda pair: pair.claim).values() if len(pairs) > 1]
     if not 1 <= len(examples) <= _MAX_EXAMPLES:
         raise InvalidData(
             f"{path} has {len(examples)} claims with several labelled documents; it needs 1 to {_MAX_EXAMPLES}"
         )
     return examples
-
-
-def _by_label(claim: str, pairs: Sequence[LabelledPair]) -> Example:
-    places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
-    return Example(claim, [pair.evidence for pair in pairs], [place + 1 for place in places])
 
 
 def _check(size: int, reply: Order) -> None:
