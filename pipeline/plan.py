@@ -11,7 +11,7 @@ from ..core.layout import Embedding, SparseField
 from ..core.models import fingerprint, require_models
 from ..core.recipe import Recipe, recipe_names, with_ways_to_get
 from ..core.runtime import Runtime
-from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
+from ..core.stages import Bm25, Dense, LateStage, ModelStage, QuestionsStage, RerankerStage, Retriever, Sparse
 from ..core.text import name_of
 from ..encode.dense import Embedder, load_embedder
 from ..encode.sparse import SparseEmbedder, load_sparse_embedder
@@ -93,8 +93,15 @@ def make_plan(
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
-    asking = _open_asking(recipe, runtime)
-    method = _open_judge(recipe, runtime) if judges and asking is None else None
+    asking: Asking | None = None
+    method: StanceMethod | None = None
+    try:
+        if recipe.questions is not None:
+            asking = _open_asking(recipe.questions, runtime)
+        elif judges and recipe.verdict.method != "none":
+            method = open_method(recipe.verdict, runtime)
+    except (NotFound, MissingExtra) as error:
+        raise with_ways_to_get(error, recipe) from error
     return Plan(
         info,
         retrievers,
@@ -287,28 +294,13 @@ def _open_rerankers(
     return rerankers
 
 
-def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
-    """The language model that asks and answers questions, if the recipe checks with them."""
-    if recipe.questions is None:
-        return None
+def _open_asking(stage: QuestionsStage, runtime: Runtime) -> Asking:
+    """The language model that asks and answers questions."""
     from ..llm.model import open_llm
     from ..verdict.questions import Asking
 
-    try:
-        asker = open_llm(runtime, recipe.questions.asker or recipe.questions.llm)
-        llm = open_llm(runtime, recipe.questions.llm)
-        return Asking(llm, recipe.questions, asker)
-    except NotFound as error:
-        raise with_ways_to_get(error, recipe) from error
-
-
-def _open_judge(recipe: Recipe, runtime: Runtime) -> StanceMethod | None:
-    if recipe.verdict.method == "none":
-        return None
-    try:
-        return open_method(recipe.verdict, runtime)
-    except (NotFound, MissingExtra) as error:
-        raise with_ways_to_get(error, recipe) from error
+    asker = open_llm(runtime, stage.asker or stage.llm)
+    return Asking(open_llm(runtime, stage.llm), stage, asker)
 
 
 def models_of(plan: Plan, judge: object | None = None) -> list[str]:

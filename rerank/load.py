@@ -30,7 +30,7 @@ from ..core.stages import ModelStage
 from ..core.text import first_line
 from . import crossencoder, layerwise
 from .padding import causal, classifier
-from .tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
+from .tokens import Prompt, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from .types import Scorer
 
 DEFAULT_MAX_TOKENS = 512
@@ -130,7 +130,8 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
 def _decoder(asked: _Asked) -> Scorer:
     prompt = _prompt(asked)
     model, tokenizer = _load(asked, "AutoModelForCausalLM")
-    pairs = _prompt_pairs(asked, tokenizer, prompt, model.config.max_position_embeddings)
+    places = model.config.max_position_embeddings
+    pairs = prompt_pairs(tokenizer, prompt, lambda added: asked.length(places - added))
     yes = _token(asked.found, tokenizer, prompt.yes)
     no = None if prompt.no is None else _token(asked.found, tokenizer, prompt.no)
     return Scorer(asked.found.name, pairs, causal(model, yes, no, asked.batch_tokens), pairs.length)
@@ -148,9 +149,11 @@ def _crossencoder(asked: _Asked) -> Scorer:
 def _layerwise(asked: _Asked) -> Scorer:
     config, prompt = asked.config, _prompt(asked)
     layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
-    pairs = _prompt_pairs(asked, _tokenizer(asked), prompt, config.get("max_position_embeddings", 2048))
+    places = config.get("max_position_embeddings", 2048)
+    pairs = prompt_pairs(_tokenizer(asked), prompt, lambda added: asked.length(places - added))
     with _named(asked.found):
-        forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
+        body = _weights(asked, "LlamaModel", config=layerwise.llama(config, layer))
+        forward = layerwise.forward(body, asked.found.path, config, layer, asked.batch_tokens)
     return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
@@ -164,42 +167,30 @@ def _encoder(asked: _Asked) -> Scorer:
     _check_activation(found, said)
     model, tokenizer = _load(asked, "AutoModelForSequenceClassification")
     length = asked.length(int(min(positions(model.config) or 1 << 20, tokenizer.model_max_length)))
-    pairs = encoder_pairs(tokenizer, model.config, length, said=bool(said))
-    if pairs is None:
-        raise InvalidData(
-            f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
-        )
-    types = pairs.template.types if takes_token_types(tokenizer, model) else None
+    pairs, types = encoder_pairs(found.name, tokenizer, model, length, said=bool(said))
     return Scorer(found.name, pairs, classifier(model, types, asked.batch_tokens), pairs.length)
 
 
-def encoder_pairs(tokenizer: Any, config: Any, length: int, *, said: bool) -> SpecialPairs | None:
-    """Pairs for an encoder; None where the tokenizer can't make any. `said`: sentence-transformers saved the model."""
+def encoder_pairs(
+    name: str, tokenizer: Any, model: Any, length: int, *, said: bool
+) -> tuple[SpecialPairs, tuple[int, int] | None]:
+    """Pairs for an encoder, and their halves' token types if the model reads them. `said`: sentence-transformers saved
+    the model. Raises InvalidData where the tokenizer can't make any."""
     special = template(tokenizer)
     if special is None:
-        return None
+        why = "it does not encode pairs of a query and a passage"
+        raise InvalidData(f"ccheck can't use the tokenizer of {name}: {why}")
     types = "token_type_ids" in tokenizer.model_input_names
-    return SpecialPairs(
+    pairs = SpecialPairs(
         tokeniser(tokenizer),
         special if types else replace(special, types=(0, 0)),
         length,
         # A model that sentence-transformers did not save is what FlagReranker loads.
-        "passage" if config.model_type == "xlm-roberta" and not said else "longer",
+        "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
         tokenizer.truncation_side == "left",
     )
-
-
-def takes_token_types(tokenizer: Any, model: Any) -> bool:
-    """Whether an encoder reads which half of a pair a token belongs to."""
-    return (
-        "token_type_ids" in tokenizer.model_input_names
-        and "token_type_ids" in inspect.signature(model.forward).parameters
-    )
-
-
-def _prompt_pairs(asked: _Asked, tokenizer: Any, prompt: Prompt, places: int) -> PromptPairs:
-    pairs = prompt_pairs(tokenizer, prompt)
-    return replace(pairs, length=asked.length(places - pairs.longest))
+    read = types and "token_type_ids" in inspect.signature(model.forward).parameters
+    return pairs, special.types if read else None
 
 
 def batch_tokens_for(device: str) -> int:
@@ -231,25 +222,31 @@ def _named(found: FoundModel) -> Iterator[None]:
 
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
-    import transformers
-
-    name = asked.found.name
     with _named(asked.found):
-        model, loading = getattr(transformers, kind).from_pretrained(
-            asked.found.path,
-            dtype=asked.dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    if missing := sorted(loading["missing_keys"]):
-        raise InvalidData(f"the weights of {name} are not complete: {', '.join(missing[:3])} missing")
+        model = _weights(asked, kind)
     tokenizer = _tokenizer(asked)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
-        raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
-    return model.to(asked.device).eval(), tokenizer
+        raise InvalidData(f"the tokenizer of {asked.found.name} has {len(tokenizer)} tokens, but the model only {rows}")
+    return model, tokenizer
+
+
+def _weights(asked: _Asked, kind: str, **options: Any) -> Any:
+    """The model, by a class of transformers. Raises InvalidData if weights are missing."""
+    import transformers
+
+    model, loading = getattr(transformers, kind).from_pretrained(
+        asked.found.path,
+        dtype=asked.dtype,
+        use_safetensors=True,
+        trust_remote_code=False,
+        local_files_only=True,
+        output_loading_info=True,
+        **options,
+    )
+    if missing := sorted(loading["missing_keys"]):
+        raise InvalidData(f"the weights of {asked.found.name} are not complete: {', '.join(missing[:3])} missing")
+    return model.to(asked.device).eval()
 
 
 def _tokenizer(asked: _Asked) -> Any:
