@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +18,8 @@ from ..core.models import (
     best_device,
     check_device,
     keep_few_shapes,
+    load_encoder,
+    load_transformer,
     loading_quietly,
     positions,
     read_settings,
@@ -72,12 +72,12 @@ class _Asked:
     batch_tokens: int
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> str:
         import torch
 
         if self.stage.dtype is not None or not self.device.startswith("cuda"):
-            return getattr(torch, self.stage.dtype or "float32")
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+            return self.stage.dtype or "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
     def length(self, most: int) -> int:
         """The most ids of a pair. Raises UsageError if more are asked for than the model reads."""
@@ -115,6 +115,9 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code, which "
             "ccheck never runs. Serve it with another program, and name its URL with --rerank"
         )
+    if not parts and not any(file for pattern in _TOKENIZERS for file in found.path.glob(pattern)):
+        # transformers makes an empty one of nothing, for which every word is unknown.
+        raise InvalidData(f"{found.name} has no tokenizer: save one into its folder (tokenizer.json)")
     if runtime.device is not None:
         check_device(runtime.device)
     device = runtime.device or best_device()
@@ -141,19 +144,22 @@ def _crossencoder(asked: _Asked) -> Scorer:
     found = asked.found
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
-    with _named(found):
-        model = crossencoder.load(found.path, length, asked.device, asked.dtype)
-    return crossencoder.scorer(found.name, model, length, asked.batch_tokens)
+    model = load_encoder("CrossEncoder", "a reranker", found, asked.device, asked.dtype, max_length=length)
+    return crossencoder.scorer(found.name, model.eval(), length, asked.batch_tokens)
 
 
 def _layerwise(asked: _Asked) -> Scorer:
     config, prompt = asked.config, _prompt(asked)
     layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
+    path = asked.found.path
+    try:
+        llama = layerwise.llama(config, layer)
+        body, tokenizer, _ = load_transformer(path, "LlamaModel", "reranker", asked.dtype, config=llama)
+        forward = layerwise.forward(body.to(asked.device), path, config, layer, asked.batch_tokens)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise InvalidData(f"{path} can't be loaded as a reranker: {first_line(error)}") from error
     places = config.get("max_position_embeddings", 2048)
-    pairs = prompt_pairs(_tokenizer(asked), prompt, lambda added: asked.length(places - added))
-    with _named(asked.found):
-        body = _weights(asked, "LlamaModel", config=layerwise.llama(config, layer))
-        forward = layerwise.forward(body, asked.found.path, config, layer, asked.batch_tokens)
+    pairs = prompt_pairs(tokenizer, prompt, lambda added: asked.length(places - added))
     return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
@@ -211,53 +217,14 @@ def _prompt(asked: _Asked) -> Prompt:
     return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
 
 
-@contextmanager
-def _named(found: FoundModel) -> Iterator[None]:
-    """What the libraries raise for folders that are not what they say becomes InvalidData, which names the model."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
-        raise InvalidData(f"{found.name} can't be loaded: {first_line(error)}") from error
-
-
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
-    """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
-    with _named(asked.found):
-        model = _weights(asked, kind)
-    tokenizer = _tokenizer(asked)
+    """Model and tokenizer. Raises InvalidData if they can't be made of the folder, or don't belong together."""
+    model, tokenizer, _ = load_transformer(asked.found.path, kind, "reranker", asked.dtype)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
-        raise InvalidData(f"the tokenizer of {asked.found.name} has {len(tokenizer)} tokens, but the model only {rows}")
-    return model, tokenizer
-
-
-def _weights(asked: _Asked, kind: str, **options: Any) -> Any:
-    """The model, by a class of transformers. Raises InvalidData if weights are missing."""
-    import transformers
-
-    model, loading = getattr(transformers, kind).from_pretrained(
-        asked.found.path,
-        dtype=asked.dtype,
-        use_safetensors=True,
-        trust_remote_code=False,
-        local_files_only=True,
-        output_loading_info=True,
-        **options,
-    )
-    if missing := sorted(loading["missing_keys"]):
-        raise InvalidData(f"the weights of {asked.found.name} are not complete: {', '.join(missing[:3])} missing")
-    return model.to(asked.device).eval()
-
-
-def _tokenizer(asked: _Asked) -> Any:
-    import transformers
-
-    path = asked.found.path
-    if not any(file for pattern in _TOKENIZERS for file in path.glob(pattern)):
-        # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{asked.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
-    with _named(asked.found):
-        return transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+        name = asked.found.name
+        raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
+    return model.to(asked.device), tokenizer
 
 
 def runs_here(config: dict[str, Any]) -> bool:
