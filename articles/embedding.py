@@ -20,6 +20,7 @@ from ..core.stages import Fusion
 from ..core.types import Vector
 from ..llm.model import LanguageModel
 from ..llm.prompts import load_prompt, quoted
+from ..llm.reply import check_numbers
 from ..llm.types import Reply
 from .types import Element
 
@@ -208,7 +209,9 @@ def ordered(llm: LanguageModel, claim: str, labels: Sequence[str], chunks: Seque
     messages = prompt.messages(
         claim=quoted(claim), count=str(len(labels)), elements=_numbered("label", labels), chunks=read
     )
-    answer = llm.ask(messages, ElementOrder, check=lambda reply: _check(reply.order, len(labels)))
+    answer = llm.ask(
+        messages, ElementOrder, check=lambda reply: check_numbers("order", reply.order, len(labels), "elements")
+    )
     return [number - 1 for number in answer.value.order]
 
 
@@ -216,19 +219,11 @@ def selected(llm: LanguageModel, claim: str, texts: Sequence[str]) -> list[int]:
     """The numbers of the sentences, from 0, that ground the claim."""
     prompt = load_prompt(__package__, "grounding-passages", PASSAGES, llm.prompts_dir)
     messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=_numbered("sentence", texts))
-    answer = llm.ask(messages, Selection, check=lambda reply: _check(reply.selected, len(texts)))
+    answer = llm.ask(
+        messages, Selection, check=lambda reply: check_numbers("selected", reply.selected, len(texts), "sentences")
+    )
     return [number - 1 for number in answer.value.selected]
 
 
-def _check(numbers: Sequence[int], count: int) -> None:
-    """Raises ValueError, whose message the model reads."""
-    if wrong := next((number for number in numbers if not 1 <= number <= count), None):
-        raise ValueError(f"{wrong} is not one of the numbers 1 to {count}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError("a number occurs more than once")
-
-
 def _numbered(name: str, texts: Sequence[str]) -> str:
-    return "\n".join(
-        f'{{"number": {number}, "{name}": {quoted(text[:CHUNK_CHARS])}}}' for number, text in enumerate(texts, 1)
-    )
+    return "\n".join(quoted({"number": number, name: text[:CHUNK_CHARS]}) for number, text in enumerate(texts, 1))

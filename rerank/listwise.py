@@ -19,6 +19,7 @@ from ..core.stages import ListwiseStage
 from ..core.types import Usage
 from ..llm.model import LanguageModel
 from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted
+from ..llm.reply import check_numbers
 from ..llm.types import Failure, Message, Question, Refused, Reply
 from .types import BatchReranker, Request, Scores, WrongKey
 
@@ -112,11 +113,8 @@ class ListwiseReranker(BatchReranker):
         return question, {"role": "assistant", "content": json.dumps({"order": [place + 1 for place in places]})}
 
     def _question(self, claim: str, passages: Sequence[str]) -> tuple[Message, Message]:
-        listed = "\n".join(
-            f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}'
-            for number, passage in enumerate(passages, 1)
-        )
-        return self._prompt.messages(claim=quoted(claim), count=str(len(passages)), passages=listed)
+        listed = [quoted({"number": number, "passage": text[:LONGEST]}) for number, text in enumerate(passages, 1)]
+        return self._prompt.messages(claim=quoted(claim), count=str(len(passages)), passages="\n".join(listed))
 
 
 def windows(count: int, window: int, stride: int) -> list[tuple[int, int]]:
@@ -154,11 +152,6 @@ def load_examples(path: Path) -> list[list[LabelledPair]]:
 
 def _check(size: int, reply: Order) -> None:
     """Raises ValueError unless it is a permutation of some of 1 to `size`."""
-    order = reply.order
-    if not order:
+    if not reply.order:
         raise ValueError("order is empty")
-    if wrong := sorted({number for number in order if not 1 <= number <= size}):
-        raise ValueError(f"order has {wrong[0]}, and the passages are numbered 1 to {size}")
-    if len(set(order)) < len(order):
-        twice = next(number for number in order if order.count(number) > 1)
-        raise ValueError(f"order has {twice} more than once")
+    check_numbers("order", reply.order, size, "passages")
