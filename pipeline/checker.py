@@ -42,7 +42,6 @@ from .steps import (
 if TYPE_CHECKING:
     from ..ingest import IngestOptions, Progress, Report
     from ..verdict.llm import PlannedPrompt
-    from ..verdict.questions import Asking
 
 Filters: TypeAlias = str | Filter | Sequence[str | Filter]
 """Conditions as on the command line ("year>=2010"), or as values."""
@@ -123,7 +122,14 @@ class Checker(Closing):
         run = replace(self._run(k, filters, details=details, trace=trace), tell=tell)
         asked = claims_of(claims)
         if run.plan.asking is not None:
-            yield from self._questioned(run, run.plan.asking, asked)
+            from .questioning import check_with_questions
+
+            if self.judge is not None:
+                said = "judges by answers to questions, and takes no other judge"
+                raise UsageError(f"the recipe {self.recipe.name} {said}")
+            for state in check_with_questions(run, run.plan.asking, asked):
+                tell_judged(run, state)
+                yield state.result(run)
             return
         for current, states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
@@ -211,8 +217,12 @@ class Checker(Closing):
             judges = self.judge is None
             plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
-            if compared and info is not None and info.layout.embedding is None:
-                plan = self._compared(plan)
+            if compared and info is not None and info.layout.embedding is None and plan.embedder is not None:
+                from .agreement import refuse_other_model
+
+                warning = refuse_other_model(self.store, plan.embedder, self.settings.cache_dir)
+                if warning is not None:
+                    plan = replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
             self._plan = plan
         return plan
 
@@ -232,17 +242,6 @@ class Checker(Closing):
     def forget_plan(self) -> None:
         """Plan again for the next claim: the store may have changed."""
         self._plan = None
-
-    def _compared(self, plan: Plan) -> Plan:
-        """The plan with a warning where another model may have made the vectors. Raises InvalidData where one did."""
-        from .agreement import refuse_other_model
-
-        if plan.embedder is None:
-            return plan
-        warning = refuse_other_model(self.store, plan.embedder, self.settings.cache_dir)
-        if warning is None:
-            return plan
-        return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
 
     def _run(self, k: int, given: Filters, *, details: bool, trace: bool = False) -> Run:
         if not isinstance(k, int) or not 1 <= k <= MOST_HITS:
@@ -268,16 +267,6 @@ class Checker(Closing):
         ids = [one.document.id for one in result.by_document if one.stance is not None and one.stance.label in side]
         why = verdict.rationale or verdict.error
         return Part(text, verdict.label, verdict.confidence, why, tuple(ids), verdict.reason)
-
-    def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:
-        """The results of a recipe that checks with questions."""
-        from .questioning import check_with_questions
-
-        if self.judge is not None:
-            raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
-        for state in check_with_questions(run, asking, iter(claims)):
-            tell_judged(run, state)
-            yield state.result(run)
 
     def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[tuple[Run, list[ClaimState]]]:
         """The claims, some at a time, with all but stances and verdicts.

@@ -9,6 +9,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+import numpy as np
 import orjson
 
 from ..core.analysis import foreign_language
@@ -33,6 +34,7 @@ from ..core.types import (
     unit_key,
 )
 from ..encode.dense import Embedder
+from ..encode.numpy_bert import unit_length
 from ..encode.sparse import SparseEmbedder
 from ..rerank.apply import Place, reranked, score_many
 from ..rerank.types import WrongKey, all_or_error
@@ -120,8 +122,6 @@ def _encoded(
     encoder: Embedder | SparseEmbedder, texts: Sequence[tuple[str, ...]], role: Role, memory: Memory | None
 ) -> list[Vector | SparseVector]:
     """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
-    import numpy as np
-
     if isinstance(encoder, SparseEmbedder):
         texts = [("\n".join(some),) for some in texts]
     by_text = _each_once(encoder, list(dict.fromkeys(text for some in texts for text in some)), role, memory)
@@ -129,8 +129,7 @@ def _encoded(
     for some in texts:
         vector = by_text[some[0]]
         if len(some) > 1:
-            mean = np.mean([by_text[text] for text in some], axis=0)
-            vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
+            vector = unit_length(np.mean([by_text[text] for text in some], axis=0))
         encoded.append(vector)
     return encoded
 
@@ -139,8 +138,6 @@ def _each_once(
     encoder: Embedder | SparseEmbedder, texts: Sequence[str], role: Role, memory: Memory | None
 ) -> dict[str, Any]:
     """Returns the encoding of each text. The model encodes only those that the memory does not have."""
-    import numpy as np
-
     encode = encoder.encode_documents if role == "document" else encoder.encode_queries
     sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
     kind = "sparse" if sparse else "embedding"
