@@ -40,13 +40,16 @@ class Plan:
     compares the tokens of a claim with those of sentences, where there is a model. `rewriter` is who rewrites claims,
     None if nobody does. `asking` is who asks and answers questions about claims, None for recipes without. `method` is
     None where nobody judges, or a judge of the user's own. `degraded`: searches find less than they should, so that
-    nothing follows from what they don't find.
+    nothing follows from what they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate
+    `least_relevance`, nothing that these retrievers found bears on a claim, unless the recipe says another.
     """
 
     info: StoreInfo
     retrievers: dict[str, Retriever]
     encoders: dict[str, Embedder | SparseEmbedder]
     embedder: Embedder | None
+    fingerprint: str | None
+    least_relevance: float
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, Reranker]]
     match: Match | None
@@ -54,16 +57,6 @@ class Plan:
     warnings: tuple[str, ...]
     asking: Asking | None
     degraded: bool
-
-    @property
-    def fingerprint(self) -> str | None:
-        """That of the weights of `embedder`."""
-        return self.embedder.spec.fingerprint if self.embedder is not None else None
-
-    @property
-    def least_relevance(self) -> float:
-        """Below this estimate nothing that these retrievers found bears on a claim, unless the recipe says another."""
-        return model_for(self.retrievers, self.fingerprint)[0].least
 
 
 def make_plan(
@@ -91,6 +84,7 @@ def make_plan(
     main = info.layout.embedding
     used = (one for one in encoders.values() if isinstance(one, Embedder))
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
+    identity = embedder.spec.fingerprint if embedder is not None else None
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
     asking: Asking | None = None
@@ -107,6 +101,8 @@ def make_plan(
         retrievers,
         encoders,
         embedder,
+        identity,
+        model_for(retrievers, identity)[0].least,
         rewriter,
         rerankers,
         open_matcher(runtime) if embedder is not None or rerankers else None,

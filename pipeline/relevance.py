@@ -10,13 +10,13 @@ claims that were held apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.analysis import MADE_FOR, document_terms, sentence_spans, term_set
 from ..core.stages import LEAST_RELEVANCE, Bm25, Dense, Retriever
 from ..core.types import Hit
-from ..rerank import sigmoid
 
 HITS = 10
 """How many of the best hits are looked at."""
@@ -36,7 +36,8 @@ class Model:
     least: float = LEAST_RELEVANCE
 
     def probability(self, features: Mapping[str, float]) -> float:
-        return sigmoid(self.intercept + sum(weight * features[name] for name, weight in self.weights.items()))
+        total = self.intercept + sum(weight * features[name] for name, weight in self.weights.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
 @dataclass(frozen=True, slots=True)

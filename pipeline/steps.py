@@ -139,6 +139,8 @@ def _each_once(
 ) -> dict[str, Any]:
     """Returns the encoding of each text. The model encodes only those that the memory does not have."""
     encode = encoder.encode_documents if role == "document" else encoder.encode_queries
+    if memory is None:
+        return dict(zip(texts, encode(texts), strict=True))
     sparse, spec = isinstance(encoder, SparseEmbedder), encoder.spec
     kind = "sparse" if sparse else "embedding"
     made_as = f"{role} in bfloat16" if isinstance(encoder, Embedder) and encoder.half and role == "document" else role

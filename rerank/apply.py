@@ -34,8 +34,10 @@ def reranked(
     if the stage says so with those of the retrievers. Equal ones stay as they are.
     """
     by: Sequence[float] = scores.values
-    shown: Sequence[float] = scores.normalized
-    if stage.alpha:
+    shown: Sequence[float]
+    if not stage.alpha:
+        shown = scores.normalized
+    else:
         head = hits[: stage.depth]
         own = place.retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else {}
         by = shown = interpolated(_of_retrievers(head, own) or _before(head, earlier), scores.values, stage.alpha)
