@@ -20,6 +20,7 @@ from ..core.stages import Fusion
 from ..core.types import Vector
 from ..llm.model import LanguageModel
 from ..llm.prompts import load_prompt, numbered, quoted
+from ..llm.reply import check_numbers
 from ..llm.types import Reply
 from .types import Element
 
@@ -197,7 +198,9 @@ def ordered(llm: LanguageModel, claim: str, labels: Sequence[str], chunks: Seque
     read = "\n".join(quoted(text[:CHUNK_CHARS]) for text in chunks)
     elements = numbered("label", labels, CHUNK_CHARS)
     messages = prompt.messages(claim=quoted(claim), count=str(len(labels)), elements=elements, chunks=read)
-    answer = llm.ask(messages, ElementOrder, check=lambda reply: _check(reply.order, len(labels)))
+    answer = llm.ask(
+        messages, ElementOrder, check=lambda reply: check_numbers("order", reply.order, len(labels), "elements")
+    )
     return [number - 1 for number in answer.value.order]
 
 
@@ -206,13 +209,7 @@ def selected(llm: LanguageModel, claim: str, texts: Sequence[str]) -> list[int]:
     prompt = load_prompt(__package__, "grounding-passages", PASSAGES, llm.prompts_dir)
     sentences = numbered("sentence", texts, CHUNK_CHARS)
     messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=sentences)
-    answer = llm.ask(messages, Selection, check=lambda reply: _check(reply.selected, len(texts)))
+    answer = llm.ask(
+        messages, Selection, check=lambda reply: check_numbers("selected", reply.selected, len(texts), "sentences")
+    )
     return [number - 1 for number in answer.value.selected]
-
-
-def _check(numbers: Sequence[int], count: int) -> None:
-    """Raises ValueError, whose message the model reads."""
-    if (wrong := next((number for number in numbers if not 1 <= number <= count), None)) is not None:
-        raise ValueError(f"{wrong} is not one of the numbers 1 to {count}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError("a number occurs more than once")

@@ -338,9 +338,15 @@ def load_transformer(
 
 
 def load_encoder(
-    kind: Literal["SentenceTransformer", "SparseEncoder"], what: str, found: FoundModel, device: str | None
+    kind: Literal["SentenceTransformer", "SparseEncoder", "CrossEncoder"],
+    what: str,
+    found: FoundModel,
+    device: str | None,
+    dtype: str | None = None,
+    **how: Any,
 ) -> Any:
-    """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest.
+    """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest,
+    and `dtype` too. `how` goes to the class.
 
     No code of the model's author runs. Raises MissingExtra, UsageError for an unknown device, and InvalidData for a
     folder that does not hold `what`.
@@ -358,7 +364,8 @@ def load_encoder(
                 device=device,
                 trust_remote_code=False,
                 local_files_only=True,
-                model_kwargs={"use_safetensors": True},
+                model_kwargs={"use_safetensors": True} | ({} if dtype is None else {"dtype": dtype}),
+                **how,
             )
         except Exception as error:
             # A folder can be broken in any way.

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.errors import InvalidData, NotFound, UsageError, misfits
 from ...core.files import read_text
 from ...core.table import Table
 from ...core.text import did_you_mean
@@ -175,9 +175,7 @@ def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], f
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"])
-        raise UsageError(f"the setting {name}: {problem['msg'].removeprefix('Value error, ')}") from error
+        raise UsageError(f"the setting {misfits(error, 'as a whole')[0]}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

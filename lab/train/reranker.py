@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from more_itertools import chunked, flatten
 
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import UsageError
 from ...core.models import find_model, loading_quietly, positions, read_settings
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document
-from ...rerank.load import DEFAULT_MAX_TOKENS, encoder_pairs, takes_token_types
+from ...rerank.load import DEFAULT_MAX_TOKENS, encoder_pairs
 from ...rerank.padding import classifier
 from ...rerank.tokens import SpecialPairs
 from ...rerank.types import Encoded
@@ -274,10 +274,6 @@ def load_rerank_model(options: RerankerOptions) -> RerankModel:
         raise UsageError(f"{found.name} reads at most {most} tokens, not {options.max_tokens}")
     # The ids are those that `rerank/load.py` gives the saved folder.
     said = settings is not None or bool(getattr(config, "sentence_transformers", None))
-    pairs = encoder_pairs(tokenizer, config, options.max_tokens or min(DEFAULT_MAX_TOKENS, most), said=said)
-    if pairs is None:
-        raise InvalidData(
-            f"{found.name} can't be trained: its tokenizer does not support pairs of a query and a passage"
-        )
-    types = pairs.template.types if takes_token_types(tokenizer, model) else None
+    length = options.max_tokens or min(DEFAULT_MAX_TOKENS, most)
+    pairs, types = encoder_pairs(found.name, tokenizer, model, length, said=said)
     return RerankModel(model, tokenizer, pairs, types, drawn, settings)

@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 from ... import __version__
+from ...core.errors import misfits
 from ...core.serving import HostCheck
 from ..types import Scorer
 from .dialects import (
@@ -265,9 +266,7 @@ def _parsed(schema: type[S], body: bytes) -> S:
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, problem["loc"])) or "the body"
-        raise Refusal(422, f"{where}: {problem['msg']}") from error
+        raise Refusal(422, misfits(error, "the body")[0]) from error
 
 
 def _json(content: Any, ranked: Ranked | None = None) -> Response:
