@@ -41,18 +41,17 @@ class Cache(Closing):
         self._what, self._max_bytes, self._temporary = what, max_bytes, max_bytes <= 0
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        with self._lock:
-            if self._temporary:
-                self._fall_back()
-                return
-            try:
-                private_folder(path.parent)
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-                with contextlib.suppress(PermissionError):  # another user's
-                    path.chmod(0o600)
-                self._database = self._open(str(path))
-            except (OSError, sqlite3.Error) as error:
-                self._give_up(error)
+        if self._temporary:
+            self._fall_back()
+            return
+        try:
+            private_folder(path.parent)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            with contextlib.suppress(PermissionError):  # another user's
+                path.chmod(0o600)
+            self._database = self._open(str(path))
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that are known."""
