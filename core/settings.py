@@ -178,7 +178,7 @@ class Settings(Table):
     prompts_dir: Path | None = Field(None, description="a folder with prompts that replace the packaged ones")
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _yours: Mapping[str, tuple[Any, ...]] = PrivateAttr(default_factory=dict)
+    _yours: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def origins(self) -> Mapping[str, str]:
@@ -186,12 +186,12 @@ class Settings(Table):
         settings were not read by `resolve`."""
         return self._origins
 
-    def yours(self, name: str) -> tuple[Any, ...]:
+    def yours(self, name: str) -> Any:
         """A setting from flags, the environment or the user's own file; else its default.
 
         ./ccheck.toml is not read, even if the user allowed it.
         """
-        return self._yours.get(name, (getattr(self, name),))
+        return self._yours.get(name, getattr(self, name))
 
     def model_post_init(self, context: Any) -> None:
         for name in type(self).model_fields:
@@ -264,7 +264,7 @@ def resolve(
         raise UsageError(f"the setting {name} (from {origins.get(name)}): {why}") from error
     settings._origins = origins
     settings._yours = {
-        name: (own[name][0],) if name in own else (field.get_default(call_default_factory=True),)
+        name: own[name][0] if name in own else field.get_default(call_default_factory=True)
         for name, field in Settings.model_fields.items()
     }
     return Resolved(settings, pending)
