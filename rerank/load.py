@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +16,9 @@ from ..core.fingerprints import without_safetensors
 from ..core.models import (
     FoundModel,
     best_device,
-    check_device,
     keep_few_shapes,
+    load_encoder,
+    load_transformer,
     loading_quietly,
     positions,
     read_settings,
@@ -115,9 +114,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code, which "
             "ccheck never runs. Serve it with another program, and name its URL with --rerank"
         )
-    if runtime.device is not None:
-        check_device(runtime.device)
-    device = runtime.device or best_device()
+    device = best_device(runtime.device)
     asked = _Asked(found, config, stage, device, batch_tokens or batch_tokens_for(device))
     make = _crossencoder if parts else _layerwise if layerwise_ else _decoder if decodes else _encoder
     runtime.loading(found.name)
@@ -140,18 +137,26 @@ def _crossencoder(asked: _Asked) -> Scorer:
     found = asked.found
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
-    with _named(found):
-        model = crossencoder.load(found.path, length, asked.device, asked.dtype)
-    return crossencoder.scorer(found.name, model, length, asked.batch_tokens)
+    how = {"dtype": asked.dtype, "max_length": length}
+    model, _ = load_encoder("CrossEncoder", "a reranker", found, asked.device, **how)
+    return crossencoder.scorer(found.name, model.eval(), length, asked.batch_tokens)
 
 
 def _layerwise(asked: _Asked) -> Scorer:
-    config, prompt = asked.config, _prompt(asked)
-    layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
-    pairs = _prompt_pairs(asked, _tokenizer(asked), prompt, config.get("max_position_embeddings", 2048))
-    with _named(asked.found):
-        forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
-    return Scorer(asked.found.name, pairs, forward, pairs.length)
+    import transformers
+
+    found, config, prompt = asked.found, asked.config, _prompt(asked)
+    layer = layerwise.check(found.name, config, asked.stage.cutoff_layer)
+    _check_tokenizer(found)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            found.path, trust_remote_code=False, local_files_only=True
+        )
+        pairs = _prompt_pairs(asked, tokenizer, prompt, config.get("max_position_embeddings", 2048))
+        forward = layerwise.load(found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+        raise InvalidData(f"{found.name} can't be loaded: {first_line(error)}") from error
+    return Scorer(found.name, pairs, forward, pairs.length)
 
 
 def _encoder(asked: _Asked) -> Scorer:
@@ -220,47 +225,21 @@ def _prompt(asked: _Asked) -> Prompt:
     return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
 
 
-@contextmanager
-def _named(found: FoundModel) -> Iterator[None]:
-    """What the libraries raise for folders that are not what they say becomes InvalidData, which names the model."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
-        raise InvalidData(f"{found.name} can't be loaded: {first_line(error)}") from error
-
-
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
-    import transformers
-
     name = asked.found.name
-    with _named(asked.found):
-        model, loading = getattr(transformers, kind).from_pretrained(
-            asked.found.path,
-            dtype=asked.dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    if missing := sorted(loading["missing_keys"]):
-        raise InvalidData(f"the weights of {name} are not complete: {', '.join(missing[:3])} missing")
-    tokenizer = _tokenizer(asked)
+    _check_tokenizer(asked.found)
+    model, tokenizer, _ = load_transformer(asked.found.path, kind, "reranker", dtype=asked.dtype)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
     return model.to(asked.device).eval(), tokenizer
 
 
-def _tokenizer(asked: _Asked) -> Any:
-    import transformers
-
-    path = asked.found.path
-    if not any(file for pattern in _TOKENIZERS for file in path.glob(pattern)):
-        # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{asked.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
-    with _named(asked.found):
-        return transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+def _check_tokenizer(found: FoundModel) -> None:
+    """Raises InvalidData for a folder without a tokenizer, of which transformers makes one that knows no word."""
+    if not any(file for pattern in _TOKENIZERS for file in found.path.glob(pattern)):
+        raise InvalidData(f"{found.name} has no tokenizer: save one into its folder (tokenizer.json)")
 
 
 def runs_here(config: dict[str, Any]) -> bool:
