@@ -69,7 +69,8 @@ class AdditionalWriter:
                 "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"
             )
         self._llm, self._stage = llm, stage
-        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in stage.asks()}
+        names = ["additional-summary"] * stage.summary + ["additional-posts"] * bool(stage.posts)
+        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in names}
         asked = (part for name, one in self._prompts.items() for part in (name, one.system, one.user))
         identity = memory_key(*map(str.encode, asked)).hex()[:16]
         self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, identity)

@@ -15,7 +15,7 @@ from pathlib import Path
 from more_itertools import map_reduce
 
 from ..core.errors import CcheckError, InvalidData, UsageError
-from ..core.stages import ListwiseStage
+from ..core.stages import ListwiseStage, of_paper
 from ..core.types import Usage
 from ..llm.model import LanguageModel
 from ..llm.prompts import LabelledPair, load_pairs, load_prompt, numbered, quoted
@@ -67,7 +67,7 @@ class ListwiseReranker(BatchReranker):
             raise UsageError(f"stride is {stage.stride}; it must not be above window, which is {stage.window}")
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, stage.window, stage.stride
-        (prompt,) = stage.asks()
+        prompt = of_paper("listwise", stage.prompts)
         self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
         examples = [] if stage.examples is None else load_examples(stage.examples)
         self._shown = [message for example in examples for message in self._turns(example)]

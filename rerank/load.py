@@ -16,7 +16,6 @@ from ..core.fingerprints import without_safetensors
 from ..core.models import (
     FoundModel,
     best_device,
-    check_device,
     keep_few_shapes,
     load_encoder,
     load_transformer,
@@ -118,9 +117,7 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
     if not parts and not any(file for pattern in _TOKENIZERS for file in found.path.glob(pattern)):
         # transformers makes an empty one of nothing, for which every word is unknown.
         raise InvalidData(f"{found.name} has no tokenizer: save one into its folder (tokenizer.json)")
-    if runtime.device is not None:
-        check_device(runtime.device)
-    device = runtime.device or best_device()
+    device = best_device(runtime.device)
     asked = _Asked(found, config, stage, device, batch_tokens or batch_tokens_for(device))
     make = _crossencoder if parts else _layerwise if layerwise_ else _decoder if decodes else _encoder
     runtime.loading(found.name)
@@ -144,7 +141,7 @@ def _crossencoder(asked: _Asked) -> Scorer:
     found = asked.found
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
-    model = load_encoder("CrossEncoder", "a reranker", found, asked.device, asked.dtype, max_length=length)
+    model, _ = load_encoder("CrossEncoder", "a reranker", found, asked.device, asked.dtype, max_length=length)
     return crossencoder.scorer(found.name, model.eval(), length, asked.batch_tokens)
 
 
@@ -154,7 +151,7 @@ def _layerwise(asked: _Asked) -> Scorer:
     path = asked.found.path
     try:
         llama = layerwise.llama(config, layer)
-        body, tokenizer, _ = load_transformer(path, "LlamaModel", "reranker", asked.dtype, config=llama)
+        body, tokenizer, _ = load_transformer(path, "LlamaModel", "reranker", dtype=asked.dtype, config=llama)
         forward = layerwise.forward(body.to(asked.device), path, config, layer, asked.batch_tokens)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise InvalidData(f"{path} can't be loaded as a reranker: {first_line(error)}") from error
@@ -219,7 +216,7 @@ def _prompt(asked: _Asked) -> Prompt:
 
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
     """Model and tokenizer. Raises InvalidData if they can't be made of the folder, or don't belong together."""
-    model, tokenizer, _ = load_transformer(asked.found.path, kind, "reranker", asked.dtype)
+    model, tokenizer, _ = load_transformer(asked.found.path, kind, "reranker", dtype=asked.dtype)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         name = asked.found.name

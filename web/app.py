@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from ..core.errors import CcheckError, UsageError
 from ..core.redaction import http_parts
-from ..core.serving import HostCheck
+from ..core.serving import host_check
 from ..service import Service
 from .access import KEYS, Guard
 from .page import hide
@@ -81,7 +81,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     given: dict[str, Any] = {"larger": larger, "measured": web.measured, "public": settings.public_url}
     app.add_middleware(Guard, most=served.limits.body, **given)
     if not served.keys:
-        app.add_middleware(HostCheck, names=served.hosts, key=KEYS)
+        app.add_middleware(host_check, names=served.hosts, key=KEYS)
     return app
 
 

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from ... import __version__
 from ...core.errors import misfits
-from ...core.serving import HostCheck
+from ...core.serving import host_check
 from ..types import Scorer
 from .dialects import (
     COHERE,
@@ -77,7 +77,7 @@ def create_app(
     app.state.service, app.state.limits = service, limits
     app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
     if access is not None and access.key is None:
-        app.add_middleware(HostCheck, names=access.hosts, key=KEY)
+        app.add_middleware(host_check, names=access.hosts, key=KEY)
     _add_reranking(app, service)
     _add_state(app, service)
     return app
