@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -96,9 +97,7 @@ def _items(text: str, start: int, position: int, kind: Kind) -> Iterator[Citatio
         yield Citation(kind, number, start, position, panels)
         last = number
         joint = _JOINED.match(text, position)
-        if joint is None:
-            return
-        if joint[1] is not None:  # "Fig. 1 and Table 2": the next word has its own list
+        if joint is None or joint[1] is not None:  # "Fig. 1 and Table 2": the next word has its own list
             return
         joined, start, position = joint[0], joint.end(), joint.end()
 
@@ -263,7 +262,7 @@ class ArticleBuilder:
         self._text = io.StringIO()
         self._links: list[tuple[str, Mention]] = []
         self._sections: list[Section] = []
-        self._open: list[tuple[str, int]] = []
+        self._level = 0
         self._elements: list[Element] = []
 
     def paragraph(self, line: Line) -> int:
@@ -280,16 +279,17 @@ class ArticleBuilder:
             self._links.append((identifier, Mention(start + first, start + min(last, len(text)))))
         return self._text.tell()
 
-    def open_section(self, title: str) -> None:
+    @contextmanager
+    def section(self, title: str) -> Iterator[None]:
+        """What is added in the context is a section. One without a title is only a level for those in it."""
         start = self._text.tell() + (2 if self._text.tell() else 0)
-        self._open.append((title, start))
+        self._level += 1
         if title:
             self.paragraph(Line.of(title))
-
-    def close_section(self) -> None:
-        title, start = self._open.pop()
+        yield
         if title and (end := self._text.tell()) > start:
-            self._sections.append(Section(title, start, end, len(self._open) + 1))
+            self._sections.append(Section(title, start, end, self._level))
+        self._level -= 1
 
     def element(self, one: Element, *, floating: bool = False) -> None:
         """Add an element where the text now ends; `floating`: its place in the file says nothing."""
@@ -309,8 +309,6 @@ class ArticleBuilder:
 
     def article(self, identifier: str, title: str, metadata: Mapping[str, Value] | None = None) -> Article:
         """The article. Raises InvalidData if there is no text at all."""
-        while self._open:
-            self.close_section()
         captions = self._text.tell()
         elements: list[Element] = []
         for one in self._elements:

@@ -19,7 +19,8 @@ from ..core.grounding_stages import ChunkRun, ElementRun, PassagesStage
 from ..core.stages import Fusion
 from ..core.types import Vector
 from ..llm.model import LanguageModel
-from ..llm.prompts import load_prompt, quoted
+from ..llm.prompts import load_prompt, numbered, quoted
+from ..llm.reply import check_numbers
 from ..llm.types import Reply
 from .types import Element
 
@@ -66,18 +67,14 @@ class Bm25Index:
             for term, found in postings.items()
         }
 
-    def rarity(self, term: str) -> float:
-        """The term's inverse document frequency."""
-        found = len(self._postings[term][0]) if term in self._postings else 0
-        return math.log(1 + (self._count - found + 0.5) / (found + 0.5))
-
     def scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
         """One score for each text, shape [texts]."""
         scores = np.zeros(self._count)
         for term, times in Counter(terms).items():
             if term in self._postings:
                 rows, frequencies = self._postings[term]
-                scores[rows] += times * self.rarity(term) * frequencies / (frequencies + self._norms[rows])
+                rarity = math.log(1 + (self._count - len(rows) + 0.5) / (len(rows) + 0.5))
+                scores[rows] += times * rarity * frequencies / (frequencies + self._norms[rows])
         return scores
 
 
@@ -96,12 +93,6 @@ class Models:
     images: Mapping[str, ImageEncoder] = field(default_factory=dict)
     llm: Callable[[str | None], LanguageModel] = _no_llm
     find_image: FindImage = lambda article, element: None
-
-    def encoder(self, name: str | None) -> TextEncoder:
-        """Raises UsageError if the model was not loaded."""
-        if name not in self.embedders:
-            raise UsageError(f"this recipe needs the embedding model {name or 'of the settings'}, which is not loaded")
-        return self.embedders[name]
 
 
 def searched(
@@ -122,7 +113,7 @@ def searched(
         order = np.argsort(-scores, kind="stable")
         rankings["bm25"] = [(keys[row], float(scores[row])) for row in order if scores[row] > 0]
     if keys and run.retriever in ("dense", "hybrid"):
-        encoder = models.encoder(run.model)
+        encoder = models.embedders[run.model]
         cosines = np.asarray(encoder.documents(texts())) @ encoder.queries([run.instruction + claim])[0]
         order = np.argsort(-cosines, kind="stable")
         rankings["dense"] = [(keys[row], float(cosines[row])) for row in order]
@@ -134,7 +125,7 @@ def searched(
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff")
 
 
-def image_finder(folders: Sequence[str | Path]) -> Callable[[str, Element], Path | None]:
+def image_finder(folders: Sequence[str | Path]) -> FindImage:
     """Finds an element's image in these folders and their subfolders, by names alone: no path of an article is opened.
 
     A file counts if it has the name that the article gives the image (with or without an ending), or if it lies in a
@@ -205,30 +196,20 @@ def ordered(llm: LanguageModel, claim: str, labels: Sequence[str], chunks: Seque
     """The numbers of the elements with these labels, from 0, best first."""
     prompt = load_prompt(__package__, "figures", ELEMENTS, llm.prompts_dir)
     read = "\n".join(quoted(text[:CHUNK_CHARS]) for text in chunks)
-    messages = prompt.messages(
-        claim=quoted(claim), count=str(len(labels)), elements=_numbered("label", labels), chunks=read
+    elements = numbered("label", labels, CHUNK_CHARS)
+    messages = prompt.messages(claim=quoted(claim), count=str(len(labels)), elements=elements, chunks=read)
+    answer = llm.ask(
+        messages, ElementOrder, check=lambda reply: check_numbers("order", reply.order, len(labels), "elements")
     )
-    answer = llm.ask(messages, ElementOrder, check=lambda reply: _check(reply.order, len(labels)))
     return [number - 1 for number in answer.value.order]
 
 
 def selected(llm: LanguageModel, claim: str, texts: Sequence[str]) -> list[int]:
     """The numbers of the sentences, from 0, that ground the claim."""
     prompt = load_prompt(__package__, "grounding-passages", PASSAGES, llm.prompts_dir)
-    messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=_numbered("sentence", texts))
-    answer = llm.ask(messages, Selection, check=lambda reply: _check(reply.selected, len(texts)))
-    return [number - 1 for number in answer.value.selected]
-
-
-def _check(numbers: Sequence[int], count: int) -> None:
-    """Raises ValueError, whose message the model reads."""
-    if wrong := next((number for number in numbers if not 1 <= number <= count), None):
-        raise ValueError(f"{wrong} is not one of the numbers 1 to {count}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError("a number occurs more than once")
-
-
-def _numbered(name: str, texts: Sequence[str]) -> str:
-    return "\n".join(
-        f'{{"number": {number}, "{name}": {quoted(text[:CHUNK_CHARS])}}}' for number, text in enumerate(texts, 1)
+    sentences = numbered("sentence", texts, CHUNK_CHARS)
+    messages = prompt.messages(claim=quoted(claim), count=str(len(texts)), sentences=sentences)
+    answer = llm.ask(
+        messages, Selection, check=lambda reply: check_numbers("selected", reply.selected, len(texts), "sentences")
     )
+    return [number - 1 for number in answer.value.selected]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.analysis import query_terms, sentence_spans, terms
-from ..core.errors import NotFound, UsageError
+from ..core.errors import NotFound
 from ..core.fusion import Projection, Scored, projected
 from ..core.grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun, MergedRun
 from ..core.types import Vector
@@ -127,9 +127,7 @@ class FigureRanker:
         return self._once(lambda: rephrased(self._models.llm(run.llm), element.task_id, text), name, key)
 
     def _by_images(self, run: ImageRun, claim: str, articles: Sequence[str]) -> Scored[_Key]:
-        encoder = self._models.images.get(run.model)
-        if encoder is None:
-            raise UsageError(f"this recipe needs the model of images {run.model}, which is not loaded")
+        encoder = self._models.images[run.model]
 
         def pictures(article: str) -> list[Vector | None]:
             files = [self._models.find_image(article, element) for element in self.elements[article]]

@@ -33,8 +33,6 @@ def parse(data: bytes) -> Node:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         raise InvalidData(f"not well-formed XML: {error}") from error
-    if root is None:
-        raise InvalidData("not well-formed XML: it has no element")
     for entity in root.iter(etree.Entity):  # a named HTML reference becomes its text, a document's own nothing
         meant = html.unescape(str(entity.text))
         entity.tail = ("" if meant == entity.text else meant) + (entity.tail or "")
@@ -47,19 +45,19 @@ def name(node: Node) -> str:
     return str(node.tag).rpartition("}")[2]
 
 
-def children(node: Node, *names: str) -> Iterator[Node]:
-    """The child elements with one of these names, or all."""
-    return (one for one in node if not names or name(one) in names)
+def children(node: Node | None, *names: str) -> Iterator[Node]:
+    """The child elements with one of these names, or all. Nothing is in None, here and below."""
+    return (one for one in (() if node is None else node) if not names or name(one) in names)
 
 
-def child(node: Node, *names: str) -> Node | None:
-    """The first child element with one of these names."""
-    return next(children(node, *names), None)
+def child(node: Node | None, wanted: str) -> Node | None:
+    """The first child element of this name."""
+    return next(children(node, wanted), None)
 
 
-def find(node: Node, *wanted: str) -> Node | None:
+def find(node: Node | None, *wanted: str) -> Node | None:
     """The element itself or its first descendant with one of these names, in the order of the document."""
-    return next(node.iter(*(f"{{*}}{one}" for one in wanted)), None)
+    return None if node is None else next(node.iter(*(f"{{*}}{one}" for one in wanted)), None)
 
 
 def all_text(node: Node | None, skip: frozenset[str] = frozenset()) -> str:
@@ -75,9 +73,10 @@ def all_text(node: Node | None, skip: frozenset[str] = frozenset()) -> str:
     return " ".join("".join(pieces(node)).split()) if node is not None else ""
 
 
-def attribute(node: Node, wanted: str) -> str | None:
+def attribute(node: Node | None, wanted: str) -> str | None:
     """The value of an attribute, whatever its namespace."""
-    return next((str(value) for key, value in node.attrib.items() if str(key).rpartition("}")[2] == wanted), None)
+    held = () if node is None else node.attrib.items()
+    return next((str(value) for key, value in held if str(key).rpartition("}")[2] == wanted), None)
 
 
 _FLOATS: dict[str, Kind] = {"fig": "figure", "table-wrap": "table"}
@@ -97,23 +96,19 @@ _KEPT_APART = re.compile(
 """The title of a section at the end that holds figures and tables, wherever they belong."""
 
 
-def read_jats(root: Node, identifier: str) -> Article:
-    """The first article of the document. Raises InvalidData if it has no text."""
-    article = find(root, "article")
-    article = root if article is None else article
+def read_jats(article: Node, identifier: str) -> Article:
+    """Raises InvalidData if it has no text."""
     builder = ArticleBuilder()
     meta = find(article, "article-meta")
-    front = child(article, "front")
-    for abstract in children(meta, "abstract") if meta is not None else ():
-        builder.open_section(all_text(child(abstract, "title")) or "Abstract")
-        _blocks(abstract, builder, floating=False)
-        builder.close_section()
+    for abstract in children(meta, "abstract"):
+        with builder.section(all_text(child(abstract, "title")) or "Abstract"):
+            _blocks(abstract, builder, floating=False)
     for part in children(article, "body", "back"):
         _blocks(part, builder, floating=name(part) == "back")
     for group in children(article, "floats-group", "floats-wrap"):
         _blocks(group, builder, floating=True)
-    title = find(meta, "article-title") if meta is not None else None
-    return builder.article(identifier, all_text(title, frozenset(("fn", "xref"))), _metadata(meta, front))
+    title = all_text(find(meta, "article-title"), frozenset(("fn", "xref")))
+    return builder.article(identifier, title, _metadata(meta, child(article, "front")))
 
 
 def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
@@ -124,8 +119,7 @@ def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
         kind = one.get("pub-id-type")
         if kind in ("doi", "pmid", "pmc", "pmcid") and (said := all_text(one)):
             data[str(kind)] = said
-    journal = find(front, "journal-title") if front is not None else None
-    if journal is not None:
+    if (journal := find(front, "journal-title")) is not None:
         data["journal"] = all_text(journal)
     years = [whole_number(all_text(child(date, "year"))) for date in children(meta, "pub-date")]
     if years := [year for year in years if year is not None]:
@@ -157,10 +151,9 @@ def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
         elif tag in ("sec", "app", "ack", "boxed-text"):
             end_loose()
             title = all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
-            builder.open_section(title)
             apart = one.get("sec-type") == "display-objects" or _KEPT_APART.fullmatch(title) is not None
-            _blocks(one, builder, floating=floating or apart)
-            builder.close_section()
+            with builder.section(title):
+                _blocks(one, builder, floating=floating or apart)
         elif tag == "p":
             end_loose()
             _paragraph(one, builder, floating=floating)
@@ -223,10 +216,8 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
             _float(one, builder, floating=floating, parent=parent)
         return
     kind = _FLOATS[tag]
-    graphic = find(node, "graphic", "media")
-    image = attribute(graphic, "href") if graphic is not None else None
-    caption = child(node, "caption")
-    said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
+    image = attribute(find(node, "graphic", "media"), "href")
+    said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in children(child(node, "caption")))))
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
@@ -242,29 +233,22 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
 _LABEL = re.compile(r"^\W*(?:fig(?:ure)?|tab(?:le)?)\.?\s*[A-Z]?\d+\s*[.:|]*\s*", re.IGNORECASE)
 
 
-def read_tei(root: Node, identifier: str) -> Article:
-    """The first text of the document. GROBID keeps figures after the text: their place says nothing."""
-    tei = root if name(root) == "TEI" else find(root, "TEI")
-    assert tei is not None
+def read_tei(tei: Node, identifier: str) -> Article:
+    """GROBID keeps figures after the text: their place says nothing. Raises InvalidData if it has no text."""
     builder = ArticleBuilder()
-    header, text = find(tei, "teiHeader"), child(tei, "text")
-    abstract = find(header, "abstract") if header is not None else None
-    if abstract is not None and all_text(abstract):
-        builder.open_section("Abstract")
-        _division(abstract, builder)
-        builder.close_section()
-    for part in children(text, "body", "back") if text is not None else ():
+    header = find(tei, "teiHeader")
+    abstract = find(header, "abstract")
+    if all_text(abstract):
+        with builder.section("Abstract"):
+            _division(abstract, builder)
+    for part in children(child(tei, "text"), "body", "back"):
         _division(part, builder)
-    statement = find(header, "titleStmt") if header is not None else None
-    title = find(statement, "title") if statement is not None else None
-    return builder.article(identifier, all_text(title), _tei_metadata(header))
+    return builder.article(identifier, all_text(find(find(header, "titleStmt"), "title")), _tei_metadata(header))
 
 
 def _tei_metadata(header: Node | None) -> dict[str, Value]:
     data: dict[str, Value] = {}
-    if header is None:
-        return data
-    for one in header.iter():
+    for one in header.iter() if header is not None else ():
         if name(one) == "idno" and one.get("type") == "DOI":
             data.setdefault("doi", all_text(one))
         elif name(one) == "date" and (year := re.match(r"\d{4}", one.get("when") or "")):
@@ -272,15 +256,14 @@ def _tei_metadata(header: Node | None) -> dict[str, Value]:
     return data
 
 
-def _division(node: Node, builder: ArticleBuilder) -> None:
+def _division(node: Node | None, builder: ArticleBuilder) -> None:
     for one in children(node):
         tag = name(one)
         if tag == "div":
             if one.get("type") in ("references", "bibliography"):
                 continue
-            builder.open_section(all_text(child(one, "head")))
-            _division(one, builder)
-            builder.close_section()
+            with builder.section(all_text(child(one, "head"))):
+                _division(one, builder)
         elif tag == "figure":
             _figure(one, builder)
         elif tag in ("p", "item", "formula", "quote", "ab", "s"):
@@ -311,9 +294,8 @@ def _figure(node: Node, builder: ArticleBuilder) -> None:
     # The heading is usually the label, sometimes with the caption's first sentence after it.
     own, said = _LABEL.sub("", head), _LABEL.sub("", said)
     caption = said if not own or said.startswith(own) else f"{own} {said}"
-    graphic = child(node, "graphic")
+    image = attribute(child(node, "graphic"), "url")
     cells = [all_text(one) for one in node.iter() if name(one) == "cell"]
-    image = attribute(graphic, "url") if graphic is not None else None
     content = " ".join(filter(None, cells))[:TABLE_CHARS]
     one = Element(attribute(node, "id") or "", kind, label, caption, image=image, content=content)
     builder.element(one, floating=True)
@@ -325,7 +307,7 @@ _ENDINGS = re.compile(r"(?:(?<=.)\.(?:gz|zst|xml|nxml|jats|tei))+$", re.IGNORECA
 
 
 def parse_article(data: bytes, file: str) -> Article:
-    """The article of a file's bytes; `file` is its name. Its id is the name without the ending.
+    """The first article of a file's bytes; `file` is its name. Its id is the name without the ending.
 
     Raises InvalidData if it can't be read as one.
     """
@@ -333,10 +315,10 @@ def parse_article(data: bytes, file: str) -> Article:
         raise InvalidData(f"the file is too large: more than {FILE_BYTES:,} bytes")
     try:
         root = parse(data)
-        if name(root) == "TEI" or (name(root) == "teiCorpus" and find(root, "TEI") is not None):
-            return read_tei(root, article_id(file))
-        if find(root, "article") is not None and find(root, "article-meta", "body") is not None:
-            return read_jats(root, article_id(file))
+        if name(root) in ("TEI", "teiCorpus") and (tei := find(root, "TEI")) is not None:
+            return read_tei(tei, article_id(file))
+        if (article := find(root, "article")) is not None and find(root, "article-meta", "body") is not None:
+            return read_jats(article, article_id(file))
     except Exception as error:
         raise InvalidData(why_unread(error)) from error
     raise InvalidData(f"XML of an unknown kind (its root element is {name(root)}). Read are {FORMATS}")

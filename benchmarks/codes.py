@@ -77,13 +77,12 @@ def measured(folder: Path, queries: NDArray[np.float32], passages: NDArray[np.fl
         done += len(part)
     alive, verified = np.ones(count, np.bool_), Verified()
     exact = VectorIndex.open(path, queries.shape[1], blocks, alive, verified)
-    assert exact.blocks is not None
     exact.blocks.check_all()
     coded = folder / codes_file(path.name)
     begun = time.process_time()
-    write_codes(coded, exact.rows, exact.blocks)
+    write_codes(exact.blocks)
     took = time.process_time() - begun
-    index = replace(exact, codes=open_codes(coded, exact.rows, exact.blocks))
+    index = replace(exact, codes=open_codes(exact.blocks))
     assert index.codes is not None
     seconds: dict[str, list[float]] = {"exact": [], "codes": []}
     recalls = []

@@ -73,8 +73,7 @@ _RUNTIME = Runtime()
 def _command(settings: Settings, recipe: object, data: EvaluationData) -> float:
     """What the command does after its options are read."""
     with open_session(_RUNTIME.using(**dict(settings))) as opened:  # models are loaded once for both sides
-        opened.check(recipe, judged=False)
-        made = opened.evaluate(recipe, data)
+        ((_, made),) = opened.evaluate_all({"": recipe}, data)
     return made.measured.mean["nDCG@10"]
 
 

@@ -54,7 +54,7 @@ def config(context: click.Context, *, as_json: bool) -> None:
             print_json({"name": name, "value": shown(value), "from": str(here), "pending": True})
         return
     rows = {
-        name: f"{_shown(values[name]):<22} {origins[name]:<16} {field.description or ''}"
+        name: f"{'–' if values[name] is None else str(values[name]):<22} {origins[name]:<16} {field.description or ''}"
         for name, field in Settings.model_fields.items()
     }
     console = stdout()
@@ -67,10 +67,6 @@ def config(context: click.Context, *, as_json: bool) -> None:
     )
     if resolved.pending:
         notice(waiting(here, resolved.pending))
-
-
-def _shown(value: object) -> str:
-    return "–" if value is None else str(value)
 
 
 @config.command("trust")

@@ -72,9 +72,9 @@ def _list(check: Check) -> None:
     """One line: the id, the time, the verdict, the claim."""
     from rich.text import Text
 
-    verdict = (check.result or {}).get("verdict") or {}
     label = check.label or ("failed" if check.error else "no verdict")
-    sure = f" ({verdict['confidence']:.2f})" if verdict.get("confidence") is not None else ""
+    confidence = check.verdict.get("confidence")
+    sure = "" if confidence is None else f" ({confidence:.2f})"
     corrected = f"  [{counted(len(check.corrections), 'correction')}]" if check.corrections else ""
     head = f"{printable(check.id)}  {printable(check.created[:16])}  "
     line = Text.assemble((f"{label}{sure}", "bold"), f"  {printable(check.claim[:CLAIM_CHARS])}", (corrected, "yellow"))

@@ -165,9 +165,11 @@ def _say_plan(
     planned = planned_questions(sources, store, encoders, options) if encoders.additional is not None else None
     inform(*encoders.notices, f"would be made with {layout_of(encoders).describe()}")
     if planned is not None and encoders.additional is not None:
+        each = encoders.additional.questions_each
+        documents = (planned.llm_calls + planned.cached) // each
         inform(
-            f"would ask the language model {counted(planned.calls, 'question')} "
-            f"({encoders.additional.questions_each} for each of {counted(planned.documents, 'new document')}) of about "
+            f"would ask the language model {counted(planned.llm_calls, 'question')} "
+            f"({each} for each of {counted(documents, 'new document')}) of about "
             f"{planned.prompt_tokens:,} + {planned.completion_tokens:,} tokens"
             f"{cost_said(settings, planned.prompt_tokens, planned.completion_tokens)}; "
             f"{counted(planned.cached, 'answer')} already in the cache"

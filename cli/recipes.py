@@ -89,14 +89,6 @@ def _lacking(recipe: Recipe, settings: Settings) -> tuple[list[str], list[str]]:
     return lacking, [model for model, need in needed.items() if not need]
 
 
-def _models(recipe: Recipe) -> dict[str, tuple[str, Path | None]]:
-    """The models that a recipe names, each with its kind and its folder; None for what is not on this machine."""
-    from ..core.recipe import models_used
-
-    used = models_used(recipe).items()
-    return {model: (kind, None if kind == LANGUAGE_MODEL else _folder(model, kind)) for model, kind in used}
-
-
 def _folder(model: str, kind: str) -> Path | None:
     from ..core.models import find_model
 
@@ -133,7 +125,7 @@ def check(
     """
     from ..core.adjust import printed, resolved
     from ..core.errors import MissingExtra
-    from ..core.recipe import load_recipe, recipe_names, ways_to_get
+    from ..core.recipe import load_recipe, models_used, recipe_names, ways_to_get
     from ..core.stages import ModelStage
     from ..rerank.open import AUTO, choose_model
 
@@ -143,11 +135,10 @@ def check(
         load_recipe(f"{name}:{ablation}")  # raises what keeps it from running
     models: dict[str, str] = {}
     missing = False
-    for model, (kind, path) in _models(recipe).items():
-        lacks = kind != LANGUAGE_MODEL and path is None
-        missing = missing or lacks
-        where = "on the configured server" if kind == LANGUAGE_MODEL else str(path)
-        models[model] = f"{kind}, {f'not installed: {ways_to_get(recipe, model)}' if lacks else where}"
+    for model, kind in models_used(recipe).items():
+        where = "on the configured server" if kind == LANGUAGE_MODEL else _folder(model, kind)
+        missing = missing or where is None
+        models[model] = f"{kind}, {where or f'not installed: {ways_to_get(recipe, model)}'}"
     for stage in recipe.rerankers.values():
         if isinstance(stage, ModelStage) and stage.model == AUTO:
             part = AUTO if stage.required else f"{AUTO} (optional)"

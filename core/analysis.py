@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from cachetools import LRUCache, cached
 
-from .errors import InvalidData, NotFound
+from .errors import NotFound
+from .special_tokens import read_tokenizer
 from .text import CONTROLS
 from .types import document_text
 
 if TYPE_CHECKING:
     import tantivy
-    import tokenizers
 
     from .stages import Analysis
 
@@ -250,7 +250,16 @@ def _stemmer() -> tantivy.TextAnalyzer:
 
 def _subwords(model: str) -> Callable[[str], Sequence[str]]:
     """The tokens of a word by the tokenizer of a model; its weights are not needed."""
-    tokenizer = _tokenizer(model)
+    from .models import find_model
+
+    folder = find_model(model, tokenizer_only=True).path
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise NotFound(
+            f"{folder} has no tokenizer.json, which is needed to cut words into subwords. Write one with "
+            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER), or name another model"
+        )
+    tokenizer = read_tokenizer(file)
     special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
 
     def ids(text: str) -> list[int]:
@@ -265,27 +274,6 @@ def _subwords(model: str) -> Callable[[str], Sequence[str]]:
         return ["".join(token.split()) for token in kept]
 
     return cut
-
-
-def _tokenizer(model: str) -> tokenizers.Tokenizer:
-    import tokenizers
-
-    from .models import find_model
-
-    folder = find_model(model, tokenizer_only=True).path
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        raise NotFound(
-            f"{folder} has no tokenizer.json, which is needed to cut words into subwords. Write one with "
-            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER), or name another model"
-        )
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:
-        raise InvalidData(f"{file} can't be read as a tokenizer: {error}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 # -- the language of a text

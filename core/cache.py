@@ -25,6 +25,9 @@ from .files import private_folder
 _TIMEOUT_S = 30.0
 _AT_ONCE = 500
 """Keys of one question: any SQLite takes 999 parameters."""
+_BYTES = (
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 
 
 class Cache(Closing):
@@ -41,18 +44,17 @@ class Cache(Closing):
         self._what, self._max_bytes, self._temporary = what, max_bytes, max_bytes <= 0
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        with self._lock:
-            if self._temporary:
-                self._fall_back()
-                return
-            try:
-                private_folder(path.parent)
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-                with contextlib.suppress(PermissionError):  # another user's
-                    path.chmod(0o600)
-                self._database = self._open(str(path))
-            except (OSError, sqlite3.Error) as error:
-                self._give_up(error)
+        if self._temporary:
+            self._fall_back()
+            return
+        try:
+            private_folder(path.parent)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            with contextlib.suppress(PermissionError):  # another user's
+                path.chmod(0o600)
+            self._database = self._open(str(path))
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that are known."""
@@ -87,19 +89,11 @@ class Cache(Closing):
             return
         with database:
             database.executemany("INSERT OR REPLACE INTO entries (key, value) VALUES (?, ?)", values.items())
-        while not self._temporary and self._bytes(database) > self._max_bytes:
+        while not self._temporary and database.execute(_BYTES).fetchone()[0] > self._max_bytes:
             with database:
                 oldest = "SELECT min(age) + (max(age) - min(age)) / 10 FROM entries"
                 if not database.execute(f"DELETE FROM entries WHERE age <= ({oldest})").rowcount:  # noqa: S608
                     break
-
-    @staticmethod
-    def _bytes(database: sqlite3.Connection) -> int:
-        pages, free, size = (
-            int(database.execute(f"PRAGMA {name}").fetchone()[0])
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        return (pages - free) * size
 
     def _open(self, path: str) -> sqlite3.Connection:
         database = sqlite3.connect(path, timeout=_TIMEOUT_S, check_same_thread=False)

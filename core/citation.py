@@ -143,6 +143,12 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
+def stands_in(document: Document, sentence: Sentence) -> bool:
+    """Whether the sentence is in the document at its offsets."""
+    text = document.title if sentence.field == "title" else document.text
+    return 0 <= sentence.start < sentence.end <= len(text) and text[sentence.start : sentence.end] == sentence.text
+
+
 def on_pages(*sentences: Sentence) -> str:
     """The pages that sentences stand on: `p. 3`, `pp. 3-4, 9`, with a dash; empty if none is known."""
     from more_itertools import consecutive_groups

@@ -16,8 +16,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .redaction import redact
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class CcheckError(Exception):
@@ -98,6 +102,12 @@ def why_unread(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it needs too much memory"
     return redact(f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__)
+
+
+def misfits(error: ValidationError, whole: str) -> list[str]:
+    """Where a value does not fit its model, and why, as `place: reason`. `whole` is what a message calls the value."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [f"{'.'.join(map(str, one['loc'])) or whole}: {one['msg']}" for one in found]
 
 
 def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> CcheckError:

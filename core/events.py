@@ -28,15 +28,12 @@ def event(kind: str, **facts: Any) -> None:
             sys.stderr.write(f"{line}\n")
 
 
-class AccessLog:
-    """An event for each request, without what follows the ? of its address."""
+def access_log(app: ASGIApp) -> ASGIApp:
+    """The application with an event for each request, without what follows the ? of its address."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         import asyncio  # here: the command line, which writes events too, needs none of it
 
@@ -50,7 +47,7 @@ class AccessLog:
             await send(message)
 
         try:
-            await self.app(scope, receive, counted)
+            await app(scope, receive, counted)
         except asyncio.CancelledError:  # the server stops, and has waited for this request as long as it may
             from starlette.responses import PlainTextResponse
 
@@ -61,3 +58,5 @@ class AccessLog:
             spent = round((time.perf_counter() - started) * 1000, 1)
             asked = {"method": scope["method"], "path": scope["path"], "client": client}
             event("request", **asked, status=status or 500, bytes=size, ms=spent)
+
+    return logged

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
-
 DISTRIBUTION = "ccheck-papers"
 """The name in pyproject.toml. PyPI's `ccheck` is another project."""
 
 
-class _Origin(BaseModel):
-    """What installers record of a package that does not come from an index (PEP 610)."""
-
-    url: str = ""
-    dir_info: dict[str, Any] = {}
-    vcs_info: dict[str, Any] = {}
-
-
 def install_command(extra: str | None = None) -> str:
     """How to install ccheck again, with an extra, from where it was installed: a clone, an address, else PyPI."""
+    origin: dict[str, Any] = {}
     try:
+        # What installers record of a package that does not come from an index (PEP 610).
         found = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-        origin = _Origin.model_validate_json(found or "{}")
+        origin |= json.loads(found or "{}")
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
-        origin = _Origin()
-    extras = f"[{extra}]" if extra else ""
-    if not origin.url:
+        pass
+    url, extras = origin.get("url"), f"[{extra}]" if extra else ""
+    if not url:
         return f"pip install {shlex.quote(DISTRIBUTION + extras)}"
-    if origin.url.startswith("file:"):
+    if url.startswith("file:"):
         from urllib.request import url2pathname  # a client of HTTP
 
-        source = Path(url2pathname(urlsplit(origin.url).path))
+        source = Path(url2pathname(urlsplit(url).path))
         there = source.is_file() or (source / "pyproject.toml").is_file()
         # Without its source, the installed package still says what an extra needs.
         place = f"{source if there else DISTRIBUTION}{extras}"
     else:
-        kind = f"{origin.vcs_info['vcs']}+" if "vcs" in origin.vcs_info else ""
-        place = f"{DISTRIBUTION}{extras} @ {kind}{origin.url}"
-    editable = "-e " if origin.dir_info.get("editable") else ""
+        kind = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+        place = f"{DISTRIBUTION}{extras} @ {kind}{url}"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
     return f"{_installer()} install {editable}{shlex.quote(place)}"
 
 

@@ -62,7 +62,7 @@ def key_for(settings: Settings, name: str, url: str) -> Key:
 
 def is_yours(settings: Settings, name: str, url: str) -> bool:
     """Whether the user named the server at `url` for this key."""
-    said = [value for setting in NAMED_BY[name] for value in settings.yours(setting)]
+    said = map(settings.yours, NAMED_BY[name])
     named = [one for value in said for one in (value.split(",") if isinstance(value, str) else value or ())]
     return place(url) in {found for one in named if (found := place(one)) is not None}
 

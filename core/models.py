@@ -16,7 +16,7 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -267,8 +267,11 @@ def gpu_driver_here() -> bool:
     return any(Path("/dev", name).exists() for name in ("nvidiactl", "nvidia0", "dxg", "kfd"))
 
 
-def best_device() -> str:
-    """The fastest device here, as torch names it."""
+def best_device(wanted: str | None = None) -> str:
+    """The device that is wanted, else the fastest one here, as torch names it. Raises as `check_device`."""
+    if wanted is not None:
+        check_device(wanted)
+        return wanted
     if not gpu_driver_here():
         return "cpu"
     import torch
@@ -305,13 +308,13 @@ def loading_quietly() -> Iterator[None]:
 
 
 def load_transformer(
-    path: Path, kind: str, what: str, dtype: str = "float32", *, heads: Set[str] = frozenset(), **how: Any
+    path: Path, kind: str, what: str, *, heads: Set[str] = frozenset(), **how: Any
 ) -> tuple[Any, Any, bool]:
     """The model of a folder, by the class of transformers that `kind` names, and its tokenizer; on the CPU.
 
-    Only safetensors are loaded and no code beside them runs. `how` goes to the class. The parts of the model that
-    `heads` names may lack weights, and the last value says if they do: they are drawn at random. Raises InvalidData if
-    the folder does not hold `what`, with all other weights.
+    Only safetensors are loaded and no code beside them runs. `how` goes to the class, with float32 as its dtype if it
+    has none. The parts of the model that `heads` names may lack weights, and the last value says if they do: they are
+    drawn at random. Raises InvalidData if the folder does not hold `what`, with all other weights.
     """
     with loading_quietly():
         import torch
@@ -324,9 +327,8 @@ def load_transformer(
                 trust_remote_code=False,
                 local_files_only=True,
                 use_safetensors=True,
-                dtype=getattr(torch, dtype),
                 output_loading_info=True,
-                **how,
+                **{"dtype": torch.float32, **how},
             )
         except Exception as error:
             # A folder can be broken in any way.
@@ -338,10 +340,17 @@ def load_transformer(
 
 
 def load_encoder(
-    kind: Literal["SentenceTransformer", "SparseEncoder"], what: str, found: FoundModel, device: str | None
-) -> Any:
-    """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest.
+    kind: Literal["SentenceTransformer", "SparseEncoder", "CrossEncoder"],
+    what: str,
+    found: FoundModel,
+    device: str | None,
+    dtype: Any = None,
+    **how: Any,
+) -> tuple[Any, Callable[[], None]]:
+    """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest,
+    and `dtype` too. `how` goes to the class.
 
+    It reads special tokens in texts as words; the function that comes with it makes its tokenizers the folder's again.
     No code of the model's author runs. Raises MissingExtra, UsageError for an unknown device, and InvalidData for a
     folder that does not hold `what`.
     """
@@ -358,13 +367,13 @@ def load_encoder(
                 device=device,
                 trust_remote_code=False,
                 local_files_only=True,
-                model_kwargs={"use_safetensors": True},
+                model_kwargs={"use_safetensors": True} | ({} if dtype is None else {"dtype": dtype}),
+                **how,
             )
         except Exception as error:
             # A folder can be broken in any way.
             raise InvalidData(f"{found.path} can't be loaded as {what}: {first_line(error)}") from error
-    words_only_in(model)
-    return model
+    return model, words_only_in(model)
 
 
 def keep_few_shapes() -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .errors import ServerError
-from .events import AccessLog
+from .events import access_log
 
 MOST_OF_A_HEAD = 32 << 10
 """Bytes of a request's line and headers."""
@@ -96,7 +96,7 @@ def run_server(
 def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     """How uvicorn serves the application."""
     return uvicorn.Config(
-        AccessLog(app),
+        access_log(app),
         http=protocol(limits),
         ws="none",
         h11_max_incomplete_event_size=MOST_OF_A_HEAD,
@@ -168,23 +168,22 @@ def protocol(limits: Limits) -> type[H11Protocol]:
     return Guarded
 
 
-class HostCheck:
+def host_check(app: ASGIApp, names: Collection[str], key: str) -> ASGIApp:
     """Refuses requests for another host than this server: 421.
 
     A page of another site can let its own name lead to this machine (DNS rebinding); a browser then lets it ask this
     server and read the answers. Such a request names that site as its host. An address can't be made to lead elsewhere.
+    `key`: the environment variable with the server's key.
     """
 
-    def __init__(self, app: ASGIApp, names: Collection[str], key: str) -> None:
-        """`key`: the environment variable with the server's key."""
-        self.app, self.names, self.key = app, names, key
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not known_host(Headers(scope=scope).getlist("host"), self.names):
-            said = f"unknown host: the server must be told this name, or have a key in {self.key}\n"
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not known_host(Headers(scope=scope).getlist("host"), names):
+            said = f"unknown host: the server must be told this name, or have a key in {key}\n"
             await PlainTextResponse(said, 421)(scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
+
+    return checked
 
 
 def known_host(given: Collection[str], names: Collection[str]) -> bool:

@@ -50,10 +50,8 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Marks what the ./ccheck.toml of a stranger's folder can set without consent: values that `harmless` accepts, in
-    words `which`."""
+    """Marks what the ./ccheck.toml of a stranger's folder can set without consent: values that `harmless` accepts."""
 
-    which: str = "yes"
     harmless: Callable[[object], bool] = lambda value: True
 
 
@@ -73,10 +71,10 @@ def _is_packaged_recipe(value: object) -> bool:
 class Settings(Table):
     """Every setting with its default."""
 
-    store: Annotated[str, Here("a folder below this one", _is_below)] = Field(
+    store: Annotated[str, Here(_is_below)] = Field(
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"
     )
-    recipe: Annotated[str, Here("a packaged recipe", _is_packaged_recipe)] = Field(
+    recipe: Annotated[str, Here(_is_packaged_recipe)] = Field(
         "default", description="the pipeline: a packaged recipe's name or a TOML file"
     )
     embedding_model: str | None = Field(
@@ -98,7 +96,7 @@ class Settings(Table):
     cache_bytes: Annotated[int, Here()] = Field(
         2 << 30, ge=0, description="largest size of the cached embeddings, in bytes; 0 keeps none"
     )
-    record: Annotated[bool, Here("false", lambda value: value is False)] = Field(
+    record: Annotated[bool, Here(lambda value: value is False)] = Field(
         True, description="keep every check, with its claim, for ccheck history"
     )
     record_days: int | None = Field(
@@ -129,11 +127,11 @@ class Settings(Table):
     elasticsearch_concurrency: Annotated[int, Here()] = Field(
         8, ge=1, le=256, description="how many searches, or write requests, one ccheck runs on the server at a time"
     )
-    stores: Annotated[
-        Mapping[str, StoreProfile], Here("profiles without `model`", lambda value: not names_models(value))
-    ] = Field({}, description="the fields of indices that ccheck did not make: a table for each store")
+    stores: Annotated[Mapping[str, StoreProfile], Here(lambda value: not names_models(value))] = Field(
+        {}, description="the fields of indices that ccheck did not make: a table for each store"
+    )
 
-    rerank: Annotated[str | None, Here("`auto`, `late`, `none`", ("auto", "late", "none").__contains__)] = Field(
+    rerank: Annotated[str | None, Here(("auto", "late", "none").__contains__)] = Field(
         None,
         description="the reranker, instead of the recipe's: auto, late, none, a model's name or folder, or a URL",
     )
@@ -178,7 +176,7 @@ class Settings(Table):
     prompts_dir: Path | None = Field(None, description="a folder with prompts that replace the packaged ones")
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _yours: Mapping[str, tuple[Any, ...]] = PrivateAttr(default_factory=dict)
+    _yours: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def origins(self) -> Mapping[str, str]:
@@ -186,12 +184,12 @@ class Settings(Table):
         settings were not read by `resolve`."""
         return self._origins
 
-    def yours(self, name: str) -> tuple[Any, ...]:
+    def yours(self, name: str) -> Any:
         """A setting from flags, the environment or the user's own file; else its default.
 
         ./ccheck.toml is not read, even if the user allowed it.
         """
-        return self._yours.get(name, (getattr(self, name),))
+        return self._yours.get(name, getattr(self, name))
 
     def model_post_init(self, context: Any) -> None:
         for name in type(self).model_fields:
@@ -264,7 +262,7 @@ def resolve(
         raise UsageError(f"the setting {name} (from {origins.get(name)}): {why}") from error
     settings._origins = origins
     settings._yours = {
-        name: (own[name][0],) if name in own else (field.get_default(call_default_factory=True),)
+        name: own[name][0] if name in own else field.get_default(call_default_factory=True)
         for name, field in Settings.model_fields.items()
     }
     return Resolved(settings, pending)
@@ -326,7 +324,7 @@ def remember(store: str, profile: StoreProfile) -> Path:
 
 
 def unasked(name: str) -> Here | None:
-    """The values of a setting that a folder's file can set without the user's consent, in words; None: none."""
+    """The mark of a setting that a folder's file can set without the user's consent; None: it can't."""
     return next((mark for mark in Settings.model_fields[name].metadata if isinstance(mark, Here)), None)
 
 

@@ -9,7 +9,26 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import InvalidData
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a tokenizer.json, which neither cuts nor pads. Raises InvalidData."""
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise InvalidData(f"{file} can't be read as a tokenizer: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def words_only(tokenizer: Any) -> Callable[[], None]:
@@ -80,12 +99,8 @@ def words_only_in(model: Any) -> Callable[[], None]:
 
 def special_tokens(tokenizer: Any) -> list[str]:
     """The special tokens that a tokenizer finds in texts."""
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    decoder = (
-        backend.get_added_tokens_decoder()
-        if hasattr(backend, "get_added_tokens_decoder")
-        else backend.added_tokens_decoder
-    )
+    of_library = hasattr(tokenizer, "get_added_tokens_decoder")
+    decoder = tokenizer.get_added_tokens_decoder() if of_library else tokenizer.added_tokens_decoder
     return [token.content for token in decoder.values() if token.special]
 
 

@@ -242,10 +242,6 @@ class AdditionalStage(Stage):
     posts: int = Field(default=1, ge=0, le=10, description="how many social media posts about it")
     llm: LanguageModel = None
 
-    def asks(self) -> tuple[str, ...]:
-        """The prompts with which this stage asks a language model."""
-        return ("additional-summary",) * self.summary + ("additional-posts",) * bool(self.posts)
-
 
 class UnitsStage(Stage):
     """Parts of each document that are searched by themselves: sentences, paragraphs or windows."""
@@ -381,9 +377,6 @@ class ListwiseStage(Stage):
     prompts: Prompts = "own"
     required: Required = True
 
-    def asks(self) -> tuple[str, ...]:
-        return (of_paper("listwise", self.prompts),)
-
 
 RerankerStage: TypeAlias = Annotated[
     ModelStage | LateStage | EnsembleStage | ListwiseStage, Field(discriminator="kind")
@@ -467,6 +460,7 @@ class VerdictStage(Stage):
         return ((self.model, "stance" if self.method == "stance" else "language model"),)
 
     def asks(self) -> tuple[str, ...]:
+        """The prompts with which it asks a language model."""
         two = self.strategy == "two-step"
         names = ("two-step-relevance", "two-step-polarity") if two else (self.strategy,)
         return tuple(of_paper(name, self.prompts) for name in names)

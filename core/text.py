@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 _TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that change the direction of the text around them."""
@@ -116,9 +116,9 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def figure(value: float, interval: tuple[float, float] | None = None) -> str:
-    """`0.7131 [0.683, 0.742]`."""
-    return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
+def figure(value: float, interval: tuple[float, float] | None = None, sign: Literal["", "+"] = "") -> str:
+    """`0.7131 [0.683, 0.742]`; with the sign also of positive values."""
+    return f"{value:{sign}.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
 
 
 def seconds(value: float) -> str:

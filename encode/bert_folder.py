@@ -18,7 +18,7 @@ import orjson
 import tokenizers
 from numpy.typing import NDArray
 
-from ..core.special_tokens import words_only
+from ..core.special_tokens import read_tokenizer, words_only
 
 Floats: TypeAlias = NDArray[np.float32]
 _POOLING = {
@@ -220,16 +220,11 @@ def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
 
 
 def open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
-    """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
+    """Raises InvalidData for a tokenizer that is broken, ValueError if it knows more words than the model."""
     file = folder / "tokenizer.json"
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"tokenizer.json: {error}") from error
+    tokenizer = read_tokenizer(file)
     if _tokenizer_facts(file)[2] >= words:
         raise ValueError(f"the tokenizer has more than the model's {words:,} words")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     words_only(tokenizer)
     return tokenizer
 

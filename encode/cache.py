@@ -29,23 +29,23 @@ OnDone = Callable[[int, int], None]
 
 
 class VectorCache(Cache, Generic[V]):
-    """The vectors that one model made of texts, by `text_key`."""
+    """The vectors that one model made of texts, by a hash of the text."""
 
     def __init__(
-        self, path: Path, max_bytes: int, what: str, dump: Callable[[V], bytes], load: Callable[[bytes], V | None]
+        self,
+        name: str,
+        folder: Path | None,
+        max_bytes: int,
+        what: str,
+        dump: Callable[[V], bytes],
+        load: Callable[[bytes], V | None],
     ) -> None:
         """See `Cache`. `load` returns None for what this model can't have made."""
-        super().__init__(path, max_bytes, what)
-        self._dump, self._load = dump, load
+        import platformdirs
 
-    def known(self, keys: Sequence[bytes]) -> dict[bytes, V]:
-        """The values of those keys that are known."""
-        read = ((key, self._load(data)) for key, data in self.get(keys).items())
-        return {key: value for key, value in read if value is not None}
-
-    def keep(self, keys: Sequence[bytes], values: Sequence[V]) -> None:
-        """Keep values, in one transaction."""
-        self.put({key: self._dump(value) for key, value in zip(keys, values, strict=True)})
+        folder = folder or platformdirs.user_cache_path("ccheck")
+        super().__init__(folder / "embeddings" / f"{name}.sqlite", max_bytes, what)
+        self.dump, self.load = dump, load
 
 
 def embedding_cache(
@@ -64,8 +64,8 @@ def embedding_cache(
             return None
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
-    file = _file(f"{embedding.fingerprint[:32]}-{embedding.max_tokens}{'-bfloat16' if half else ''}", folder)
-    return VectorCache(file, max_bytes, "the embedding cache", lambda one: one.astype("<f4").tobytes(), load)
+    name = f"{embedding.fingerprint[:32]}-{embedding.max_tokens}{'-bfloat16' if half else ''}"
+    return VectorCache(name, folder, max_bytes, "the embedding cache", lambda one: one.astype("<f4").tobytes(), load)
 
 
 def sparse_cache(
@@ -79,8 +79,8 @@ def sparse_cache(
             return None
         return value
 
-    file = _file(f"sparse-{field.fingerprint[:32]}-{field.max_tokens}", folder)
-    return VectorCache(file, max_bytes, "the cache of sparse vectors", SparseVector.to_bytes, load)
+    name = f"sparse-{field.fingerprint[:32]}-{field.max_tokens}"
+    return VectorCache(name, folder, max_bytes, "the cache of sparse vectors", SparseVector.to_bytes, load)
 
 
 def encode_once(
@@ -93,17 +93,18 @@ def encode_once(
 
     `on_done` is told how many of the distinct texts are done.
     """
-    keys = [text_key(text) for text in texts]
+    keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
     distinct = dict(zip(keys, texts, strict=True))
-    known = cache.known(list(distinct))
+    kept = ((key, cache.load(data)) for key, data in cache.get(list(distinct)).items())
+    known = {key: value for key, value in kept if value is not None}
     # Texts of like length together, so that little of a batch is padding; the longest first, so that memory that is
     # too small shows at once.
     missing = sorted(distinct.keys() - known.keys(), key=lambda key: (-len(distinct[key]), key))
     on_done(len(known), len(distinct))
     for some in chunked(missing, SLICE):
-        values = list(encode([distinct[key] for key in some]))
-        cache.keep(some, values)
-        known.update(zip(some, values, strict=True))
+        made = dict(zip(some, encode([distinct[key] for key in some]), strict=True))
+        cache.put({key: cache.dump(value) for key, value in made.items()})
+        known |= made
         _give_memory_back()
         on_done(len(known), len(distinct))
     return [known[key] for key in keys]
@@ -114,14 +115,3 @@ def _give_memory_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError, OSError):  # another C library
             ctypes.CDLL(None).malloc_trim(0)
-
-
-def text_key(text: str) -> bytes:
-    """The key of a text in the cache."""
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def _file(name: str, folder: Path | None) -> Path:
-    import platformdirs
-
-    return (folder or platformdirs.user_cache_path("ccheck")) / "embeddings" / f"{name}.sqlite"

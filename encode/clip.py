@@ -12,7 +12,7 @@ from typing import Any
 from more_itertools import chunked
 
 from ..core.errors import InvalidData, require
-from ..core.models import FoundModel, best_device, check_device, load_transformer, require_models
+from ..core.models import FoundModel, best_device, load_transformer, require_models
 from ..core.runtime import Runtime
 from ..core.types import Vector
 
@@ -26,11 +26,9 @@ class Clip:
     """A CLIP model, loaded when it is first used. Vectors are float32 of unit length, shape [things, dimensions]."""
 
     def __init__(self, found: FoundModel, device: str | None) -> None:
-        """Raises MissingExtra or UsageError (no such device)."""
+        """Raises MissingExtra. That there is no such device is a UsageError when the model is loaded."""
         require_models(f"the model of images {found.name}")
         require("reading images", "images", "PIL")
-        if device is not None:
-            check_device(device)
         self.found, self._device = found, device
 
     @functools.cached_property
@@ -45,7 +43,7 @@ class Clip:
             prepare = kind.from_pretrained(self.found.path, local_files_only=True)
         except Exception as error:
             raise InvalidData(f"{self.found.path} does not say how images are prepared: {error}") from error
-        return model.to(self._device or best_device()), tokenizer, prepare
+        return model.to(best_device(self._device)), tokenizer, prepare
 
     def encode_images(self, files: Sequence[Path]) -> list[Vector | None]:
         """None for a file that can't be read as an image."""

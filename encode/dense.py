@@ -77,10 +77,11 @@ class Embedder:
 
     @functools.cached_property
     def _model(self) -> SentenceTransformer:
+        model: SentenceTransformer
         self._runtime.loading(self.found.name)
         with unpacked(self.found.path) as path:
             found = replace(self.found, path=path)
-            model: SentenceTransformer = load_encoder("SentenceTransformer", "an embedding model", found, self._device)
+            model, _ = load_encoder("SentenceTransformer", "an embedding model", found, self._device)
         return model
 
     @functools.cached_property

@@ -52,9 +52,10 @@ class SparseEmbedder:
 
     @functools.cached_property
     def _model(self) -> SparseEncoder:
+        model: SparseEncoder
         self._runtime.loading(self.found.name)
         _check_folder(self.found)
-        model: SparseEncoder = load_encoder("SparseEncoder", "a sparse encoder", self.found, self._runtime.device)
+        model, _ = load_encoder("SparseEncoder", "a sparse encoder", self.found, self._runtime.device)
         _check_head(model, self.found)
         return model
 

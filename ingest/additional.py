@@ -28,7 +28,6 @@ from ..llm.types import (
     estimate_tokens,
 )
 from .documents import clean
-from .options import PlannedQuestions
 
 PROMPTS = {"additional-summary": ("document",), "additional-posts": ("document", "count")}
 """The prompts of this room and the placeholders that each must have."""
@@ -70,7 +69,8 @@ class AdditionalWriter:
                 "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"
             )
         self._llm, self._stage = llm, stage
-        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in stage.asks()}
+        names = ["additional-summary"] * stage.summary + ["additional-posts"] * bool(stage.posts)
+        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in names}
         asked = (part for name, one in self._prompts.items() for part in (name, one.system, one.user))
         identity = memory_key(*map(str.encode, asked)).hex()[:16]
         self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, identity)
@@ -103,13 +103,13 @@ class AdditionalWriter:
             stopped = error
         return [*written, *[None] * (len(documents) - len(written))], stopped
 
-    def plan(self, documents: Sequence[Document]) -> PlannedQuestions:
-        """Counts the questions that writing about documents would ask, without asking them."""
+    def plan(self, documents: Sequence[Document]) -> Usage:
+        """What the questions about documents, `questions_each`, would cost, estimated without asking them."""
         questions = [question for document in documents for question in self._questions(document)]
         new = [question for question in questions if not self._llm.is_cached(question)]
         read = sum(estimate_tokens(question.messages) for question in new)
         said = sum(TOKENS_SUMMARY if one.reply is Summary else TOKENS_POST * self._stage.posts for one in new)
-        return PlannedQuestions(len(documents), len(new), len(questions) - len(new), read, said)
+        return Usage(len(new), read, said, len(questions) - len(new))
 
     def _questions(self, document: Document) -> Iterator[Question[Any]]:
         paper, count = quoted({"title": document.title, "text": document.text[:LONGEST]}), self._stage.posts

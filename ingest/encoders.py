@@ -94,10 +94,6 @@ def with_passages(encoders: Encoders, tokens: int | None) -> Encoders:
     return replace(encoders, dense=(replace(main, chunking=Chunking(tokens, tokens, tokens // 8)), *others))
 
 
-OnDone = Callable[[float], None]
-"""Is told which share of the work is done, 0..1."""
-
-
 class EntryMaker(Closing):
     """Encodes documents, each text once by each model. Use it in `with`: it keeps the caches of vectors open."""
 
@@ -117,10 +113,12 @@ class EntryMaker(Closing):
         return [cache.notice for cache in self._caches if cache.notice]
 
     def make(
-        self, given: Sequence[tuple[Document, str, tuple[str, ...]]], on_done: OnDone = lambda share: None
+        self,
+        given: Sequence[tuple[Document, str, tuple[str, ...]]],
+        on_done: Callable[[float], None] = lambda share: None,
     ) -> list[Entry]:
         """The entries of documents, which are given with their digests and additional texts. An additional text is a
-        passage at 0, 0 of each field of vectors."""
+        passage at 0, 0 of each field of vectors. `on_done` is told which share of the work is done, 0..1."""
         parts, documents = len(self._caches), [document for document, _, _ in given]
 
         def part(number: int) -> Callable[[int, int], None]:

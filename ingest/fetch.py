@@ -2,7 +2,7 @@
 
 The APIs: docs.openalex.org (works, cursor paging), ncbi.nlm.nih.gov/books/NBK25501 (E-utilities: esearch with history,
 efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says about a paper,
-or of PubMed's XML the plain record (see `plain.py`). A file that is not complete has another beside it,
+or of PubMed's XML the plain record (see `fields.py`). A file that is not complete has another beside it,
 .FILE.state.json (hidden, so that nobody ingests it), from which the next run continues.
 """
 
@@ -14,10 +14,9 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import httpx
 
@@ -26,6 +25,7 @@ from ..core.errors import InvalidData, NotFound, ServerError, UsageError
 from ..core.files import check_output, write_text
 from ..core.http import BUSY, Body, MayPass, pause, retry_after
 from ..core.text import json_line
+from .fields import field_of
 from .records import Record
 from .references import read_pubmed
 from .sources import Source
@@ -69,36 +69,27 @@ def fetch(
     service fails, InvalidData for an answer of another shape; what was fetched until then stays.
     """
     state = _begun(client.service, topic, check_output(file, "the papers"))
-    with ExitStack() as stack:
-        stream: IO[bytes] | None = None
-        while not state.done and state.records < limit:
-            try:
-                papers, cursor, total = _SERVICES[client.service].page(
-                    client, topic, state, min(PAGE, limit - state.records)
-                )
-            except ServerError as error:
-                kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
-                raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
-            if not papers and not cursor and not state.records:
-                raise NotFound(f"{client.service} found no papers on {topic!r}. Try fewer or other words")
-            if stream is None:
-                stream = stack.enter_context(file.open("r+b" if file.exists() else "w+b"))
-                stream.truncate(state.bytes)
-                stream.seek(state.bytes)
-            papers = papers[: limit - state.records]
+    page = _SERVICES[client.service].page
+    while not state.done and state.records < limit:
+        try:
+            papers, cursor, total = page(client, topic, state, min(PAGE, limit - state.records))
+        except ServerError as error:
+            kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
+            raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
+        if not papers and not cursor and not state.records:
+            raise NotFound(f"{client.service} found no papers on {topic!r}. Try fewer or other words")
+        papers = papers[: limit - state.records]
+        with file.open("r+b" if state.bytes else "wb") as stream:
+            stream.truncate(state.bytes)
+            stream.seek(state.bytes)
             stream.write("".join(json_line(paper) for paper in papers).encode())
             stream.flush()
             os.fsync(stream.fileno())
-            state = replace(
-                state,
-                cursor=cursor or "",
-                records=state.records + len(papers),
-                bytes=stream.tell(),
-                total=total,
-                done=not cursor,
-            )
-            write_text(_state_file(file), json.dumps(asdict(state)), "the state of the fetch")
-            on_progress(state)
+            size = stream.tell()
+        records = state.records + len(papers)
+        state = replace(state, cursor=cursor or "", records=records, bytes=size, total=total, done=not cursor)
+        write_text(_state_file(file), json.dumps(asdict(state)), "the state of the fetch")
+        on_progress(state)
     if state.done:
         _state_file(file).unlink(missing_ok=True)
     return state
@@ -204,18 +195,15 @@ _Page: TypeAlias = "tuple[list[dict[str, Any]], str | None, int | None]"
 
 def _openalex(client: Client, topic: str, state: State, count: int) -> _Page:
     answer = client.json("/works", {"search": topic, "per-page": count, "cursor": state.cursor})
-    meta = answer.get("meta")
-    meta = meta if isinstance(meta, dict) else {}
     found = _records(client, answer.get("results"))
-    return found, meta.get("next_cursor") if found else None, meta.get("count")
+    return found, field_of(answer, "meta.next_cursor") if found else None, field_of(answer, "meta.count")
 
 
 def _europe_pmc(client: Client, topic: str, state: State, count: int) -> _Page:
     parameters: dict[str, str | int] = {"query": topic, "format": "json", "resultType": "core"}
     parameters |= {"pageSize": count, "cursorMark": state.cursor}
     answer = client.json("/webservices/rest/search", parameters)
-    results = answer.get("resultList")
-    found = _records(client, results.get("result") if isinstance(results, dict) else None)
+    found = _records(client, field_of(answer, "resultList.result"))
     cursor = answer.get("nextCursorMark")
     return found, cursor if found and cursor != state.cursor else None, answer.get("hitCount")
 

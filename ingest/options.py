@@ -129,18 +129,3 @@ class Preview:
     passages: tuple[int, ...] | None
     rejects: tuple[Reject, ...]
     units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedQuestions:
-    """The `calls` to a language model that so many `documents` would need, with estimates of their tokens, and the
-    `cached` questions that were answered before and cost nothing."""
-
-    documents: int
-    calls: int
-    cached: int
-    prompt_tokens: int
-    completion_tokens: int
-
-    def __add__(self, other: PlannedQuestions) -> PlannedQuestions:
-        return PlannedQuestions(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.types import Document
+from .documents import ID_BYTES
 from .fields import Plain, plain_record
 from .lines import raw_chunks
 from .records import Record, Reject
@@ -20,8 +21,6 @@ CLAIM_IDS = "claim_ids"
 """The metadata field with the claims to whose collections a page belongs."""
 HTML_BYTES = 32 << 20
 """A larger HTML file is a reject."""
-_LONGEST_ID = 512
-"""Bytes, as for any document's id."""
 _LARGE = 1 << 20
 """Bytes of HTML from which on only trafilatura's own rules are used: its fallbacks take minutes."""
 _OF_THE_ROW = ("claim_id", "type", "query", "url", "url2text")
@@ -47,7 +46,7 @@ def knowledge_row(data: dict[str, Any]) -> dict[str, Any] | None:
 def page_id(url: str) -> str:
     """The id of a page: its address, or if that is too long, a hash of it."""
     url = url.strip()
-    if len(url.encode("utf-8", "replace")) <= _LONGEST_ID:
+    if len(url.encode("utf-8", "replace")) <= ID_BYTES:
         return url
     return f"url:{hashlib.blake2b(url.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
 

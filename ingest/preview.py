@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from more_itertools import chunked
 
-from ..core.types import Document
+from ..core.types import Document, Usage
 from ..search import Store
 from .documents import digest, layout_bytes
 from .encoders import Encoders, layout_of
-from .options import IngestOptions, PlannedQuestions, Preview
+from .options import IngestOptions, Preview
 from .passages import cut_passages, cut_units
 from .readers import read_sources
 from .records import Reject
@@ -50,15 +50,13 @@ def dry_run(
     return Preview(tuple(documents), counts, tuple(rejects), units)
 
 
-def planned_questions(
-    sources: Given, store: Store, encoders: Encoders, options: IngestOptions | None = None
-) -> PlannedQuestions:
-    """Counts the questions to a language model about documents that the store does not have yet. Asks nothing.
+def planned_questions(sources: Given, store: Store, encoders: Encoders, options: IngestOptions | None = None) -> Usage:
+    """What asking a language model about the documents that the store does not have yet would cost. Asks nothing.
 
     All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
-    total = PlannedQuestions(0, 0, 0, 0, 0)
+    total = Usage()
     if encoders.additional is None:
         return total
     held = layout_bytes(layout_of(encoders))

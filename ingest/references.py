@@ -1,6 +1,6 @@
 """Exports of reference managers and databases: RIS, BibTeX, MEDLINE (PubMed's .nbib) and Web of Science's text.
 
-Each entry is read by itself, so a bad one costs itself only. What comes out are plain records, see `plain.py`.
+Each entry is read by itself, so a bad one costs itself only. What comes out are plain records, see `fields.py`.
 """
 
 from __future__ import annotations

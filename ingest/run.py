@@ -13,7 +13,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -258,8 +257,8 @@ class _Run(Closing):
         """The document, under an id that no other paper has: `a/paper (2).pdf` for `a/paper.pdf`."""
         made = document
         for number in itertools.count(2):
-            if (earlier := seen.digest(made.id)) is not None:
-                free = earlier == digest(made, self._layout_bytes)
+            if (earlier := seen.earlier(made.id)) is not None:
+                free = earlier.digest == digest(made, self._layout_bytes)
             else:
                 stored = self._store.get([made.id]).get(made.id)
                 free = (stored is None or same_paper(made, stored)) and not taken(made)
@@ -387,7 +386,6 @@ class _Run(Closing):
 
     def report(self, files: int, seconds: float) -> Report:
         notices = (*self.notices, *self._rejects.notices, *self._maker.notices)
-        path = self._rejects.path if self._rejects.stream is not None else None
         usage = self._writer.usage if self._writer is not None else Usage()
         return Report(
             **{name: count for name, count in self._counts.items() if name != "other_text"},
@@ -395,7 +393,7 @@ class _Run(Closing):
             kinds=self._kinds,
             files=files,
             seconds=seconds,
-            rejects=path,
+            rejects=self._rejects.path,
             notices=notices,
             usage=usage,
             renamed=self._renamed,
@@ -456,30 +454,30 @@ class RejectFile(Closing):
         only = self._reads[0] if len(sources) == 1 else None
         here = Path(f"ccheck{REJECTS_SUFFIX}")
         beside = only.with_name(stem(only) + REJECTS_SUFFIX) if only is not None and only.is_file() else here
-        self.path = path or beside
+        self._places = list(dict.fromkeys([beside, Path(beside.name)]))  # the usual ones, until one can be written
         if path is not None:
-            check_output(path, REJECTS, self._reads)
-        # The usual places, until one can be written.
-        self._places = [path] if path is not None else list(dict.fromkeys([beside, Path(beside.name)]))
-        self.notices: list[str] = []
-        self._stack = ExitStack()
-        self.stream: IO[str] | None = None
+            self._places = [check_output(path, REJECTS, self._reads)]
+        self.path: Path | None = None
         """None before the first reject, and where none can be written."""
+        self.notices: list[str] = []
+        self._stack = contextlib.ExitStack()
+        self._stream: IO[str] | None = None
 
     def write(self, reject: Reject) -> None:
         """Add a reject. A file that can't be written is a notice: the good records must not wait for it."""
-        while self.stream is None and self._places:
+        while self._stream is None and self._places:
             self.path = self._places.pop(0)
             try:
-                self.stream = self._stack.enter_context(writing(self.path, REJECTS, self._reads))
+                self._stream = self._stack.enter_context(writing(self.path, REJECTS, self._reads))
             except CcheckError as error:
-                self.notices.append(str(error))
+                self._give_up(error)
                 if self._places:
                     self.notices.append(f"the rejects go to {self._places[0]} instead")
-        if self.stream is not None:
+        if self._stream is not None:
             try:
-                self.stream.write(json_line(asdict(reject)))
+                self._stream.write(json_line(asdict(reject)))
             except CcheckError as error:
+                self._places = []
                 self._give_up(error)
 
     def close(self) -> None:
@@ -491,4 +489,4 @@ class RejectFile(Closing):
 
     def _give_up(self, error: CcheckError) -> None:
         self.notices.append(str(error))
-        self.stream, self._places = None, []
+        self.path = self._stream = None

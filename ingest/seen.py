@@ -46,16 +46,13 @@ class Seen(Closing):
                 f"the temporary folder is full ({error}). What was stored so far is safe: free "
                 "some space, or set SQLITE_TMPDIR to another folder, and run the same command again"
             ) from error
-        if added:
-            return None
-        query = "SELECT digest, file, line FROM seen WHERE id = ?"
-        known, number, line = self._database.execute(query, (id_,)).fetchone()
-        return Earlier(known.hex(), list(self._files)[number], line)
+        return None if added else self.earlier(id_)
 
-    def digest(self, id_: str) -> str | None:
-        """The digest that came with an id; None if it did not come."""
-        found = self._database.execute("SELECT digest FROM seen WHERE id = ?", (id_,)).fetchone()
-        return None if found is None else found[0].hex()
+    def earlier(self, id_: str) -> Earlier | None:
+        """Where an id came first; None if it did not come."""
+        query = "SELECT digest, file, line FROM seen WHERE id = ?"
+        found = self._database.execute(query, (id_,)).fetchone()
+        return None if found is None else Earlier(found[0].hex(), list(self._files)[found[1]], found[2])
 
     def add_doi(self, doi: str, id_: str) -> str:
         """Note whose DOI it is. Returns the id of the document that had it first."""

@@ -178,26 +178,15 @@ def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
     for number, chunk in enumerate(chunks):
         if number == 0 and (found := sniff_unicode(chunk)) is not None:
             return None if found == "utf-8-sig" else found
-        # A stray zero is no reason to read UTF-8 as UTF-16, which has many, or is no UTF-8.
-        if number == 0 and b"\0" in chunk and (4 * chunk.count(0) > len(chunk) or not _is_utf8(chunk)):
-            return _likely(chunk)
-        if chunk.isascii():
-            continue
-        if len(sample) < SAMPLE:
-            sample += b"\n".join(line for line in chunk.split(b"\n") if not line.isascii()) + b"\n"
-        text = decoder.decode(chunk)
+        text = "" if chunk.isascii() else decoder.decode(chunk)
         damaged += len(_LONE.findall(text))
+        # A stray zero is no reason to read UTF-8 as UTF-16, which has many, or is no UTF-8.
+        if number == 0 and b"\0" in chunk and (damaged or 4 * chunk.count(0) > len(chunk)):
+            return _likely(chunk)
+        if not chunk.isascii() and len(sample) < SAMPLE:
+            sample += b"\n".join(line for line in chunk.split(b"\n") if not line.isascii()) + b"\n"
         whole += len(_WIDE.findall(text))
     return _likely(sample) if damaged > whole else None
-
-
-def _is_utf8(chunk: bytes) -> bool:
-    """Whether it could begin a text in UTF-8: its last character may be cut."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(chunk)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _likely(sample: bytes) -> str:

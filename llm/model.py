@@ -66,7 +66,7 @@ class LanguageModel(Connection):
         self._max_tokens = settings.llm_max_tokens if own else way.max_tokens or 0
         self._way = way.parameters()
         self._dialect = self._answered_in = dialect_of(client.url)
-        self._slots: asyncio.Semaphore | None = None
+        self._slots = asyncio.Semaphore(self.most_at_once)
         self._in_flight: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
         self._refused, self._refusing, self._hanging = "", LeftAlone(), LeftAlone(_MAX_HUNG)
@@ -119,28 +119,18 @@ class LanguageModel(Connection):
 
     def is_cached(self, question: Question[T]) -> bool:
         """Whether the question would cost nothing."""
-
-        async def look() -> bool:
-            return self._known(question, self._key(question)) is not None
-
-        return event_loop.run(look())
+        return self._known(question, self._key(question)) is not None
 
     def close(self) -> None:
         """End the connections. Questions under way fail."""
-
-        async def end() -> None:
-            await self._client.close()
-            self._cache.close()
-
-        event_loop.run(end())
+        event_loop.run(self._client.close())
+        self._cache.close()
 
     # -- in the event loop
 
     async def answer(self, question: Question[T]) -> Answer[T] | Failure:
         """The answer to one question, for coroutines in `event_loop`. Cancelling it cancels the request."""
         key = self._key(question)
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(self.most_at_once)
         # The same question at the same time waits for the one answer, and finds it in the cache.
         in_flight = self._in_flight.setdefault(key, asyncio.Lock())
         async with in_flight, self._slots:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.errors import InvalidData, NotFound
+from ..core.errors import InvalidData, NotFound, misfits
 from ..core.files import read_text
 from .types import Message
 
@@ -58,11 +58,7 @@ def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Pa
         raise NotFound(f"the folder of prompts {folder} does not exist: correct CCHECK_PROMPTS_DIR (prompts_dir)")
     own = folder / f"{name}.txt" if folder is not None else None
     if own is not None and own.is_file():
-        where = str(own)
-        try:
-            text = own.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidData(f"the prompt {where} can't be read: {error}") from error
+        where, text = str(own), read_text(own, "the prompt")
     else:
         where = f"{name}.txt"
         text = files(package).joinpath("prompts", where).read_text(encoding="utf-8")
@@ -93,6 +89,11 @@ def quoted(value: Any) -> str:
     """Text from outside as JSON on one line: it can't end its own string, begin a line or look like a model's
     special token, and is the same when the JSON is read."""
     return _HARMFUL.sub(_escape, json.dumps(_clean(value), ensure_ascii=False))
+
+
+def numbered(name: str, texts: Iterable[str], most: int) -> str:
+    """Texts from outside, an object on each line: its number, from 1, and under a name its first `most` characters."""
+    return "\n".join(quoted({"number": number, name: text[:most]}) for number, text in enumerate(texts, 1))
 
 
 def _check_placeholders(where: str, text: str, known: list[str]) -> None:
@@ -146,9 +147,7 @@ def load_pairs(path: Path) -> list[LabelledPair]:
         try:
             pairs.append(LabelledPair.model_validate_json(line))
         except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"])) or "the line"
-            raise InvalidData(f"{path}, line {number}: {where}: {problem['msg']}") from error
+            raise InvalidData(f"{path}, line {number}: {misfits(error, 'the line')[0]}") from error
     if not 1 <= len(pairs) <= _MOST:
         raise InvalidData(f"{path} has {len(pairs):,} examples. It needs 1 to {_MOST:,} of claim, evidence and label")
     return pairs

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from more_itertools import duplicates_everseen
 from pydantic import BaseModel, ValidationError
 
+from ..core.errors import misfits
 from .types import T
 
 LONGEST = 200_000
@@ -27,11 +29,7 @@ def parse_reply(text: str, shape: type[T], check: Callable[[T], object] | None =
     try:
         value = shape.model_validate_json(json.dumps(found), strict=True)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, problem['loc'])) or 'the object'}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False, include_context=False)
-        ]
-        raise BadReply("; ".join(problems[:5])) from None
+        raise BadReply("; ".join(misfits(error, "the object")[:5])) from None
     if check is not None:
         try:
             check(value)
@@ -79,6 +77,17 @@ def find_object(text: str) -> dict[str, Any]:
         raise BadReply("there is text after the JSON object: reply with the object alone")
     assert isinstance(found, dict)
     return found
+
+
+def check_numbers(name: str, numbers: Sequence[int], count: int, what: str) -> None:
+    """Raises ValueError, whose message the model reads, unless they are different ones of the numbers 1 to `count`.
+
+    `name` is the key of the reply that has them, and `what` is numbered.
+    """
+    if wrong := sorted(number for number in numbers if not 1 <= number <= count):
+        raise ValueError(f"{name} has the number {wrong[0]}, and the {what} are numbered 1 to {count}")
+    if (twice := next(duplicates_everseen(numbers), None)) is not None:
+        raise ValueError(f"{name} has the number {twice} more than once")
 
 
 def read_body(body: bytes) -> Any:

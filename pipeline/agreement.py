@@ -13,6 +13,7 @@ import numpy as np
 from ..core.errors import InvalidData
 from ..core.types import Document, Vector
 from ..encode.dense import Embedder
+from ..encode.numpy_bert import unit_length
 from ..search import Store
 
 SAMPLED = 20
@@ -57,8 +58,7 @@ def agreement(
     stored: Sequence[tuple[Document, Sequence[float]]], encode: Callable[[Sequence[str]], Vector]
 ) -> Agreement:
     """`encode` makes unit vectors of texts, shape [texts, dimensions]. There must be at least one document."""
-    vectors = np.asarray([vector for _, vector in stored], np.float32)
-    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = unit_length(np.array([vector for _, vector in stored], np.float32))
     best = Agreement(len(stored), -1.0, "")
     for of, text in FORMATS.items():
         texts = [text(document) or " " for document, _ in stored]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +42,6 @@ from .steps import (
 if TYPE_CHECKING:
     from ..ingest import IngestOptions, Progress, Report
     from ..verdict.llm import PlannedPrompt
-    from ..verdict.questions import Asking
 
 Filters: TypeAlias = str | Filter | Sequence[str | Filter]
 """Conditions as on the command line ("year>=2010"), or as values."""
@@ -124,7 +122,14 @@ class Checker(Closing):
         run = replace(self._run(k, filters, details=details, trace=trace), tell=tell)
         asked = claims_of(claims)
         if run.plan.asking is not None:
-            yield from self._questioned(run, run.plan.asking, asked)
+            from .questioning import check_with_questions
+
+            if self.judge is not None:
+                said = "judges by answers to questions, and takes no other judge"
+                raise UsageError(f"the recipe {self.recipe.name} {said}")
+            for state in check_with_questions(run, run.plan.asking, asked):
+                tell_judged(run, state)
+                yield state.result(run)
             return
         for current, states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
@@ -212,8 +217,12 @@ class Checker(Closing):
             judges = self.judge is None
             plan = make_plan(self.recipe, info, self.store.name, self.runtime, strict=self._strict, judges=judges)
             # The layout of an index that ccheck made has the fingerprint of its model.
-            if compared and info is not None and info.layout.embedding is None:
-                plan = self._compared(plan)
+            if compared and info is not None and info.layout.embedding is None and plan.embedder is not None:
+                from .agreement import refuse_other_model
+
+                warning = refuse_other_model(self.store, plan.embedder, self.settings.cache_dir)
+                if warning is not None:
+                    plan = replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
             self._plan = plan
         return plan
 
@@ -234,25 +243,14 @@ class Checker(Closing):
         """Plan again for the next claim: the store may have changed."""
         self._plan = None
 
-    def _compared(self, plan: Plan) -> Plan:
-        """The plan with a warning where another model may have made the vectors. Raises InvalidData where one did."""
-        from .agreement import refuse_other_model
-
-        if plan.embedder is None:
-            return plan
-        warning = refuse_other_model(self.store, plan.embedder, self.settings.cache_dir)
-        if warning is None:
-            return plan
-        return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
-
     def _run(self, k: int, given: Filters, *, details: bool, trace: bool = False) -> Run:
         if not isinstance(k, int) or not 1 <= k <= MOST_HITS:
             raise UsageError(f"k is {k!r}. It must be a whole number from 1 to {MOST_HITS:,}")
         plan = self.plan()
         filters = filters_of(given)
         # In a store of ccheck's a mistake passes no document, which `why_nothing` then explains, or is in a negation.
-        mistakes_pass = not plan.made_here or plan.asking is not None or any(one.operator in NEGATED for one in filters)
-        if filters and mistakes_pass:
+        mistakes_pass = plan.asking is not None or any(one.operator in NEGATED for one in filters)
+        if filters and (mistakes_pass or not plan.info.made_here):
             refuse_unfit(filters, self.store.fields(), self.store.name)
         strict, memory = self._strict or trace, self.runtime.memory
         return Run(plan, self.recipe, self.store, k, filters, details, trace, strict, memory)
@@ -270,16 +268,6 @@ class Checker(Closing):
         why = verdict.rationale or verdict.error
         return Part(text, verdict.label, verdict.confidence, why, tuple(ids), verdict.reason)
 
-    def _questioned(self, run: Run, asking: Asking, claims: Iterable[Claim]) -> Iterator[Result]:
-        """The results of a recipe that checks with questions."""
-        from .questioning import check_with_questions
-
-        if self.judge is not None:
-            raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
-        for state in check_with_questions(run, asking, iter(claims)):
-            tell_judged(run, state)
-            yield state.result(run)
-
     def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[tuple[Run, list[ClaimState]]]:
         """The claims, some at a time, with all but stances and verdicts.
 
@@ -288,7 +276,6 @@ class Checker(Closing):
         nobody = self.recipe.verdict.method == "none" or (run.plan.method is None and self.judge is None)
         documents = (0 if nobody else self.recipe.verdict.documents) if run.trace else None
         answered = told = False
-        why = functools.cache(lambda: why_nothing(run))
         for batch in chunked(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
@@ -302,7 +289,7 @@ class Checker(Closing):
                 estimate_relevance(run, states)
                 for state in going(states):
                     if not state.hits:
-                        state.empty = why()(state.text)
+                        state.empty = why_nothing(run, state.text)
                         state.warnings.append(state.empty)
             except CcheckError as error:
                 if run.trace or not answered:

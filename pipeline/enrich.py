@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ COUNTED_AT_ONCE = 200
 """How many documents of a sample are measured before it is known whether one of them is long."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EnrichReport:
     """Report of a run. Each document `read` is made (it is new or its text has changed), unchanged or failed.
 
@@ -94,8 +93,7 @@ class Enricher:
         self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         self._stopped = threading.Event()
         self._next = time.monotonic()
-        self._counts: Counter[str] = Counter()
-        self._failures: dict[str, str] = {}
+        self._report = EnrichReport(self._source.store.name, target.name)
         self._on_progress: OnProgress = lambda done, total: None
         self._total = 0
 
@@ -104,27 +102,19 @@ class Enricher:
 
         `on_progress` is told how many documents were dealt with, and how many there are.
         """
-        started = time.monotonic()
+        started, report = time.monotonic(), self._report
         self._on_progress = on_progress or self._on_progress
         try:
             self.target.prepare(self.layout)
             self._total = self._source.store.count()
             with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:
                 self._all(maker)
-                removed = self.target.finish(self._counts["failed"])
-                notices = (*self.encoders.notices, *maker.notices)
+                report.removed = self.target.finish(report.failed)
+                report.notices = (*self.encoders.notices, *maker.notices)
         finally:
             self.target.release()
-        names = ("read", "made", "unchanged", "failed", "changed", "without_text", "cut")
-        return EnrichReport(
-            self._source.store.name,
-            self.target.name,
-            **{name: self._counts[name] for name in names},
-            removed=removed,
-            seconds=time.monotonic() - started,
-            failures=self._failures,
-            notices=notices,
-        )
+        report.seconds = time.monotonic() - started
+        return report
 
     def consequences(self) -> list[str]:
         """What the user should know before the index is changed; nothing for a companion."""
@@ -157,7 +147,7 @@ class Enricher:
         twice = self._source.twice(page.written)
         known = self.target.digests(page)
         for written in page.written:
-            self._counts["read"] += 1
+            self._report.read += 1
             try:
                 if written.id in twice:
                     raise InvalidData(twice[written.id])
@@ -170,7 +160,7 @@ class Enricher:
                 continue
             own = digest(document, self._layout_bytes)
             if known.get(written.id) == own:
-                self._counts["unchanged"] += 1
+                self._report.unchanged += 1
             else:
                 batch.changed.append((document, own, written))
 
@@ -178,11 +168,11 @@ class Enricher:
         """Makes the entries of the documents. A document without any text only gets its digest."""
         full = [one for one in batch.changed if one[0].content.strip()]
         empty = [one for one in batch.changed if not one[0].content.strip()]
-        self._counts["without_text"] += len(empty)
+        self._report.without_text += len(empty)
         made: list[Entry] = []
         if full:
             made = maker.make([(document, own, ()) for document, own, _ in full], lambda share: self._progress())
-            self._counts["cut"] += sum(
+            self._report.cut += sum(
                 tokens > default_chunking(one.embedder.spec).longer_than
                 for one in self.encoders.dense
                 if not one.chunking.cuts
@@ -209,20 +199,21 @@ class Enricher:
         """Count what was written."""
         for id_, why in wrote.refused.items():
             self._fail(id_, why)
-        self._counts["changed"] += len(wrote.changed)
-        self._counts["made"] += len(batch.changed) - len(wrote.refused) - len(wrote.changed)
+        self._report.changed += len(wrote.changed)
+        self._report.made += len(batch.changed) - len(wrote.refused) - len(wrote.changed)
         for number, page in enumerate(batch.pages):
             failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
             self.target.done(page, failed)
         self._progress()
 
     def _fail(self, id_: str, why: str) -> None:
-        if len(self._failures) < NAMED:
-            self._failures[id_] = why
-        self._counts["failed"] += 1
+        if len(self._report.failures) < NAMED:
+            self._report.failures[id_] = why
+        self._report.failed += 1
 
     def _progress(self) -> None:
-        done = sum(self._counts[name] for name in ("made", "unchanged", "failed", "changed"))
+        report = self._report
+        done = report.made + report.unchanged + report.failed + report.changed
         self._on_progress(done, max(done, self._total))  # more can come meanwhile
 
 

@@ -7,10 +7,10 @@ with Runtime(settings) as runtime, open_store(settings) as store:
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ..core.adjust import resolved
 from ..core.analysis import open_analysis
@@ -29,8 +29,6 @@ from ..search import StoreInfo
 
 if TYPE_CHECKING:
     from ..ingest.additional import AdditionalWriter
-
-T = TypeVar("T")
 
 
 def needs_of(recipe: Recipe) -> dict[FieldKind, bool]:
@@ -112,15 +110,15 @@ class _Opening:
             [f"{new} stands in for {old}" for old, new in recipe.replace.items()] if recipe is not None else []
         )
 
-    def _needed(self, what: str, required: bool, make: Callable[[], T]) -> T | None:
-        """Makes something that the recipe needs; None, with a notice, if it is optional and not available."""
+    @contextlib.contextmanager
+    def _needing(self, what: str, required: bool) -> Iterator[None]:
+        """What the recipe needs is opened; if it is optional and not available, it is left out with a notice."""
         try:
-            return make()
+            yield
         except (NotFound, MissingExtra) as error:
             if required:
                 raise (with_ways_to_get(error, self._recipe) if self._recipe is not None else error) from error
             self.notices.append(f"without {what}: {error}")
-            return None
 
     def dense(self, wanted: bool | None) -> tuple[DenseEncoder, ...]:
         runtime, layout = self._runtime, self._layout
@@ -142,30 +140,20 @@ class _Opening:
             # First, since the store's own model is that of its main field.
             name = named or DEFAULT_MODEL
             required = needs.get(own, False) or wanted is True or named is not None
-            embedder = self._needed(
-                f"the embeddings of {name}", required, lambda: embedders.load_embedder(name, runtime)
-            )
-            made += [_cut(embedder, own)] if embedder is not None else []
+            with self._needing(f"the embeddings of {name}", required):
+                made.append(_cut(embedders.load_embedder(name, runtime), own))
         elif own is not None and not own.passages:
             self._refuse_other_chunking(made[0], own)
         for kind, required in needs.items():
             if kind.model is not None:
-                further = self._needed(
-                    f"the embeddings of {kind.model}",
-                    required,
-                    functools.partial(self._further, kind, kind.model, made),
-                )
-                made += [_cut(further, kind)] if further is not None else []
+                with self._needing(f"the embeddings of {kind.model}", required):
+                    identity = fingerprint(runtime.find(kind.model).path)
+                    there = [one for one in made if one.embedder.spec.fingerprint == identity]
+                    if there:
+                        self._refuse_other_chunking(there[0], kind)
+                    else:
+                        made.append(_cut(embedders.load_embedder(kind.model, runtime), kind))
         return tuple(made)
-
-    def _further(self, kind: Vectors, model: str, made: Sequence[DenseEncoder]) -> Embedder | None:
-        """The model that the recipe names; None if it is there already."""
-        identity = fingerprint(self._runtime.find(model).path)
-        for encoder in made:
-            if encoder.embedder.spec.fingerprint == identity:
-                self._refuse_other_chunking(encoder, kind)
-                return None
-        return embedders.load_embedder(model, self._runtime)
 
     def _refuse_other_chunking(self, encoder: DenseEncoder, kind: Vectors) -> None:
         """A store has one field of vectors for each model. Raises InvalidData if the recipe needs two."""
@@ -190,9 +178,9 @@ class _Opening:
             return load_sparse_embedder(there.model, runtime, there) if there is not None else None
         ((model, required),) = needs.items()
         required = required or there is not None  # a store that has sparse vectors can't go on without their model
-        return self._needed(
-            f"the sparse vectors of {model}", required, lambda: load_sparse_embedder(model, runtime, there)
-        )
+        with self._needing(f"the sparse vectors of {model}", required):
+            return load_sparse_embedder(model, runtime, there)
+        return None
 
     def analyses(self) -> tuple[Analysis, ...]:
         found = list(self._layout.analyses)
@@ -200,8 +188,8 @@ class _Opening:
             open_analysis(analysis)
         for kind, required in self._needs.items():
             if isinstance(kind, Terms) and kind.analysis not in found:
-                what = f"the terms of an analysis with {kind.analysis.subwords}"
-                if self._needed(what, required, functools.partial(open_analysis, kind.analysis)) is not None:
+                with self._needing(f"the terms of an analysis with {kind.analysis.subwords}", required):
+                    open_analysis(kind.analysis)
                     found.append(kind.analysis)
         return tuple(found)
 

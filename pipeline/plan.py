@@ -11,7 +11,7 @@ from ..core.layout import Embedding, SparseField
 from ..core.models import fingerprint, require_models
 from ..core.recipe import Recipe, recipe_names, with_ways_to_get
 from ..core.runtime import Runtime
-from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
+from ..core.stages import Bm25, Dense, LateStage, ModelStage, QuestionsStage, RerankerStage, Retriever, Sparse
 from ..core.text import name_of
 from ..encode.dense import Embedder, load_embedder
 from ..encode.sparse import SparseEmbedder, load_sparse_embedder
@@ -36,15 +36,15 @@ DEGRADED = "retrieval is degraded"
 class Plan:
     """The parts that can run: retrievers with their encoders, rerankers, a judge, and notes for the user.
 
-    `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
-    `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
-    those of sentences, where there is a model. `rewriter` is who rewrites claims, None if nobody does. `asking` is
-    who asks and answers questions about claims, None for recipes without. `method` is None where nobody judges, or a
-    judge of the user's own. `degraded`: searches find less than they should, so that nothing follows from what
-    they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate `least_relevance`, nothing
-    that these retrievers found bears on a claim, unless the recipe says another.
+    `info` is the store when the plan was made. `embedder` is the model of its main vectors, if it is used. `match`
+    compares the tokens of a claim with those of sentences, where there is a model. `rewriter` is who rewrites claims,
+    None if nobody does. `asking` is who asks and answers questions about claims, None for recipes without. `method` is
+    None where nobody judges, or a judge of the user's own. `degraded`: searches find less than they should, so that
+    nothing follows from what they don't find. `fingerprint` is that of the weights of `embedder`. Below the estimate
+    `least_relevance`, nothing that these retrievers found bears on a claim, unless the recipe says another.
     """
 
+    info: StoreInfo
     retrievers: dict[str, Retriever]
     encoders: dict[str, Embedder | SparseEmbedder]
     embedder: Embedder | None
@@ -55,10 +55,8 @@ class Plan:
     match: Match | None
     method: StanceMethod | None
     warnings: tuple[str, ...]
-    state: str | None = None
-    asking: Asking | None = None
-    degraded: bool = False
-    made_here: bool = True
+    asking: Asking | None
+    degraded: bool
 
 
 def make_plan(
@@ -89,9 +87,17 @@ def make_plan(
     identity = embedder.spec.fingerprint if embedder is not None else None
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers = _open_rerankers(recipe, runtime, warnings, strict=strict, words_alone=embedder is None)
-    asking = _open_asking(recipe, runtime)
-    method = _open_judge(recipe, runtime) if judges and asking is None else None
+    asking: Asking | None = None
+    method: StanceMethod | None = None
+    try:
+        if recipe.questions is not None:
+            asking = _open_asking(recipe.questions, runtime)
+        elif judges and recipe.verdict.method != "none":
+            method = open_method(recipe.verdict, runtime)
+    except (NotFound, MissingExtra) as error:
+        raise with_ways_to_get(error, recipe) from error
     return Plan(
+        info,
         retrievers,
         encoders,
         embedder,
@@ -102,10 +108,8 @@ def make_plan(
         open_matcher(runtime) if embedder is not None or rerankers else None,
         method,
         (*warnings, *runtime.notices()),
-        info.state,
         asking,
         bool(degraded),
-        info.made_here,
     )
 
 
@@ -286,28 +290,13 @@ def _open_rerankers(
     return rerankers
 
 
-def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
-    """The language model that asks and answers questions, if the recipe checks with them."""
-    if recipe.questions is None:
-        return None
+def _open_asking(stage: QuestionsStage, runtime: Runtime) -> Asking:
+    """The language model that asks and answers questions."""
     from ..llm.model import open_llm
     from ..verdict.questions import Asking
 
-    try:
-        asker = open_llm(runtime, recipe.questions.asker or recipe.questions.llm)
-        llm = open_llm(runtime, recipe.questions.llm)
-        return Asking(llm, recipe.questions, asker)
-    except NotFound as error:
-        raise with_ways_to_get(error, recipe) from error
-
-
-def _open_judge(recipe: Recipe, runtime: Runtime) -> StanceMethod | None:
-    if recipe.verdict.method == "none":
-        return None
-    try:
-        return open_method(recipe.verdict, runtime)
-    except (NotFound, MissingExtra) as error:
-        raise with_ways_to_get(error, recipe) from error
+    asker = open_llm(runtime, stage.asker or stage.llm)
+    return Asking(open_llm(runtime, stage.llm), stage, asker)
 
 
 def models_of(plan: Plan, judge: object | None = None) -> list[str]:

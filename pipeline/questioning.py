@@ -167,7 +167,7 @@ def _serve(run: Run, searches: Sequence[_Search]) -> None:
         return
     texts = list(dict.fromkeys(text for search in searches for text in search.texts))
     states = run.states([Claim(text) for text in texts])
-    encode_claims(run, states, [{"claim": (state.text,)} for state in states])
+    encode_claims(run, states)
     by_text = {text: state.query or Query(state.text) for text, state in zip(texts, states, strict=True)}
     asked = [[replace(by_text[text], filters=search.filters) for text in search.texts] for search in searches]
     queries = [query for some in asked for query in some]

@@ -17,7 +17,7 @@ from ..core.cache import Memory
 from ..core.errors import CcheckError, InvalidData
 from ..core.question import QuestionAnswer
 from ..core.recipe import Recipe
-from ..core.stages import Bm25, LateStage, Retriever
+from ..core.stages import Bm25, LateStage, QueryText, Retriever
 from ..core.text import did_you_mean
 from ..core.types import Claim, Evidence, FusedBy, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
@@ -102,6 +102,16 @@ class Run:
         return self.details or self.estimates or by_retrievers
 
     @functools.cached_property
+    def counted(self) -> tuple[int, int]:
+        """How many documents the store has, and how many pass the filters. See `why_nothing`."""
+        store, filters = self.store, self.filters
+        total = store.count()
+        if not total:
+            raise no_documents(store.name)
+        refuse_unfit(filters, store.fields() if filters else {}, store.name)
+        return total, store.count(filters) if filters else total
+
+    @functools.cached_property
     def scored_by(self) -> Mapping[str, StageKind]:
         """The kind of each stage whose scores a hit can have, by its name."""
         kinds: dict[str, StageKind] = dict.fromkeys(self.plan.retrievers, "retriever")
@@ -130,7 +140,7 @@ class Run:
 class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
     `wording` is what it is, where somebody judges it. `halves` are the two claims that it makes, if each is judged
-    alone, since ccheck's own model reads one at a time.
+    alone, since ccheck's own model reads one at a time. `rewritten` are the texts that a language model made of it.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
     `empty` says why nothing was found, if that is so. `reranked_by` is the last reranker that ordered the hits.
@@ -143,6 +153,7 @@ class ClaimState:
     warnings: list[str]
     wording: Wording = "statement"
     halves: tuple[str, ...] = ()
+    rewritten: Mapping[QueryText, tuple[str, ...]] = field(default_factory=dict)
     query: Query | None = None
     hits: tuple[Hit, ...] = ()
     fused_by: FusedBy | None = None
@@ -209,41 +220,29 @@ LOOKED_AT = 1000
 """How many documents are read for a value that a filter may have meant."""
 
 
-def why_nothing(run: Run) -> Callable[[str], str]:
-    """Says why no stage found anything for a claim's text. The store is asked once, when it is first needed.
+def why_nothing(run: Run, text: str) -> str:
+    """Why no stage found anything for a claim's text.
 
-    What it returns raises NotFound for an empty store, and UsageError for filters that can pass no document.
+    Raises NotFound for an empty store, and UsageError for filters that can pass no document.
     """
-    store, filters = run.store, run.filters
-    said = " and ".join(map(str, filters))
+    total, passing = run.counted
+    found = _found_nothing(run, text, total, passing) if passing else _filtered_out(run.store, run.filters, total)
+    return f"{DEGRADED}, so that papers may be missing: {found}" if run.plan.degraded else found
 
-    @functools.cache
-    def counted() -> tuple[int, int]:
-        total = store.count()
-        if not total:
-            raise no_documents(store.name)
-        refuse_unfit(filters, store.fields() if filters else {}, store.name)
-        return total, store.count(filters) if filters else total
 
-    def why(text: str) -> str:
-        total, passing = counted()
-        found = _filtered_out(store, filters, total) if not passing else found_nothing(text, total, passing)
-        return f"{DEGRADED}, so that papers may be missing: {found}" if run.plan.degraded else found
-
-    def found_nothing(text: str, total: int, passing: int) -> str:
-        words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
-        only_words = all(isinstance(stage, Bm25) for stage in run.plan.retrievers.values())
-        if only_words and not words:
-            return "the claim has only words that are too common to search for"
-        of, before = "what can be searched" if run.plan.degraded else f"the {total:,} documents", ""
-        if filters:
-            of, before = f"these {passing:,}", f"{passing:,} of {total:,} documents pass {said}, but "
-        if only_words:
-            named = ", ".join(words[:MOST_WORDS]) + (" …" if len(words) > MOST_WORDS else "")
-            return f"{before}none of {of} has a word of the claim ({named})"
-        return f"{before}{' and '.join(run.plan.retrievers)} found none of {of}"
-
-    return why
+def _found_nothing(run: Run, text: str, total: int, passing: int) -> str:
+    words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
+    only_words = all(isinstance(stage, Bm25) for stage in run.plan.retrievers.values())
+    if only_words and not words:
+        return "the claim has only words that are too common to search for"
+    of, before = "what can be searched" if run.plan.degraded else f"the {total:,} documents", ""
+    if run.filters:
+        said = " and ".join(map(str, run.filters))
+        of, before = f"these {passing:,}", f"{passing:,} of {total:,} documents pass {said}, but "
+    if only_words:
+        named = ", ".join(words[:MOST_WORDS]) + (" …" if len(words) > MOST_WORDS else "")
+        return f"{before}none of {of} has a word of the claim ({named})"
+    return f"{before}{' and '.join(run.plan.retrievers)} found none of {of}"
 
 
 def _filtered_out(store: Store, filters: Sequence[Filter], total: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+import numpy as np
 import orjson
 
 from ..core.analysis import foreign_language
@@ -33,8 +34,9 @@ from ..core.types import (
     unit_key,
 )
 from ..encode.dense import Embedder
+from ..encode.numpy_bert import unit_length
 from ..encode.sparse import SparseEmbedder
-from ..rerank.apply import Place, rerank_many
+from ..rerank.apply import Place, reranked, score_many
 from ..rerank.types import WrongKey, all_or_error
 from ..search import Ranks, Search, answer
 from ..search.store import searched_units
@@ -44,8 +46,6 @@ from .run import ClaimState, Run, going
 
 Role: TypeAlias = Literal["query", "document"]
 """How a text is encoded: some models have two ways."""
-Texts: TypeAlias = Mapping[QueryText, tuple[str, ...]]
-"""The texts that can stand for a claim in a search: its own, and those that a language model made of it."""
 Ranked: TypeAlias = Scored[str]
 _Said = TypeVar("_Said", Stance, Verdict)
 
@@ -54,16 +54,16 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in queries and hits."""
     asked = going(states)
     started = time.perf_counter()
-    texts = _rewrite(run, asked)
-    pairs = [(state, some) for state, some in zip(asked, texts, strict=True) if state.error is None]
+    _rewrite(run, asked)
     rewritten = time.perf_counter()
-    searched: dict[int, dict[str, Any]] = {
-        id(state): {str(kind): list(some) for kind, some in own.items()} for state, own in pairs
-    }
-    run.told([state for state, _ in pairs], "queries", lambda state: [searched[id(state)]])
-    encode_claims(run, [state for state, _ in pairs], [some for _, some in pairs])
+    run.told(
+        asked,
+        "queries",
+        lambda state: [{"claim": [state.text], **{kind: list(some) for kind, some in state.rewritten.items()}}],
+    )
+    encode_claims(run, going(asked))
     encoded = time.perf_counter()
-    search(run, [state for state, _ in pairs])
+    search(run, going(asked))
     timings = {"rewrite": _milliseconds(rewritten - started, len(asked))} if run.plan.rewriter is not None else {}
     timings["embed"] = _milliseconds(encoded - rewritten, len(asked))
     timings["retrieve"] = _milliseconds(time.perf_counter() - encoded, len(asked))
@@ -76,34 +76,33 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
 
 
 @span("rewrite")
-def _rewrite(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
-    """The texts of each claim. A claim that could not be rewritten has a warning, or an error if required."""
-    texts: list[Texts] = [{"claim": (state.text,)} for state in states]
+def _rewrite(run: Run, states: Sequence[ClaimState]) -> None:
+    """Fill in the rewritten texts. A claim that could not be rewritten has a warning, or an error if required."""
     if run.plan.rewriter is None or not states:
-        return texts
+        return
     from .rewriting import rewrite
 
     kinds = {stage.query for stage in run.plan.retrievers.values()} - {"claim"}
     made = rewrite([state.text for state in states], kinds, run.recipe.rewriting, run.plan.rewriter)
     for state, one in zip(states, made, strict=True):
+        state.rewritten = one.texts
         state.use("rewrite", one.usage)
         if one.error is not None:
             state.warnings.append(f"the search used the claim itself, because it could not be rewritten: {one.error}")
             state.error = one.error if run.recipe.rewriting.required or run.strict else None
-    return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
 
 
 @span("embed")
-def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]) -> None:
-    """Fill in the queries of claims with these texts, which are encoded together, equal ones once."""
+def encode_claims(run: Run, states: Sequence[ClaimState]) -> None:
+    """Fill in the queries of claims, whose texts are encoded together, equal ones once."""
     own: list[dict[str, str | Vector | SparseVector]] = [{} for _ in states]
     for name, stage in run.plan.retrievers.items():
         encoder = run.plan.encoders.get(name)
         # A claim that nobody rewrote is searched for as it is, and encoded as one.
-        kinds: list[QueryText] = [stage.query if stage.query in some else "claim" for some in texts]
+        kinds: list[QueryText] = [stage.query if stage.query in state.rewritten else "claim" for state in states]
         for kind in dict.fromkeys(kinds):
             places = [place for place, one in enumerate(kinds) if one == kind]
-            chosen = [texts[place][kind] for place in places]
+            chosen = [states[place].rewritten.get(kind, (states[place].text,)) for place in places]
             made: Sequence[str | Vector | SparseVector]
             if encoder is not None:
                 if kind == "hyde" and run.recipe.rewriting.with_claim:
@@ -123,8 +122,6 @@ def _encoded(
     encoder: Embedder | SparseEmbedder, texts: Sequence[tuple[str, ...]], role: Role, memory: Memory | None
 ) -> list[Vector | SparseVector]:
     """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
-    import numpy as np
-
     if isinstance(encoder, SparseEmbedder):
         texts = [("\n".join(some),) for some in texts]
     by_text = _each_once(encoder, list(dict.fromkeys(text for some in texts for text in some)), role, memory)
@@ -132,8 +129,7 @@ def _encoded(
     for some in texts:
         vector = by_text[some[0]]
         if len(some) > 1:
-            mean = np.mean([by_text[text] for text in some], axis=0)
-            vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
+            vector = unit_length(np.mean([by_text[text] for text in some], axis=0))
         encoded.append(vector)
     return encoded
 
@@ -142,8 +138,6 @@ def _each_once(
     encoder: Embedder | SparseEmbedder, texts: Sequence[str], role: Role, memory: Memory | None
 ) -> dict[str, Any]:
     """Returns the encoding of each text. The model encodes only those that the memory does not have."""
-    import numpy as np
-
     encode = encoder.encode_documents if role == "document" else encoder.encode_queries
     if memory is None:
         return dict(zip(texts, encode(texts), strict=True))
@@ -210,7 +204,7 @@ def _traced(run: Run, ranking: Ranking) -> dict[str, tuple[str, ...]]:
 
 def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
     """Returns the rankings of each query. The store is asked for those that the memory does not have."""
-    if run.memory is None or run.plan.state is None:
+    if run.memory is None or run.plan.info.state is None:
         return run.store.rank(search)
     by_name = {name: _recalled(run, search, name, stage) for name, stage in search.retrievers.items()}
     rankings: list[Ranks | CcheckError] = []
@@ -223,10 +217,9 @@ def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
 def _recalled(run: Run, search: Search, name: str, stage: Retriever) -> list[Ranked | CcheckError]:
     """The ranking of each query by one retriever."""
     settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model"})
+    place = [run.plan.info.state, settings]
     keys = [
-        memory_key(
-            "ranking", [run.plan.state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
-        )
+        memory_key("ranking", [*place, [*map(str, (*search.filters, *query.filters))]], _content(query, name))
         for query in search.queries
     ]
 
@@ -278,27 +271,21 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
     for name, (stage, reranker) in run.plan.rerankers.items():
         these = [state for state in going(states) if state.hits]
         started = time.perf_counter()
-        answers = rerank_many(
-            [state.text for state in these],
-            [Ranking(state.hits) for state in these],
-            [state.reranked_by for state in these],
-            reranker,
-            stage,
-            Place(name, before, weights),
-        )
+        requests = [(state.text, [hit.text for hit in state.hits[: stage.depth]]) for state in these]
+        answers = score_many(reranker, requests)
         share = _milliseconds(time.perf_counter() - started, len(these))
-        for state, outcome in zip(these, answers, strict=True):
+        for state, scores in zip(these, answers, strict=True):
             state.timings_ms["rerank"] = round(state.timings_ms["rerank"] + share, 3)
-            if not isinstance(outcome, CcheckError):
-                ranking, used = outcome
-                state.hits, state.reranked_by = ranking.hits, name
-                state.use("rerank", used)
+            if not isinstance(scores, CcheckError):
+                state.hits = reranked(state.hits, scores, stage, Place(name, before, weights), state.reranked_by)
+                state.reranked_by = name
+                state.use("rerank", scores.usage)
                 if run.trace:
-                    state.stages[name] = tuple(dict.fromkeys(hit.document.id for hit in ranking.hits))
-            elif run.strict or isinstance(outcome, WrongKey):
-                state.error = outcome
+                    state.stages[name] = tuple(dict.fromkeys(hit.document.id for hit in state.hits))
+            elif run.strict or isinstance(scores, WrongKey):
+                state.error = scores
             else:
-                state.warnings.append(f"reranking with {name} failed and was skipped: {outcome}")
+                state.warnings.append(f"reranking with {name} failed and was skipped: {scores}")
     for state in going(states):
         state.hits = state.hits[: run.k]
     if run.plan.rerankers:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import CcheckError
 from ..core.fusion import fuse, min_max
 from ..core.stages import Fusion, LateStage, RerankerStage
-from ..core.types import Hit, Ranking, Usage
+from ..core.types import Hit
 from .types import BatchReranker, Request, Reranker, Scores
 
 _MINMAX = Fusion(method="minmax")
@@ -24,32 +24,38 @@ class Place:
     retrievers: Mapping[str, float] = field(default_factory=dict)
 
 
-def rerank_many(
-    queries: Sequence[str],
-    rankings: Sequence[Ranking],
-    previous: Sequence[str],
-    reranker: Reranker,
-    stage: RerankerStage,
-    place: Place,
-) -> list[tuple[Ranking, Usage] | CcheckError]:
-    """Rankings with their first `stage.depth` documents in the order of the reranker's scores; the others come after.
+def reranked(
+    hits: Sequence[Hit], scores: Scores, stage: RerankerStage, place: Place, earlier: str = ""
+) -> tuple[Hit, ...]:
+    """The hits with those that were scored, the first ones, in the order of their scores; the others come after.
 
     `Hit.score` is the score in 0..1. With the stage's `alpha` the order and `Hit.score` are those of `interpolated`
-    with the scores of the reranker that came before (`previous`, its name or empty), else with those of the ranking, or
-    if the stage says so with those of the retrievers. An error in place of a query for which the reranker failed.
+    with the scores of the reranker that came before (`earlier`, its name or empty), else with those of the ranking, or
+    if the stage says so with those of the retrievers. Equal ones stay as they are.
     """
-    heads = [ranking.hits[: stage.depth] for ranking in rankings]
-    requests = [(query, [hit.text for hit in head]) for query, head in zip(queries, heads, strict=True)]
-    answers: list[tuple[Ranking, Usage] | CcheckError] = []
-    for head, ranking, earlier, scores in zip(heads, rankings, previous, score_many(reranker, requests), strict=True):
-        if isinstance(scores, CcheckError):
-            answers.append(scores)
-            continue
+    by: Sequence[float] = scores.values
+    shown: Sequence[float]
+    if not stage.alpha:
+        shown = scores.normalized
+    else:
+        head = hits[: stage.depth]
         own = place.retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else {}
-        past = _of_retrievers(head, own) or _before(head, earlier)
-        order = interpolated(past, scores.values, stage.alpha) if stage.alpha else None
-        answers.append((_reordered(ranking, scores, place, order), scores.usage))
-    return answers
+        by = shown = interpolated(_of_retrievers(head, own) or _before(head, earlier), scores.values, stage.alpha)
+    read = [
+        replace(
+            hit,
+            score=score,
+            scores={**hit.scores, place.name: value},
+            ranks={place.before: hit.rank} | dict(hit.ranks),
+            cut=(*hit.cut, place.name) if cut else hit.cut,
+        )
+        for hit, value, score, cut in zip(hits, scores.values, shown, scores.cut, strict=False)
+    ]
+    read = [hit for _, hit in sorted(zip(by, read, strict=True), key=lambda pair: -pair[0])]
+    # The documents that were not read have scores of another kind: none may be above the last that was read.
+    lowest = read[-1].score if read else float("inf")
+    below = [replace(hit, score=min(hit.score, lowest)) for hit in hits[len(read) :]]
+    return tuple(replace(hit, rank=rank) for rank, hit in enumerate([*read, *below], 1))
 
 
 def interpolated(before: Sequence[float], own: Sequence[float], alpha: float) -> list[float]:
@@ -96,25 +102,3 @@ def score_many(reranker: Reranker, requests: Sequence[Request]) -> list[Scores |
         except CcheckError as error:
             answers.append(error)
     return answers
-
-
-def _reordered(ranking: Ranking, scores: Scores, place: Place, order: Sequence[float] | None) -> Ranking:
-    """The ranking with its first documents by their scores, or by an `order` in 0..1. Equal ones stay as they are."""
-    head = [
-        replace(
-            hit,
-            score=shown,
-            scores={**hit.scores, place.name: value},
-            ranks={place.before: hit.rank} | dict(hit.ranks),
-            cut=(*hit.cut, place.name) if cut else hit.cut,
-        )
-        for hit, value, shown, cut in zip(
-            ranking.hits, scores.values, scores.normalized if order is None else order, scores.cut, strict=False
-        )
-    ]
-    by = scores.values if order is None else order
-    head = [hit for _, hit in sorted(zip(by, head, strict=True), key=lambda pair: -pair[0])]
-    # The documents that were not read have scores of another kind: none may be above the last that was read.
-    lowest = head[-1].score if head else float("inf")
-    below = [replace(hit, score=min(hit.score, lowest)) for hit in ranking.hits[len(head) :]]
-    return Ranking(tuple(replace(hit, rank=rank) for rank, hit in enumerate([*head, *below], 1)))

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..core.errors import InvalidData
 from ..core.models import read_settings
-from ..core.special_tokens import words_only_in
 from .padding import Padded
 from .tokens import well_formed
 from .types import Encoded, Scorer
@@ -60,19 +59,3 @@ def modules(path: Path) -> list[str]:
     if "Pooling" in kinds:
         raise InvalidData(f"{path} is an embedding model, not a reranker")
     return [] if kinds == ["Transformer"] and not found[0].get("path") else kinds
-
-
-def load(path: Path, length: int, device: str, dtype: Any) -> Any:
-    """sentence-transformers' own model of the folder, which reads special tokens in texts as words."""
-    from sentence_transformers import CrossEncoder
-
-    model = CrossEncoder(
-        str(path),
-        max_length=length,
-        device=device,
-        trust_remote_code=False,
-        local_files_only=True,
-        model_kwargs={"use_safetensors": True, "dtype": dtype},
-    )
-    words_only_in(model)
-    return model.eval()

@@ -33,35 +33,33 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     return cutoff_layer or int(last)
 
 
-def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any, batch_tokens: int) -> Padded:
-    """The forward pass up to the layer that scores, and its head. The layers above are not loaded.
+def llama(settings: dict[str, Any], layer: int) -> Any:
+    """The configuration of the decoder up to the layer that scores. The layers above are not loaded."""
+    from transformers import LlamaConfig
 
-    `settings`: what config.json says. Raises InvalidData if weights are missing or of another shape.
+    known = {name: value for name, value in settings.items() if name not in ("model_type", "rope_scaling", "auto_map")}
+    return LlamaConfig(**known | {"num_hidden_layers": layer})
+
+
+def forward(body: Any, path: Path, settings: dict[str, Any], layer: int, batch_tokens: int) -> Padded:
+    """The forward pass of this decoder, and the head that scores.
+
+    `settings`: what config.json says. Raises InvalidData if the head is missing or of another shape.
     """
     import torch
     from safetensors import safe_open
-    from transformers import LlamaConfig, LlamaModel
 
-    llama = {name: value for name, value in settings.items() if name not in ("model_type", "rope_scaling", "auto_map")}
-    config = LlamaConfig(**llama | {"num_hidden_layers": layer})
-    loaded: Any = LlamaModel.from_pretrained(
-        path, config=config, dtype=dtype, use_safetensors=True, local_files_only=True, output_loading_info=True
-    )
-    body, loading = loaded
-    if missing := sorted(loading["missing_keys"]):
-        raise InvalidData(f"the weights in {path} are not complete: {', '.join(missing[:3])} missing")
     name = f"lm_head.{layer - settings.get('start_layer', 8)}.linear_head.weight"
     head = None
     for file in sorted(path.glob("*.safetensors")):
         with safe_open(file, framework="pt") as stored:
             if name in stored.keys():  # noqa: SIM118 - not a dict
                 head = stored.get_tensor(name)
-    if head is None or head.shape != (1, config.hidden_size):
+    if head is None or head.shape != (1, body.config.hidden_size):
         raise InvalidData(f"{path} lacks the head with one row after layer {layer} ({name})")
-    body = body.to(device).eval()
     # What each layer adds is scaled: in the maps that make it, since they are linear.
     scale = settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"])
-    row, embed_scale = head[0].to(device, dtype).float(), float(settings.get("scale_emb", 1))
+    row, embed_scale = head[0].to(body.device, body.dtype).float(), float(settings.get("scale_emb", 1))
     with torch.no_grad():
         for one in body.layers:
             one.self_attn.o_proj.weight *= scale

@@ -15,10 +15,11 @@ from pathlib import Path
 from more_itertools import map_reduce
 
 from ..core.errors import CcheckError, InvalidData, UsageError
-from ..core.stages import ListwiseStage
+from ..core.stages import ListwiseStage, of_paper
 from ..core.types import Usage
 from ..llm.model import LanguageModel
-from ..llm.prompts import LabelledPair, load_pairs, load_prompt, quoted
+from ..llm.prompts import LabelledPair, load_pairs, load_prompt, numbered, quoted
+from ..llm.reply import check_numbers
 from ..llm.types import Failure, Message, Question, Refused, Reply
 from .types import BatchReranker, Request, Scores, WrongKey
 
@@ -32,15 +33,6 @@ class Order(Reply):
     """What the model answers: the passages' numbers, the best first."""
 
     order: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A claim, passages, and their numbers (from 1) in the right order."""
-
-    claim: str
-    passages: Sequence[str]
-    order: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -75,7 +67,7 @@ class ListwiseReranker(BatchReranker):
             raise UsageError(f"stride is {stage.stride}; it must not be above window, which is {stage.window}")
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, stage.window, stage.stride
-        (prompt,) = stage.asks()
+        prompt = of_paper("listwise", stage.prompts)
         self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
         examples = [] if stage.examples is None else load_examples(stage.examples)
         self._shown = [message for example in examples for message in self._turns(example)]
@@ -114,15 +106,14 @@ class ListwiseReranker(BatchReranker):
             for state, _, _ in going[done:]:
                 state.error = error
 
-    def _turns(self, example: Example) -> tuple[Message, Message]:
-        _, question = self._question(example.claim, example.passages)
-        return question, {"role": "assistant", "content": json.dumps({"order": example.order})}
+    def _turns(self, example: Sequence[LabelledPair]) -> tuple[Message, Message]:
+        """The documents of one claim as a question, and the answer: what leaves the claim open comes last."""
+        _, question = self._question(example[0].claim, [pair.evidence for pair in example])
+        places = sorted(range(len(example)), key=lambda place: example[place].label == "NOT_ENOUGH_INFO")
+        return question, {"role": "assistant", "content": json.dumps({"order": [place + 1 for place in places]})}
 
     def _question(self, claim: str, passages: Sequence[str]) -> tuple[Message, Message]:
-        listed = "\n".join(
-            f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}'
-            for number, passage in enumerate(passages, 1)
-        )
+        listed = numbered("passage", passages, LONGEST)
         return self._prompt.messages(claim=quoted(claim), count=str(len(passages)), passages=listed)
 
 
@@ -146,14 +137,12 @@ def permuted(items: Sequence[int], order: Sequence[int]) -> list[int]:
     return [items[index] for index in [*named, *(i for i in range(len(items)) if i not in set(named))]]
 
 
-def load_examples(path: Path) -> list[Example]:
-    """The examples in a JSON Lines file of {"claim", "evidence", "label"}, one for each claim with several documents.
+def load_examples(path: Path) -> list[list[LabelledPair]]:
+    """The examples in a JSON Lines file of {"claim", "evidence", "label"}: the pairs of each claim that has several.
 
-    Evidence for or against a claim comes before what leaves it open, otherwise in the order of the file. Raises
-    NotFound or InvalidData, which names the line.
+    Raises NotFound or InvalidData, which names the line.
     """
-    labelled = map_reduce(load_pairs(path), lambda pair: pair.claim)
-    examples = [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
+    examples = [pairs for pairs in map_reduce(load_pairs(path), lambda pair: pair.claim).values() if len(pairs) > 1]
     if not 1 <= len(examples) <= _MAX_EXAMPLES:
         raise InvalidData(
             f"{path} has {len(examples)} claims with several labelled documents; it needs 1 to {_MAX_EXAMPLES}"
@@ -161,18 +150,8 @@ def load_examples(path: Path) -> list[Example]:
     return examples
 
 
-def _by_label(claim: str, pairs: Sequence[LabelledPair]) -> Example:
-    places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
-    return Example(claim, [pair.evidence for pair in pairs], [place + 1 for place in places])
-
-
 def _check(size: int, reply: Order) -> None:
     """Raises ValueError unless it is a permutation of some of 1 to `size`."""
-    order = reply.order
-    if not order:
+    if not reply.order:
         raise ValueError("order is empty")
-    if wrong := sorted({number for number in order if not 1 <= number <= size}):
-        raise ValueError(f"order has {wrong[0]}, and the passages are numbered 1 to {size}")
-    if len(set(order)) < len(order):
-        twice = next(number for number in order if order.count(number) > 1)
-        raise ValueError(f"order has {twice} more than once")
+    check_numbers("order", reply.order, size, "passages")

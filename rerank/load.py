@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +16,9 @@ from ..core.fingerprints import without_safetensors
 from ..core.models import (
     FoundModel,
     best_device,
-    check_device,
     keep_few_shapes,
+    load_encoder,
+    load_transformer,
     loading_quietly,
     positions,
     read_settings,
@@ -30,7 +29,7 @@ from ..core.stages import ModelStage
 from ..core.text import first_line
 from . import crossencoder, layerwise
 from .padding import causal, classifier
-from .tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
+from .tokens import Prompt, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from .types import Scorer
 
 DEFAULT_MAX_TOKENS = 512
@@ -72,12 +71,12 @@ class _Asked:
     batch_tokens: int
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> str:
         import torch
 
         if self.stage.dtype is not None or not self.device.startswith("cuda"):
-            return getattr(torch, self.stage.dtype or "float32")
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+            return self.stage.dtype or "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
     def length(self, most: int) -> int:
         """The most ids of a pair. Raises UsageError if more are asked for than the model reads."""
@@ -115,9 +114,10 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code, which "
             "ccheck never runs. Serve it with another program, and name its URL with --rerank"
         )
-    if runtime.device is not None:
-        check_device(runtime.device)
-    device = runtime.device or best_device()
+    if not parts and not any(file for pattern in _TOKENIZERS for file in found.path.glob(pattern)):
+        # transformers makes an empty one of nothing, for which every word is unknown.
+        raise InvalidData(f"{found.name} has no tokenizer: save one into its folder (tokenizer.json)")
+    device = best_device(runtime.device)
     asked = _Asked(found, config, stage, device, batch_tokens or batch_tokens_for(device))
     make = _crossencoder if parts else _layerwise if layerwise_ else _decoder if decodes else _encoder
     runtime.loading(found.name)
@@ -130,7 +130,8 @@ def load_scorer(name: str, runtime: Runtime, stage: ModelStage, batch_tokens: in
 def _decoder(asked: _Asked) -> Scorer:
     prompt = _prompt(asked)
     model, tokenizer = _load(asked, "AutoModelForCausalLM")
-    pairs = _prompt_pairs(asked, tokenizer, prompt, model.config.max_position_embeddings)
+    places = model.config.max_position_embeddings
+    pairs = prompt_pairs(tokenizer, prompt, lambda added: asked.length(places - added))
     yes = _token(asked.found, tokenizer, prompt.yes)
     no = None if prompt.no is None else _token(asked.found, tokenizer, prompt.no)
     return Scorer(asked.found.name, pairs, causal(model, yes, no, asked.batch_tokens), pairs.length)
@@ -140,17 +141,22 @@ def _crossencoder(asked: _Asked) -> Scorer:
     found = asked.found
     _check_activation(found, _sentence_transformers(asked))
     length = asked.length(asked.config.get("max_position_embeddings") or 1 << 20)
-    with _named(found):
-        model = crossencoder.load(found.path, length, asked.device, asked.dtype)
-    return crossencoder.scorer(found.name, model, length, asked.batch_tokens)
+    model, _ = load_encoder("CrossEncoder", "a reranker", found, asked.device, asked.dtype, max_length=length)
+    return crossencoder.scorer(found.name, model.eval(), length, asked.batch_tokens)
 
 
 def _layerwise(asked: _Asked) -> Scorer:
     config, prompt = asked.config, _prompt(asked)
     layer = layerwise.check(asked.found.name, config, asked.stage.cutoff_layer)
-    pairs = _prompt_pairs(asked, _tokenizer(asked), prompt, config.get("max_position_embeddings", 2048))
-    with _named(asked.found):
-        forward = layerwise.load(asked.found.path, config, layer, asked.device, asked.dtype, asked.batch_tokens)
+    path = asked.found.path
+    try:
+        llama = layerwise.llama(config, layer)
+        body, tokenizer, _ = load_transformer(path, "LlamaModel", "reranker", dtype=asked.dtype, config=llama)
+        forward = layerwise.forward(body.to(asked.device), path, config, layer, asked.batch_tokens)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise InvalidData(f"{path} can't be loaded as a reranker: {first_line(error)}") from error
+    places = config.get("max_position_embeddings", 2048)
+    pairs = prompt_pairs(tokenizer, prompt, lambda added: asked.length(places - added))
     return Scorer(asked.found.name, pairs, forward, pairs.length)
 
 
@@ -164,42 +170,30 @@ def _encoder(asked: _Asked) -> Scorer:
     _check_activation(found, said)
     model, tokenizer = _load(asked, "AutoModelForSequenceClassification")
     length = asked.length(int(min(positions(model.config) or 1 << 20, tokenizer.model_max_length)))
-    pairs = encoder_pairs(tokenizer, model.config, length, said=bool(said))
-    if pairs is None:
-        raise InvalidData(
-            f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
-        )
-    types = pairs.template.types if takes_token_types(tokenizer, model) else None
+    pairs, types = encoder_pairs(found.name, tokenizer, model, length, said=bool(said))
     return Scorer(found.name, pairs, classifier(model, types, asked.batch_tokens), pairs.length)
 
 
-def encoder_pairs(tokenizer: Any, config: Any, length: int, *, said: bool) -> SpecialPairs | None:
-    """Pairs for an encoder; None where the tokenizer can't make any. `said`: sentence-transformers saved the model."""
+def encoder_pairs(
+    name: str, tokenizer: Any, model: Any, length: int, *, said: bool
+) -> tuple[SpecialPairs, tuple[int, int] | None]:
+    """Pairs for an encoder, and their halves' token types if the model reads them. `said`: sentence-transformers saved
+    the model. Raises InvalidData where the tokenizer can't make any."""
     special = template(tokenizer)
     if special is None:
-        return None
+        why = "it does not encode pairs of a query and a passage"
+        raise InvalidData(f"ccheck can't use the tokenizer of {name}: {why}")
     types = "token_type_ids" in tokenizer.model_input_names
-    return SpecialPairs(
+    pairs = SpecialPairs(
         tokeniser(tokenizer),
         special if types else replace(special, types=(0, 0)),
         length,
         # A model that sentence-transformers did not save is what FlagReranker loads.
-        "passage" if config.model_type == "xlm-roberta" and not said else "longer",
+        "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
         tokenizer.truncation_side == "left",
     )
-
-
-def takes_token_types(tokenizer: Any, model: Any) -> bool:
-    """Whether an encoder reads which half of a pair a token belongs to."""
-    return (
-        "token_type_ids" in tokenizer.model_input_names
-        and "token_type_ids" in inspect.signature(model.forward).parameters
-    )
-
-
-def _prompt_pairs(asked: _Asked, tokenizer: Any, prompt: Prompt, places: int) -> PromptPairs:
-    pairs = prompt_pairs(tokenizer, prompt)
-    return replace(pairs, length=asked.length(places - pairs.longest))
+    read = types and "token_type_ids" in inspect.signature(model.forward).parameters
+    return pairs, special.types if read else None
 
 
 def batch_tokens_for(device: str) -> int:
@@ -220,47 +214,14 @@ def _prompt(asked: _Asked) -> Prompt:
     return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
 
 
-@contextmanager
-def _named(found: FoundModel) -> Iterator[None]:
-    """What the libraries raise for folders that are not what they say becomes InvalidData, which names the model."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
-        raise InvalidData(f"{found.name} can't be loaded: {first_line(error)}") from error
-
-
 def _load(asked: _Asked, kind: str) -> tuple[Any, Any]:
-    """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
-    import transformers
-
-    name = asked.found.name
-    with _named(asked.found):
-        model, loading = getattr(transformers, kind).from_pretrained(
-            asked.found.path,
-            dtype=asked.dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    if missing := sorted(loading["missing_keys"]):
-        raise InvalidData(f"the weights of {name} are not complete: {', '.join(missing[:3])} missing")
-    tokenizer = _tokenizer(asked)
+    """Model and tokenizer. Raises InvalidData if they can't be made of the folder, or don't belong together."""
+    model, tokenizer, _ = load_transformer(asked.found.path, kind, "reranker", dtype=asked.dtype)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
+        name = asked.found.name
         raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
-    return model.to(asked.device).eval(), tokenizer
-
-
-def _tokenizer(asked: _Asked) -> Any:
-    import transformers
-
-    path = asked.found.path
-    if not any(file for pattern in _TOKENIZERS for file in path.glob(pattern)):
-        # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{asked.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
-    with _named(asked.found):
-        return transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    return model.to(asked.device), tokenizer
 
 
 def runs_here(config: dict[str, Any]) -> bool:

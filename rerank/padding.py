@@ -24,18 +24,24 @@ class Padded:
     left: bool = False
     types: tuple[int, int] | None = None
 
-    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
         import torch
 
+        with torch.inference_mode():
+            found = self.batches(sequences, prefixes)
+            return [one for batch, scores in found for one in zip(batch, scores.float().tolist(), strict=True)]
+
+    def batches(
+        self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """The places of each batch's sequences with their scores; with gradients where torch computes them."""
         for batch in by_length(sequences, self.batch_tokens):
             ids, mask = padded([sequences[i] for i in batch], self.padding, left=self.left)
             given = {"input_ids": ids, "attention_mask": mask}
             if self.types is not None:
                 types = [token_types(self.types, len(sequences[i]), prefixes[i]) for i in batch]
                 given["token_type_ids"] = padded(types, 0, left=self.left)[0]
-            with torch.inference_mode():
-                scores = self.score({name: values.to(self.device) for name, values in given.items()})
-            yield from zip(batch, scores.float().tolist(), strict=True)
+            yield batch, self.score({name: values.to(self.device) for name, values in given.items()})
 
 
 def classifier(model: Any, types: tuple[int, int] | None, batch_tokens: int) -> Padded:

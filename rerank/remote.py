@@ -27,7 +27,7 @@ from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationErro
 
 from .. import __version__
 from ..core import event_loop
-from ..core.errors import ServerError, UsageError
+from ..core.errors import ServerError, UsageError, misfits
 from ..core.http import (
     BUSY,
     Fetched,
@@ -205,11 +205,10 @@ class RemoteReranker:
             read = answer.content
             items = _TEI.validate_json(read) if route.tei else _Cohere.model_validate_json(read).results
         except ValidationError as error:
-            problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, problem["loc"])) or "the answer"
+            what = misfits(error, "the answer")[0]
             raise ServerError(
-                f"{self.name} did not return a ranking: {where}: {problem['msg']}. Is it a reranking server? The "
-                "path of the URL selects the API: /rerank, /v1/rerank or /v2/rerank"
+                f"{self.name} did not return a ranking: {what}. Is it a reranking server? The path of the URL selects "
+                "the API: /rerank, /v1/rerank or /v2/rerank"
             ) from error
         scores = {item.index: item.score for item in items}
         if len(items) != count or sorted(scores) != list(range(count)):

@@ -78,8 +78,7 @@ class PromptPairs:
     """Pairs for a decoder, piece by piece as FlagLLMReranker builds them.
 
     `separator` and `question` are the ids of the prompt's own parts, which may have special tokens. `length` limits
-    what stands before the line break and the question as FlagEmbedding's `max_length` does: the whole sequence is at
-    most `longest` ids.
+    what stands before the line break and the question as FlagEmbedding's `max_length` does.
     """
 
     tokenise: Tokenise
@@ -106,25 +105,21 @@ class PromptPairs:
             for ids in texts
         ]
 
-    @property
-    def longest(self) -> int:
-        """The most ids that a sequence can have."""
-        return self.length + 2 * (len(self.separator) + len(self.question)) + len(self.start)
 
-
-def prompt_pairs(tokenizer: Any, prompt: Prompt) -> PromptPairs:
-    """Pairs by a tokenizer of transformers, of no `length` yet."""
+def prompt_pairs(tokenizer: Any, prompt: Prompt, length: Callable[[int], int]) -> PromptPairs:
+    """Pairs by a tokenizer of transformers. `length`: how many ids a pair has to which so many may be added."""
     bos = tokenizer.bos_token_id
     start = [] if bos in (None, tokenizer.pad_token_id) else [bos]
     if prompt.before:
         start = own_ids(tokenizer, prompt.before)
+    separator, question = own_ids(tokenizer, prompt.separator), own_ids(tokenizer, prompt.text)
     return PromptPairs(
         tokeniser(tokenizer),
         prompt,
-        tuple(own_ids(tokenizer, prompt.separator)),
-        tuple(own_ids(tokenizer, prompt.text)),
+        tuple(separator),
+        tuple(question),
         tuple(start),
-        0,
+        length(2 * (len(separator) + len(question)) + len(start)),
         tokenizer.truncation_side == "left",
     )
 

@@ -126,11 +126,9 @@ class Store(Protocol):
 
         Without `figures`, which cost requests or time, `passages` may be 0, `documents`, `bytes` and `state` None.
         """
-        ...
 
     def state(self) -> str | None:
         """`StoreInfo.state`, which costs a request at most."""
-        ...
 
     def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         """Create the store, or raise InvalidData unless it accepts documents of this layout.
@@ -138,53 +136,42 @@ class Store(Protocol):
         `reading` are the sources of an ingest that begins: until `mark_ingested` says that they were read, `info` says
         so.
         """
-        ...
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         """The digests of the documents that are stored, by id."""
-        ...
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         """Store documents, replacing those with the same ids. Returns the reason for each id that was refused."""
-        ...
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents with their units. Returns how many of them existed."""
-        ...
 
     def abandon(self) -> None:
         """Stop waiting: calls in other threads that wait for a server give up and raise."""
-        ...
 
     def release(self) -> None:
         """Let other processes write, after an ingest that went well or not."""
-        ...
 
     def publish(self) -> None:
         """Make everything that was written searchable."""
-        ...
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]: ...
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         """The units with these keys (see `unit_key`). Raises NotFound if the store lacks the granularity."""
-        ...
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         """All documents that pass the filters, a few at a time, in no particular order; documents written meanwhile may
         be among them or not."""
-        ...
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
         """How many documents pass the filters."""
-        ...
 
     def fields(self) -> Mapping[str, Kind]:
         """The fields that filters can use: all metadata fields, and `PUBLISHED` if any document has a date.
 
         This is cheap, however many documents there are.
         """
-        ...
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         """Each query's rankings, before any fusion, or fused where the store does that itself.
@@ -197,7 +184,6 @@ class Store(Protocol):
         Raises NotFound if the store lacks a retriever's field or granularity, and UsageError if the retrievers rank
         different things. See `answer` for hits.
         """
-        ...
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents that a search found, as searches see them. `get` has them as they were last written."""
@@ -212,21 +198,18 @@ class Store(Protocol):
 
     def mark_ingested(self, reading: Sequence[str] = ()) -> None:
         """An ingest has read these sources, which `prepare` was told of. Those of other ingests stay noted."""
-        ...
 
     def removal(self) -> str:
         """Says what `drop` would remove, worded for a question, even if the store is damaged.
 
         Raises NotFound if there is no store, and InvalidData if somebody else uses any of it.
         """
-        ...
 
     def drop(self) -> list[Path]:
         """Remove the whole store. Returns the files in its folder that ccheck did not make, which stay.
 
         Raises as `removal` does.
         """
-        ...
 
     def close(self) -> None: ...
 

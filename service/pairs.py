@@ -10,6 +10,7 @@ from typing import Any
 from more_itertools import chunked
 
 from ..core.answers import result_of
+from ..core.citation import stands_in
 from ..core.types import Document, Evidence
 from .record import NO_STANCES, UNLABELLED, Record
 from .types import Check, Correction, Wanted, standing
@@ -20,9 +21,8 @@ PAGE = 500
 
 def is_as_shown(evidence: Evidence, document: Document) -> bool:
     """Whether a document has the title and the sentences that a check showed of it."""
-    texts = {"title": document.title, "text": document.text}
-    found = [texts[one.field][one.start : one.end] == one.text for one in evidence.sentences]
-    return document.title == evidence.document.title and all(found)
+    same = document.title == evidence.document.title
+    return same and all(stands_in(document, one) for one in evidence.sentences)
 
 
 def labelled_pairs(

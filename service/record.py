@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import orjson
 
 from ..core.closing import Closing
-from ..core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
+from ..core.errors import Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
 from .types import Check, Correction, Wanted, check_from, refuse_unknown_label, standing
 
+if TYPE_CHECKING:
+    from .record_elastic import ElasticRecord
+
 FORMAT = 2
 MOST_BYTES = 32 << 20
 """The largest check that is kept: one of 10,000 documents has about 20 MB."""
-PAUSE_S = 60.0
 NO_STANCES = (None, "CONFLICTING")
 UNLABELLED = ("not relevant", "withdrawn")
 _TIMEOUT_S = 30.0
@@ -45,67 +45,7 @@ _TABLES = (
 )
 
 R = TypeVar("R")
-log = logging.getLogger(__name__)
-
-
-class Record(Protocol):
-    """Keeps checks by id, and corrections beside them. Methods raise ServerError, InvalidData or Incomplete."""
-
-    @property
-    def name(self) -> str:
-        """Where it is, for people to read."""
-        ...
-
-    def put(self, check: Check) -> Check:
-        """Keep a check in the place of the one with its id. Returns it as it is kept, with corrections of before."""
-        ...
-
-    def get(self, ids: Sequence[str]) -> dict[str, Check]:
-        """The checks with these ids, with their corrections, as far as there are any."""
-        ...
-
-    def list(self, wanted: Wanted) -> list[Check]: ...
-
-    def correct(self, correction: Correction) -> None:
-        """Add a correction. Raises NotFound without its check."""
-        ...
-
-    def put_file(self, id_: str, text: str) -> None:
-        """Keep what a file of claims asked for. Its id begins with the time, as ISO 8601 writes it."""
-        ...
-
-    def file(self, id_: str) -> str | None: ...
-
-    def forget(self, before: str) -> int:
-        """Remove the files sent and the checks made before a time, but for those with corrections. Returns how many
-        checks."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Trying:
-    """Tries what a check can do without. A failure does not stop the check: it is said once, and `kept` is false.
-
-    What failed at a server is left alone for `PAUSE_S`: each try waits for it, and every answer would wait with it.
-    """
-
-    def __init__(self) -> None:
-        self._warned, self._until = False, 0.0
-
-    def __call__(self, work: Callable[[], R]) -> R | None:
-        """What `work` on the record returns; None if it failed."""
-        if time.monotonic() < self._until:
-            return None
-        try:
-            return work()
-        except CcheckError as error:
-            if isinstance(error, ServerError):
-                self._until = time.monotonic() + PAUSE_S
-            if not self._warned:
-                self._warned = True
-                log.warning("checks are not recorded: %s", error)
-            return None
+Record: TypeAlias = "FileRecord | ElasticRecord"
 
 
 def text_of(data: Mapping[str, Any]) -> str:
@@ -194,10 +134,13 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
 
 
 class FileRecord(Closing):
-    """The record in one SQLite file, which is made for its owner only by the first `put`. See `Record`."""
+    """Keeps checks by id, and corrections beside them, in one SQLite file: the first `put` makes it for its owner only.
+
+    Methods raise ServerError, InvalidData or Incomplete. `ElasticRecord` has the same ones.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Nothing is opened yet."""
+        """Nothing is opened yet. `name` is where it is, for people to read."""
         self.path, self.name = path, str(path)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -208,6 +151,7 @@ class FileRecord(Closing):
         return self._connection is None or self._lock.locked()
 
     def put(self, check: Check) -> Check:
+        """Keep a check in the place of the one with its id. Returns it as it is kept, with corrections of before."""
         text = within_limit(text_of(stored(check)))
         row = (check.id, check.created, _words(without_secrets(check.claim)), check.label, text)
         insert = "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?)"
@@ -219,6 +163,8 @@ class FileRecord(Closing):
         return self._do("make", write) or check
 
     def get(self, ids: Sequence[str]) -> dict[str, Check]:
+        """The checks with these ids, with their corrections, as far as there are any."""
+
         def read(database: sqlite3.Connection) -> dict[str, Check]:
             found = {}
             for id_ in dict.fromkeys(ids):
@@ -251,12 +197,14 @@ class FileRecord(Closing):
         return self._do("read", read) or []
 
     def correct(self, correction: Correction) -> None:
+        """Add a correction. Raises NotFound without its check."""
         row = (correction.check, text_of(correction.to_dict()))
         insert = "INSERT INTO corrections (id, data) SELECT id, ? FROM checks WHERE id = ?"
         if not self._do("write", lambda database: database.execute(insert, (row[1], row[0])).rowcount):
             raise missing(correction.check)
 
     def put_file(self, id_: str, text: str) -> None:
+        """Keep what a file of claims asked for. Its id begins with the time, as ISO 8601 writes it."""
         row = (id_, within_limit(text))
         self._do("make", lambda database: database.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", row))
 
@@ -266,6 +214,8 @@ class FileRecord(Closing):
         return None if found is None else str(found[0])
 
     def forget(self, before: str) -> int:
+        """Remove the files sent and the checks made before a time, but for those with corrections. Returns how many
+        checks."""
         self._do("write", lambda database: database.execute("DELETE FROM files WHERE id < ?", (before,)))
         query = "DELETE FROM checks WHERE created < ? AND id NOT IN (SELECT id FROM corrections)"
         return self._do("write", lambda database: database.execute(query, (before,)).rowcount) or 0
@@ -293,10 +243,12 @@ class FileRecord(Closing):
                     return None
                 if what == "read" and not all(os.access(one, os.W_OK) for one in (self.path, self.path.parent)):
                     # For this once: it would not see what others write later.
-                    with contextlib.closing(self._opened(only_read=True)) as once, _transaction(once, "BEGIN"):
+                    with contextlib.closing(self._opened(only_read=True)) as once, once:
+                        once.execute("BEGIN")
                         return work(once)
                 self._connection = self._opened()
-            with _transaction(self._connection, "BEGIN" if what == "read" else "BEGIN IMMEDIATE"):
+            with self._connection:  # who writes takes the file at once, and so never has to give up
+                self._connection.execute("BEGIN" if what == "read" else "BEGIN IMMEDIATE")
                 return work(self._connection)
 
     def _opened(self, *, only_read: bool = False) -> sqlite3.Connection:
@@ -316,7 +268,8 @@ class FileRecord(Closing):
             connection.create_function("has_word", 2, _has_word, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            with _transaction(connection, "BEGIN" if only_read else "BEGIN IMMEDIATE"):
+            with connection:
+                connection.execute("BEGIN" if only_read else "BEGIN IMMEDIATE")
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
                 made = tuple(sql for (sql,) in connection.execute(query))
@@ -350,16 +303,3 @@ class FileRecord(Closing):
             ) from error
         except OSError as error:
             raise Incomplete(f"the record {self.path} can't be used: {error.strerror or error}") from error
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """Everything in it happens, or nothing. Who writes takes the file at once, and so never has to give up."""
-    connection.execute(begin)
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise

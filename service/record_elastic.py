@@ -47,7 +47,7 @@ def record_alias(index: str) -> str:
 
 
 class ElasticRecord:
-    """See `Record`. For any number of threads and processes. It uses the store's connection."""
+    """See `FileRecord`. For any number of threads and processes. It uses the store's connection."""
 
     def __init__(self, store: ElasticStore, settings: Settings) -> None:
         """Asks the server nothing yet."""
@@ -213,7 +213,7 @@ class ElasticRecord:
     def _fields(self, check: Check, text: str) -> dict[str, Any]:
         """The document of a check."""
         result = check.result or {}
-        verdict, evidence, usage = result.get("verdict") or {}, result.get("evidence", ()), result.get("usage", {})
+        verdict, evidence, usage = check.verdict, result.get("evidence", ()), result.get("usage", {})
         counts = Counter((one["stance"] or {}).get("label") for one in evidence)
         price = price_of(self._settings)
         tokens = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)

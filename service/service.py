@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import threading
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ from ..core.adjust import resolved
 from ..core.analysis import clean
 from ..core.answers import result_of
 from ..core.closing import Closing
-from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..core.events import event
 from ..core.recipe import Recipe, cannot_run, packaged_recipe
 from ..core.settings import Settings
@@ -30,7 +32,7 @@ from ..pipeline.plan import Plan, models_of
 from ..rerank.several import OwnReranker
 from ..search import Store
 from .pairs import labelled_pairs
-from .record import FileRecord, Record, Trying, missing, refuse_unfit, text_of
+from .record import FileRecord, Record, missing, refuse_unfit, text_of
 from .types import Check, Correction, Description, Event, How, OnEvent, Wanted, refuse_unknown
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """How many calls of the async methods run at once: most of them wait for a language model."""
+PAUSE_S = 60.0
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,7 +118,7 @@ class Service(Closing):
         self._checkers: dict[str, Checker] = {}
         self._planning: dict[int, threading.Lock] = {}
         self._ready: dict[int, _Ready] = {}
-        self._trying = Trying()
+        self._warned, self._paused_until = False, 0.0
         self._forgotten: date | None = None
 
     @functools.cached_property
@@ -252,10 +256,27 @@ class Service(Closing):
 
     # -- the record
 
+    def _try(self, ask: Callable[P, R], *what: P.args, **named: P.kwargs) -> R | None:
+        """What the record answers; None if it failed. That does not stop a check, and is said once.
+
+        A server that failed is left alone for `PAUSE_S`: each try waits for it, and every answer would wait with it.
+        """
+        if time.monotonic() < self._paused_until:
+            return None
+        try:
+            return ask(*what, **named)
+        except CcheckError as error:
+            if isinstance(error, ServerError):
+                self._paused_until = time.monotonic() + PAUSE_S
+            if not self._warned:
+                self._warned = True
+                log.warning("checks are not recorded: %s", error)
+            return None
+
     def _recorded(self, ids: Iterable[str]) -> dict[str, Check]:
         """The checks that can be returned as they are: those in which nothing failed."""
         assert self.record is not None
-        found = self._trying(functools.partial(self.record.get, list(ids))) or {}
+        found = self._try(self.record.get, list(ids)) or {}
         try:
             done = [(id_, check, check.result) for id_, check in found.items() if check.status == "done"]
             return {id_: one for id_, one, was in done if was and not (unjudged(was) or unranked(was))}
@@ -264,7 +285,7 @@ class Service(Closing):
 
     def _keep(self, check: Check) -> Check:
         result = check.result or {}
-        verdict, timings = (result.get("verdict") or {}).get("label"), result.get("timings_ms", {})
+        verdict, timings = check.label, result.get("timings_ms", {})
         status, _, problem = check.outcome
         about = {"recipe": check.settings.get("recipe"), "verdict": verdict, "ms": round(sum(timings.values()), 1)}
         event("check", id=check.id, status=status, problem=problem, user=check.user, run=check.run, **about)
@@ -276,7 +297,7 @@ class Service(Closing):
         self._forget_old(self.record)
         if (problem or status == "failed") and self._recorded([check.id]):
             return check  # a server that fails now takes no answer away that the record has
-        kept = self._trying(functools.partial(self.record.put, check))
+        kept = self._try(self.record.put, check)
         return check if kept is None else kept
 
     def _forget_old(self, record: Record) -> None:
@@ -284,7 +305,7 @@ class Service(Closing):
         if days is not None and self._forgotten != today.date():  # each day: servers run for months
             self._forgotten = today.date()
             before = today - timedelta(days=days)
-            self._trying(functools.partial(record.forget, before.isoformat(timespec="milliseconds")))
+            self._try(record.forget, before.isoformat(timespec="milliseconds"))
 
     def checks(self, wanted: Wanted | None = None) -> list[Check]:
         """The recorded checks, the newest first."""
@@ -300,7 +321,7 @@ class Service(Closing):
     def keep_file(self, id_: str, data: Mapping[str, Any]) -> None:
         """Keep what a file of claims asked for, if there is a record; its checks are kept for themselves."""
         if self.record is not None:
-            self._trying(functools.partial(self.record.put_file, id_, text_of(data)))
+            self._try(self.record.put_file, id_, text_of(data))
 
     def file(self, id_: str) -> Mapping[str, Any]:
         """What was kept of a file of claims. Raises NotFound."""

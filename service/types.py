@@ -111,11 +111,15 @@ class Check:
         object.__setattr__(self, "text", None)  # `kept_check` sets it: what is made otherwise differs from the record
 
     @property
+    def verdict(self) -> Mapping[str, Any]:
+        """The verdict in `result`; nothing without one."""
+        verdict: Mapping[str, Any] = (self.result or {}).get("verdict") or {}
+        return verdict
+
+    @property
     def label(self) -> str | None:
         """The verdict's label; None without a verdict."""
-        verdict = (self.result or {}).get("verdict") or {}
-        label: str | None = verdict.get("label")
-        return label
+        return self.verdict.get("label")
 
     @property
     def outcome(self) -> tuple[Status, str | None, str | None]:
@@ -207,9 +211,5 @@ class Description:
     missing: str | None = None
     recipes: Sequence[str] = ()
 
-    @property
-    def ready(self) -> bool:
-        return self.missing is None
-
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"ready": self.ready}
+        return asdict(self) | {"ready": self.missing is None}

@@ -252,7 +252,7 @@ def sent(settings: Settings) -> dict[str, Any]:
 def received(said: Mapping[str, Any]) -> Settings:
     """The settings that were `sent`."""
     settings = Settings.model_validate(said["values"])
-    settings._yours = {name: tuple(one) for name, one in said["yours"].items()}
+    settings._yours = said["yours"]
     return settings
 
 

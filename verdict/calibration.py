@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.errors import InvalidData, NotFound, UsageError, misfits
 from ..core.files import write_text
 from ..core.types import Stance
 from .judge import Case, Judged, StanceMethod
@@ -81,11 +81,8 @@ def load_calibration(file: Path) -> Calibration:
     try:
         return Calibration.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise InvalidData(
-            f"{file} is not a calibration: {where}: {first['msg']}. Make it again with ccheck calibrate"
-        ) from error
+        why = misfits(error, "the whole")[0]
+        raise InvalidData(f"{file} is not a calibration: {why}. Make it again with ccheck calibrate") from error
     except (OSError, ValueError) as error:
         raise InvalidData(f"can't read the calibration {file}: {error}") from error
 

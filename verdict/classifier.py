@@ -17,7 +17,7 @@ from typing import Any
 
 from ..core.analysis import clean, sentence_spans
 from ..core.errors import InvalidData, NotFound
-from ..core.models import best_device, check_device, cpu_has_bfloat16, load_transformer, positions, require_models
+from ..core.models import best_device, cpu_has_bfloat16, load_transformer, positions, require_models
 from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
@@ -236,8 +236,7 @@ class StanceClassifier(PairStances):
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """The model with its labels, and a tokenizer that pads and reads special tokens as words."""
-        if self._runtime.device is not None:
-            check_device(self._runtime.device)
+        device = best_device(self._runtime.device)
         self._runtime.notify(f"loading {self.path.name}")
         kind, what = "AutoModelForSequenceClassification", "sequence classifier"
         model, tokenizer, _ = load_transformer(self.path, kind, what)
@@ -245,7 +244,7 @@ class StanceClassifier(PairStances):
             tokenizer.pad_token = tokenizer.eos_token
             model.config.pad_token_id = tokenizer.pad_token_id
         words_only(tokenizer)
-        return model.to(self._runtime.device or best_device()), tokenizer
+        return model.to(device), tokenizer
 
 
 def read_labels(folder: Path) -> tuple[Label, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from ..core.types import Document, Label, Sentence, Stance
+from ..llm.reply import check_numbers
 from ..llm.types import Reply
 from .quotes import find_quote
 
@@ -138,10 +139,7 @@ def check_batch(reply: Batch | Digits, size: int) -> None:
             raise ValueError(f"answers has {len(reply.answers)} digits, and there are {size} pairs")
         return
     numbers = [item.number for item in reply.answers]
-    if strange := sorted(set(numbers).difference(range(1, size + 1))):
-        raise ValueError(f"answers has the number {strange[0]}, and the pairs are numbered 1 to {size}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"answers has the number {next(n for n in numbers if numbers.count(n) > 1)} more than once")
+    check_numbers("answers", numbers, size, "pairs")
     if missing := sorted(set(range(1, size + 1)).difference(numbers)):
         raise ValueError(f"answers lacks the numbers {', '.join(map(str, missing[:20]))}")
 

@@ -9,11 +9,12 @@ import hmac
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,7 +45,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 SAFE = ("GET", "HEAD", "OPTIONS")
 UNREAD_BYTES, UNREAD_SECONDS = 16 << 20, 10.0
 """How much more than its limit is read of a request that is refused: who still sends does not see the answer."""
@@ -201,7 +201,7 @@ class Limited:
         self.requests = Counted(quotas.requests, 60, "requests")
         self.checks = Counted(quotas.checks, 60, "checks")
         self.tokens = None if quotas.tokens is None else Counted(quotas.tokens, 86_400, "tokens of language models")
-        self._running: dict[str, int] = {}
+        self._running = Counter[str]()
 
     def claims(self, caller: Caller) -> int | None:
         """How many claims a file of this caller may have."""
@@ -214,22 +214,19 @@ class Limited:
         """
         if caller.id is None:
             return
-        if self._running.get(caller.id, 0) >= self.quotas.at_once:
+        if self._running[caller.id] >= self.quotas.at_once:
             said = f"{self.quotas.at_once} checks of yours are running: wait for one of them"
             raise Problem(429, said, {"Retry-After": "2"})
         if self.tokens is not None:
             self.tokens.spend(caller.id)
         self.checks.spend(caller.id)
         self.checks.spend(caller.id, checks - 1, forced=True)
-        self._running[caller.id] = self._running.get(caller.id, 0) + 1
+        self._running[caller.id] += 1
 
     def end(self, caller: Caller) -> None:
         """It is over."""
-        if caller.id is None:
-            return
-        left = self._running.pop(caller.id, 1) - 1
-        if left > 0:
-            self._running[caller.id] = left
+        if caller.id is not None:
+            self._running -= Counter([caller.id])
 
     def used(self, caller: Caller, tokens: int) -> None:
         """A check has used so many tokens."""
@@ -280,8 +277,9 @@ class Guard:
                         async with asyncio.timeout(UNREAD_SECONDS):
                             while unread and read < most + UNREAD_BYTES:
                                 await taken()
-                given = [name for name, _ in message["headers"]]
-                message["headers"] = [*message["headers"], *(one for one in _RAW if one[0] not in given)]
+                answer = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    answer.setdefault(name, value)
             await send(message)
 
         read, unread = 0, True

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from ..core.errors import CcheckError, UsageError
 from ..core.redaction import http_parts
-from ..core.serving import HostCheck
+from ..core.serving import host_check
 from ..service import Service
 from .access import KEYS, Guard
 from .page import hide
@@ -62,7 +62,6 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
-        openapi_url=None,
     )
     app.state.web, app.state.limits = web, served.limits
     for kind in (HTTPException, CcheckError, RequestValidationError, Exception):
@@ -70,7 +69,6 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     for router in (direct, rest, state, pages):
         app.include_router(router)
     app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
-    app.add_api_route("/openapi.json", app.openapi, include_in_schema=False)
     mcp = None
     if importlib.util.find_spec("mcp") is not None:
         from .mcp import mount
@@ -83,7 +81,7 @@ def create_app(service: Service, served: Served | None = None, reranker: FastAPI
     given: dict[str, Any] = {"larger": larger, "measured": web.measured, "public": settings.public_url}
     app.add_middleware(Guard, most=served.limits.body, **given)
     if not served.keys:
-        app.add_middleware(HostCheck, names=served.hosts, key=KEYS)
+        app.add_middleware(host_check, names=served.hosts, key=KEYS)
     return app
 
 
@@ -101,9 +99,6 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
         schemas["ProblemBody"] = ProblemBody.model_json_schema()
-        # FastAPI adds its own answer to a wrong request, which a problem stands in for.
-        schemas.pop("HTTPValidationError", None)
-        schemas.pop("ValidationError", None)
         key = {"type": "http", "scheme": "bearer", "description": f"a key of {KEYS}; a server on loopback needs none"}
         made["components"]["securitySchemes"] = {"key": key}
         made["security"] = [{}, {"key": []}]

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
+from cachetools import FIFOCache
 from more_itertools import chunked
 from starlette.concurrency import run_in_threadpool
 
@@ -38,24 +39,24 @@ MOST_ASKED = 10_000
 FILES_AT_ONCE = 4
 COUNTS = ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
 """What is told of an ingest."""
+STOPPED, UNADDED = "the check was stopped", "papers being added were not finished: send them again"
 log = logging.getLogger(__name__)
 
 
 class Job:
     """Work, and whoever waits for what changes. Its attributes change in the event loop alone."""
 
-    what_stopped = "the check was stopped"
-
     def __init__(self, id_: str, caller: Caller) -> None:
         self.id, self.caller = id_, caller
         self.error: CcheckError | None = None
-        self.stopped = False
+        self.stopped = ""
+        """Why it is to end at its next step, if it is."""
         self.task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work. Its failure is the job's error."""
-        self.error, self.stopped = None, False
+        self.error, self.stopped = None, ""
         self.task = asyncio.create_task(self._run(work))
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -84,18 +85,17 @@ class Job:
         return False
 
     async def ended(self, seconds: float) -> None:
-        """Waits so long for the end. The job goes on if the time is over, or if whoever waits hangs up."""
+        """Waits so long for the end, and raises the job's error. It goes on if the time is over, or if whoever waits
+        hangs up."""
         if self.task is not None:
             await asyncio.wait([self.task], timeout=seconds)
-
-    def stop(self) -> None:
-        """End at the next step."""
-        self.stopped = True
+        if self.error is not None:
+            raise self.error
 
     def refuse_stopped(self) -> None:
         """Raises Incomplete if somebody stopped it. Called between steps, in the thread."""
         if self.stopped:
-            raise Incomplete(self.what_stopped)
+            raise Incomplete(self.stopped)
 
 
 class CheckJob(Job):
@@ -142,9 +142,8 @@ class Row:
     error: str | None = None
 
     def set(self, check: Check) -> None:
-        verdict = (check.result or {}).get("verdict") or {}
         self.done, self.kept, self.unjudged = True, check.kept, unjudged(check.result or {})
-        self.label, self.confidence, self.reason = (verdict.get(one) for one in ("label", "confidence", "reason"))
+        self.label, self.confidence, self.reason = (check.verdict.get(one) for one in ("label", "confidence", "reason"))
         self.error = check.error or (self.unjudged if self.label is None else None)
 
     def to_dict(self, otherwise: str) -> dict[str, Any]:
@@ -184,27 +183,13 @@ class FileJob(Job):
         return said | {"error": error, "claims": [row.to_dict(otherwise) for row in self.rows]}
 
     def kept(self) -> dict[str, Any]:
-        """JSON values to make it of again, with `restored`."""
+        """JSON values to make it of again, in `Jobs._restored`."""
         rows = [[*astuple(row.record.claim), row.record.problem, row.check] for row in self.rows]
         return {"name": self.name, "how": self.how, "rows": rows}
 
 
-def restored(id_: str, caller: Caller, data: Mapping[str, Any]) -> FileJob:
-    """A file that was kept. Raises InvalidData if somebody changed it."""
-    try:
-        records = [ClaimRecord(Claim(*claim), problem) for *claim, problem, _ in data["rows"]]
-        job = FileJob(id_, caller, data["name"], records, data["how"])
-        for row, (*_, check) in zip(job.rows, data["rows"], strict=True):
-            row.check = check
-        return job
-    except (TypeError, KeyError, ValueError) as error:
-        raise InvalidData(f"the file of claims {id_} is not as ccheck wrote it") from error
-
-
 class IngestJob(Job):
     """Papers that are read into the store."""
-
-    what_stopped = "papers being added were not finished: send them again"
 
     def __init__(self, id_: str, caller: Caller, names: Sequence[str]) -> None:
         super().__init__(id_, caller)
@@ -249,7 +234,7 @@ class Jobs:
         """The last checks that no record has: it is off or fails, or something stopped them."""
         self.files: dict[str, FileJob] = {}
         self.ingests: dict[str, IngestJob] = {}
-        self.asked: dict[tuple[str | None, str], None] = {}
+        self.asked: FIFOCache[tuple[str | None, str], None] = FIFOCache(MOST_ASKED)
         """Who asked for which checks, of the last."""
         self._asked = 0
         self._since = 0.0
@@ -268,8 +253,6 @@ class Jobs:
         CcheckError."""
         id_, recorded = await self.service.recorded_async(claim, **how)
         self.asked[caller.id, id_] = None
-        if len(self.asked) > MOST_ASKED:
-            del self.asked[next(iter(self.asked))]
         running = self.checks.get(id_)
         if running is not None:
             return running
@@ -318,8 +301,8 @@ class Jobs:
     def stop(self, id_: str) -> CheckJob | None:
         """Stop a check, if it runs. Its thread ends at its next step, and may wait for a language model until then."""
         if (job := self.checks.get(id_)) is not None:
-            job.stop()
-            self._over(job, Incomplete(job.what_stopped))
+            job.stopped = STOPPED
+            self._over(job, Incomplete(STOPPED))
         return job
 
     # -- files of claims
@@ -328,22 +311,19 @@ class Jobs:
         """Start to check the claims of a file. Raises Problem 429."""
         began = datetime.now(UTC).isoformat(timespec="milliseconds")
         job = FileJob(f"{began[:23]}-{secrets.token_hex(8)}", caller, name, records, how)
-        self._start(job, caller, len(records))
+        self.retry(job, caller)
         _add(self.files, job)
         return job
 
     def retry(self, job: FileJob, caller: Caller) -> None:
-        """Check the rows again that failed or were not finished. Raises Problem 429."""
-        if not job.running and job.retryable:
-            self._start(job, caller, len(job.retryable))
-
-    def _start(self, job: FileJob, caller: Caller, count: int) -> None:
-        self.limited.start(caller, count)
+        """Check the rows, or again those that failed or were not finished. Raises Problem 429."""
         rows = job.retryable
-        for row in rows:
-            row.done, row.error = False, None
-        job.caller = caller
-        job.start(self._file(job, rows))
+        if rows and not job.running:
+            self.limited.start(caller, len(rows))
+            for row in rows:
+                row.done, row.error = False, None
+            job.caller = caller
+            job.start(self._file(job, rows))
 
     async def find_file(self, id_: str, caller: Caller) -> FileJob:
         """A file of claims, of the record if it is not held here. Raises NotFound."""
@@ -354,7 +334,15 @@ class Jobs:
         return self.files[id_]
 
     def _restored(self, id_: str, caller: Caller) -> FileJob:
-        job = restored(id_, caller, self.service.file(id_))
+        """A file that was kept. Raises InvalidData if somebody changed it."""
+        try:
+            data = self.service.file(id_)
+            records = [ClaimRecord(Claim(*claim), problem) for *claim, problem, _ in data["rows"]]
+            job = FileJob(id_, caller, data["name"], records, data["how"])
+            for row, (*_, check) in zip(job.rows, data["rows"], strict=True):
+                row.check = check
+        except (TypeError, KeyError, ValueError) as error:
+            raise InvalidData(f"the file of claims {id_} is not as ccheck wrote it") from error
         since = id_[:23] if job.how.get("fresh") else ""  # earlier answers are not those that were asked for
         for rows in chunked(job.rows, 100):
             found = self.service.found([row.check for row in rows if row.check is not None])
@@ -365,7 +353,6 @@ class Jobs:
 
     async def _file(self, job: FileJob, rows: Sequence[Row]) -> None:
         loop = asyncio.get_running_loop()
-        job.what_stopped = Job.what_stopped
 
         def set_(row: Row, check: Check, tokens: int) -> None:
             row.set(check)
@@ -375,8 +362,7 @@ class Jobs:
                 if not rows[-1].done:
                     self.limited.refuse_spent(job.caller)
             except Problem as problem:
-                job.what_stopped = problem.detail
-                job.stop()
+                job.stopped = problem.detail
 
         def work() -> None:
             ids = self.service.ids_of([row.record.claim for row in rows], **job.how)
@@ -466,7 +452,7 @@ class Jobs:
         self._since = self._since or time.monotonic()
         self.closing.set()
         for file in self.files.values():
-            file.stop()
+            file.stopped = STOPPED
         for job in self.checks.values():
             job.change()
 
@@ -481,13 +467,13 @@ class Jobs:
                 left = max(0.0, self._since + seconds - time.monotonic())
                 await asyncio.wait(tasks, timeout=part * left)
             for one in ingests:
-                one.stop()
+                one.stopped = UNADDED
         late = sum(not task.done() for task in tasks) + self._asked
         self.unfinished = late > 0 or any(one.running for one in self.lost.values())
         if late := late - sum(one.running for one in ingests):
             log.warning("%s not finished within %g s", "1 check was" if late == 1 else f"{late} checks were", seconds)
         if any(one.report is None for one in ingests):
-            log.warning(IngestJob.what_stopped)
+            log.warning(UNADDED)
 
 
 def _add(jobs: dict[str, J], job: J) -> None:

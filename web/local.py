@@ -29,19 +29,17 @@ UNREAD = ("CCHECK_SERVE", "CCHECK_WEB_", "CCHECK_API_KEYS", "CCHECK_DEBUG")
 
 def connected(given: Mapping[str, Any]) -> socket.socket | None:
     """A connection to the server that has these options, this environment and this folder, if it runs."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # no folder, no server, or a system without such sockets
         path = _path_of(given)
-        if not _is_own(path.parent):
-            return None
-        found = socket.socket(socket.AF_UNIX)
-        try:
-            found.connect(str(path))
-        except OSError:
-            found.close()
-            return None
-        return found
-    except (OSError, AttributeError):  # no folder, or a system without such sockets
-        return None
+        if _is_own(path.parent):
+            found = socket.socket(socket.AF_UNIX)
+            try:
+                found.connect(str(path))
+            except OSError:
+                found.close()
+                raise
+            return found
+    return None
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from .page import placeless, plainly
 from .problems import Problem
 from .shared import Keyed, Web
 from .shown import readable
-from .views import claim_view
+from .views import gaps
 
 INSTRUCTIONS = (
     "Checks claims against a collection of scientific papers. check_claim gives a verdict with the papers on each side "
@@ -162,7 +162,7 @@ def make_server(web: Web) -> MCPServer:
             claim=check.claim,
             verdict=check.label,
             papers=list(map(_paper, result.evidence)),
-            gaps=claim_view(result, 1, {})["gaps"],
+            gaps=list(gaps(result)),
             warnings=[*result.warnings, *map(_correction, standing(check.corrections))],
             tokens=check.tokens,
         )

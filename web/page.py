@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.redaction import without_secrets
-from ..core.text import counted, printable
+from ..core.text import counted, printable, shortened
 from ..core.words import LEANING, OPEN, VERDICTS, stance_in_words, sure
 from .views import SAID, in_short
 
@@ -112,6 +112,7 @@ def environment() -> jinja2.Environment:
     )
     style, script = packaged("page.css", "report.css"), packaged("report.js")
     made.filters["plainly"] = lambda said: plainly(str(said))
+    made.filters["shortened"] = shortened
     made.filters["sentence"] = lambda said: re.sub(r"^[a-z]+(?=[ ,:']|$)", lambda word: word[0].capitalize(), said)
     made.globals |= {
         "style": Markup(style),  # noqa: S704 - packaged with ccheck

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -21,7 +21,6 @@ from starlette.datastructures import FormData, UploadFile
 from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, StoreChanged, UsageError
 from ..core.recipe import recipe_names
-from ..core.text import shortened
 from ..core.types import Document
 from ..ingest import numbered
 from ..ingest.documents import FILE_HASH
@@ -31,6 +30,7 @@ from ..service.record import permalink
 from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
 from .citing import Citing
+from .jobs import STOPPED
 from .page import environment, static_files
 from .pdf_pages import marked_pages, spans_of
 from .problems import JSON, Problem, disk_told, problem_of
@@ -47,20 +47,16 @@ MAX_DOCUMENT = 200_000
 """Characters of a document that its page shows."""
 MOST_FILES = 100
 """Files in one upload."""
+STRANGER = Caller(None, frozenset(), "stranger")
+"""Who is shown where to sign in."""
 pages = APIRouter(include_in_schema=False)
 
 
 class Page:
-    """A request for a page: who asks (None for whoever signs in), the form that was sent, and its answer."""
+    """A request for a page: who asks, the form that was sent, and its answer."""
 
-    def __init__(self, request: Request, web: Web, caller: Caller | None, form: FormData | None = None) -> None:
-        self.request, self.web, self.form = request, web, form or FormData()
-        self._caller = caller
-
-    @property
-    def caller(self) -> Caller:
-        assert self._caller is not None
-        return self._caller
+    def __init__(self, request: Request, web: Web, caller: Caller, form: FormData | None = None) -> None:
+        self.request, self.web, self.caller, self.form = request, web, caller, form or FormData()
 
     @property
     def as_json(self) -> bool:
@@ -82,7 +78,7 @@ class Page:
         web, cookie = self.web, self.request.cookies.get(FORM) or secrets.token_urlsafe(24)
         shared = {
             "served": given.pop("served", {}) | {"token": web.access.token(cookie)},
-            "visitor": self._caller,
+            "visitor": self.caller,
             "loading": web.loading,
             "missing": web.missing,
             "most": MAX_CLAIM_CHARS,
@@ -139,7 +135,7 @@ async def home(page: Opened) -> Response:
     data = {
         "collection": None if described is None else described.to_dict(),
         "missing": page.web.missing,
-        "recent": None if recent is None else [one["check"].to_dict() for one in recent],
+        "recent": None if recent is None else [one.to_dict() for one in recent],
         "recipes": recipes,
     }
     claim = page.query("claim")["claim"][:MAX_CLAIM_CHARS]
@@ -150,8 +146,6 @@ async def home(page: Opened) -> Response:
 async def check(page: Sent) -> Response:
     job = await page.web.jobs.check(page.text("claim"), page.caller, **_how(page))
     await job.ended(0.3)  # the page of a quick check is its answer at once, also without a script
-    if job.error is not None:
-        raise job.error
     return _to(f"/checks/{job.id}")
 
 
@@ -197,7 +191,7 @@ async def history(page: Opened) -> Response:
     found = await page.web.service.checks_async(wanted)
     older = found[-1].created if len(found) == LISTED else None
     data = [one.to_dict() for one in found]
-    return page.show("history.html", data, checks=_listed(found), query=query, older=older)
+    return page.show("history.html", data, checks=found, query=query, older=older)
 
 
 # -- files of claims
@@ -227,7 +221,7 @@ async def act(page: Sent, id: str, what: str) -> Response:  # noqa: A002
     if what == "retry":
         page.web.jobs.retry(job, page.caller)
     elif what == "stop":
-        job.stop()
+        job.stopped = STOPPED
     else:
         raise Problem(404, "there is no such page")
     return _to(f"/files/{id}")
@@ -329,7 +323,7 @@ async def pdf_page(page: Opened, id: str) -> Response:  # noqa: A002
 async def sign_in(request: Request, web: Shared) -> Response:
     async with request.form(max_files=0, max_fields=10) as form:
         web.access.refuse_forged(request, form.get("token"))
-        page = Page(request, web, None, form)
+        page = Page(request, web, STRANGER, form)
         address = _local(page.text("next"))
         key = web.access.known(page.text("key"))
         if key is None:  # of the limit, which all behind a proxy may share, a right key needs nothing
@@ -352,7 +346,7 @@ def sign_in_page(request: Request, web: Web) -> Response:
     came_from = re.sub(r"^\w+://[^/]*", "", request.headers.get("referer", ""))
     asked = f"{quote(request.url.path)}?{request.url.query}".rstrip("?")
     wanted = asked if request.method == "GET" else came_from
-    return Page(request, web, None).show("sign_in.html", None, 401, wrong=False, next=_local(wanted))
+    return Page(request, web, STRANGER).show("sign_in.html", None, 401, wrong=False, next=_local(wanted))
 
 
 # --
@@ -384,27 +378,14 @@ def _other_recipe(web: Web, check: Check) -> str:
     return name if name != web.service.checker.recipe.name and name in recipe_names() else ""
 
 
-async def _recent(web: Web) -> list[Mapping[str, Any]] | None:
+async def _recent(web: Web) -> list[Check] | None:
     """The last checks; None if the record can't be read now. The history then says why."""
     if web.service.record is None:
         return []
     try:
-        return _listed(await asyncio.wait_for(web.service.checks_async(Wanted(limit=RECENT)), 5))
+        return await asyncio.wait_for(web.service.checks_async(Wanted(limit=RECENT)), PATIENCE)
     except (CcheckError, TimeoutError):
         return None
-
-
-def _listed(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "check": one,
-            "outcome": "ERROR" if one.status == "failed" else one.label or "NONE",
-            "confidence": ((one.result or {}).get("verdict") or {}).get("confidence"),
-            "claim": shortened(one.claim, 200),
-            "day": one.created[:16].replace("T", " "),
-        }
-        for one in checks
-    ]
 
 
 def _how(page: Page) -> How:

@@ -9,11 +9,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from ..core.citation import on_pages
+from ..core.citation import on_pages, stands_in
 from ..core.types import Document, Evidence, Sentence
 from ..ingest.documents import FILE_HASH
 from ..ingest.sniff import COMPRESSIONS
-from .views import in_place
 
 MOST_BYTES = 256 << 20
 """A larger file is not shown."""
@@ -85,6 +84,6 @@ def links(evidence: Evidence) -> Iterator[tuple[str, str]]:
     if not by_page:
         yield "page not known", f"/pdf/{document}"
     for page, found in sorted(by_page.items()):
-        known = all(in_place(one, evidence.document) for one in found)
+        known = all(stands_in(evidence.document, one) for one in found)
         marked = "&".join(f"at={one.start}-{one.end}" for one in found)
         yield on_pages(*found), f"/pdf-pages/{document}?{marked}" if known else f"/pdf/{document}#page={page}"

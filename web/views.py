@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..core.analysis import sentence_spans
-from ..core.citation import citation_of, doi_url
+from ..core.citation import citation_of, doi_url, on_pages, stands_in
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
 from ..core.words import LEANING, STANCES, VERDICTS, confidence_in_words, in_words
@@ -61,7 +61,6 @@ def claim_view(
         "reason": (result.verdict.reason if result.verdict else None) or "",
         "result": result,
         "claim": shortened(result.claim.text, CLAIM_CHARS),
-        "cut": len(result.claim.text) > CLAIM_CHARS,
         "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
         "documents": documents,
         "tally": [
@@ -72,9 +71,9 @@ def claim_view(
         ],
         "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
         "strongest": {side: strongest(documents, side) for side in SIDES},
-        "gaps": list(gaps(result, counts)),
+        "gaps": list(gaps(result)),
         "corrections": {one.doc_id: [each for each in corrections if each.doc_id == one.doc_id] for one in corrections},
-        "way": _way(result.evidence),
+        "stages": _stages([one.hit for one in result.evidence]),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
     }
 
@@ -99,13 +98,13 @@ def strongest(documents: Sequence[Mapping[str, Any]], side: str) -> Mapping[str,
     return max(taken, key=lambda one: one["evidence"].strength(), default=None)
 
 
-def gaps(result: Result, counts: Mapping[str, int]) -> Iterator[str]:
+def gaps(result: Result) -> Iterator[str]:
     """What was not found or not judged, in sentences."""
-    judged = sum(counts.values())
+    judged = {one.stance.label for one in result.evidence if one.stance is not None and one.stance.label}
     if judged:
         for side, said in zip(SIDES, ("supports", "refutes"), strict=True):
             # The parts of a claim, each checked alone, can have papers that the whole has not.
-            if not counts.get(side) and not counts.get("CONFLICTING") and outcome(result) != side:
+            if not judged & {side, "CONFLICTING"} and outcome(result) != side:
                 yield f"No paper that was read {said} the claim."
     failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
     for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):
@@ -147,31 +146,25 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     return {
         "evidence": evidence,
         "confidence": confidence_in_words(stance) if stance is not None and stance.label else "",
-        "id": document.id,
         "name": document.title or shortened(document.text, 80) or document.id,
         "title": _title(document, evidence),
         "year": str(metadata.get("year") or cited.year or ""),
         "why": why_found(evidence.hit),
-        "names": cited.names(),
-        "journal": cited.journal,
-        "retracted": cited.retracted,
+        "cited": cited,
         "doi": doi,
         "url": doi_url(doi),
         "parts": list(_up_to(len(document.text), document.text, parts, notes)),
         "folded": far > FOLDED_CHARS,
         "whole": list(_up_to(MAX_TEXT, document.text, parts, notes)),
-        "characters": len(document.text),
         "too_long": len(document.text) > MAX_TEXT,
         "alone": [(one.text, note(one)) for one in alone],
-        "astray": [one for one in evidence.sentences if one not in alone and not in_place(one, document)],
+        "astray": [one for one in evidence.sentences if one not in alone and not stands_in(document, one)],
     }
 
 
 def note(sentence: Sentence) -> str:
     """What stands beside a sentence: its role in the paper and its page, as far as they are known."""
-    page, last = sentence.page, sentence.last_page
-    place = "" if page is None else f"p. {page}" if last is None else f"pp. {page}–{last}"
-    return ", ".join(part for part in (in_words(sentence), place) if part)
+    return ", ".join(part for part in (in_words(sentence), on_pages(sentence)) if part)
 
 
 def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
@@ -190,19 +183,11 @@ def _up_to(limit: int, text: str, parts: Iterable[Piece], notes: Mapping[int, st
             yield part.kind, text[part.start : min(part.end, limit)], said
 
 
-def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
-    """How the documents ranked: by name of each stage the cells of its column."""
-    hits = [one.hit for one in evidence]
+def _stages(hits: Sequence[Hit]) -> list[str]:
+    """The names of the stages that ranked documents."""
     names = dict.fromkeys(name for hit in hits for name in (*hit.ranks, *hit.scores))
     # As a pipeline runs: retrievers, which have ranks of their own, the fusion, the rerankers.
-    order = sorted(names, key=lambda name: (all(name not in hit.ranks for hit in hits), name in FUSIONS))
-    return {
-        "names": order,
-        "rows": [
-            (one.hit, [(one.hit.ranks.get(name), one.hit.scores.get(name), name in one.hit.cut) for name in order])
-            for one in evidence
-        ],
-    }
+    return sorted(names, key=lambda name: (all(name not in hit.ranks for hit in hits), name in FUSIONS))
 
 
 # -- evidence with the text around it
@@ -217,15 +202,9 @@ class Piece:
     kind: Literal["evidence", "near", "far"]
 
 
-def in_place(sentence: Sentence, document: Document) -> bool:
-    """Whether a sentence is in its document at its offsets."""
-    text = document.title if sentence.field == "title" else document.text
-    return 0 <= sentence.start < sentence.end <= len(text) and text[sentence.start : sentence.end] == sentence.text
-
-
 def evidence_spans(document: Document, sentences: Iterable[Sentence], field: Literal["title", "text"]) -> list[Span]:
     """Where evidence stands in a field: in order, and those that overlap as one."""
-    found = sorted((one.start, one.end) for one in sentences if one.field == field and in_place(one, document))
+    found = sorted((one.start, one.end) for one in sentences if one.field == field and stands_in(document, one))
     spans: list[Span] = []
     for start, end in found:
         if spans and start < spans[-1][1]:

@@ -166,7 +166,7 @@ def evaluate(asked: Evaluate) -> None:
     changed = asked.ablation is not None or bool(axes)
     say = inform if asked.as_json else notice  # rows of JSON have the warnings too; figures never stand without them
     with runtime(chosen) as opened, open_session(opened, changes) as session:
-        inform(*filter(None, [session.memory.notice]))
+        inform(*filter(None, [session.memory.cache.notice]))
         prepared = {name: session.prepare(recipe, data) for name, recipe in found.items()}
         points = _with_points(prepared, axes)
         known = functools.cache(session.known)
@@ -283,7 +283,7 @@ def _show(
     if len(done) == 1:
         (one,) = done.values()
         made = table("stage", *data.metrics, title="Stages")
-        for name, measured in one.stages_measured.items() if len(one.stages) > 1 else ():
+        for name, measured in one.stages_measured.items() if len(one.stages_measured) > 1 else ():
             made.add_row(name, *(figure(measured.mean[metric]) for metric in data.metrics))
         if made.rows:
             print_table(console, made)
@@ -384,6 +384,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     Raises Incomplete if claims failed.
     """
     from ...lab.measure.averitec import (
+        EV2R,
         mismatches,
         open_meteor,
         predict,
@@ -407,7 +408,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
     meteor = open_meteor()  # what is missing says so at once
 
     def scored(name: str, predictions: Sequence[Prediction]) -> tuple[dict[str, Any], list[str]]:
-        row, unjudged = score(gold, predictions, meteor).to_dict(), []
+        row, unjudged = score(gold, predictions, meteor), []
         row["warnings"] = mismatches(gold, predictions)
         notice(*(f"{name}: {one}" for one in row["warnings"]))
         if asked.ev2r is not None:
@@ -416,7 +417,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
 
             with runtime(settings) as opened:
                 recall = ev2r(gold, predictions, open_llm(opened, asked.ev2r))
-            row["metrics"] |= recall.to_dict()
+            row["metrics"] |= recall.metrics
             row["ev2r"] = {"model": asked.ev2r, "failed": recall.failed, "error": recall.error}
             if recall.failed:
                 some = f"{recall.failed:,} of {counted(row['claims'], 'claim')}, which Ev2R leaves out"
@@ -445,7 +446,7 @@ def evaluate_averitec(asked: Evaluate, names: Sequence[str], files: Sequence[str
                 inform(f"{name}: {message}")
             yield name, row, _first(made.errors, "failed, wholly or in part") + unjudged
 
-    shown = (*_SHOWN, *(("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5") if asked.ev2r is not None else ()))
+    shown = (*_SHOWN, *(EV2R if asked.ev2r is not None else ()))
     print_rows(measured(), asked.as_json, lambda rows: print_figures(rows, shown))
 
 

@@ -45,14 +45,14 @@ def mine(
     line has claim_id, claim, positive_id, positive and negatives. The margin is meant for cosines and reranker scores;
     with reciprocal ranks it skips whatever ranks above the relevant document.
     """
-    from ...lab.train.mining import MiningFiles, MiningOptions, mine_from_store
+    from ...lab.train.mining import MiningOptions, mine_from_store
 
     target = check_output(output, "the mined negatives", (claims, qrels, corpus, recipe))
     settings = settings_from(store=store, recipe=recipe, rerank=rerank)
     chosen = MiningOptions(depth, keep, hard, random, margin or None, seed)
-    files = MiningFiles(claims, qrels, corpus)
     with runtime(settings) as opened:
-        mined = mine_from_store(opened, files, target, chosen, replacements(replace))
+        models = replacements(replace)
+        mined = mine_from_store(opened, claims, qrels, target, chosen, corpus=corpus, replace=models)
     inform(*mined.messages[:5])
     if len(mined.messages) > 5:
         inform(f"and {len(mined.messages) - 5} more claims without negatives")

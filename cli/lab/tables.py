@@ -120,7 +120,7 @@ def about(recipe: Recipe, usage: Usage, settings: Settings) -> dict[str, Any]:
 
     return {
         "cost": cost_of(usage, price_of(settings)),
-        "published": [one.to_dict() for one in published(recipe)],
+        "published": published(recipe),
         "replaced": dict(recipe.replace),
     }
 

@@ -130,9 +130,7 @@ def reranker(asked: Reranker) -> None:
     from ...lab.train.options import RerankerOptions
     from ...lab.train.reranker import train_reranker
 
-    chosen, files, output = _prepared(
-        RerankerOptions, asked, (*FILES, "store"), ("corpus", "claims", "qrels", "output")
-    )
+    chosen, files, output = _prepared(RerankerOptions, asked, (*FILES, "store"), NEEDED)
     corpus = str(files["corpus"]) if files["store"] is None else None
     replace = replacements(asked.replace)
     settings = settings_from(device=asked.device, store=files["store"], recipe=chosen.recipe)

@@ -82,39 +82,6 @@ class Prediction:
         return {"claim_id": self.id, "claim": self.claim, "pred_label": label, "evidence": evidence}
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The data set's measures over `claims`: means, except for `macro_f1` and `f1`.
-
-    `averitec` is the AVeriTeC score by threshold. `missing` are claims without a prediction or without a label: they
-    count as wrong.
-    """
-
-    claims: int
-    missing: int
-    questions: float
-    questions_and_answers: float
-    averitec: Mapping[float, float]
-    accuracy: float
-    macro_f1: float
-    f1: Mapping[Label, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """One line of `ccheck evaluate --averitec --json`."""
-        return {
-            "claims": self.claims,
-            "missing": self.missing,
-            "metrics": {
-                "Q-METEOR": self.questions,
-                "QA-METEOR": self.questions_and_answers,
-                **{f"AVeriTeC@{level:g}": value for level, value in self.averitec.items()},
-                "accuracy": self.accuracy,
-                "macro-F1": self.macro_f1,
-            },
-            "f1": {SPELLINGS[label]: value for label, value in self.f1.items()},
-        }
-
-
 def read_gold(path: str | Path) -> list[Gold]:
     """The rows of AVeriTeC's data: JSON Lines, or one array. Claims without `claim_id` are numbered from 0.
 
@@ -150,8 +117,11 @@ def prediction(result: Result) -> Prediction:
     return Prediction(result.claim.id or "", result.claim.text, label, tuple(pairs))
 
 
-def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteor) -> Scores:
-    """The measures of predictions, which are matched with the claims by their ids.
+def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteor) -> dict[str, Any]:
+    """The measures of predictions, which are matched with the claims by their ids: `ccheck evaluate --averitec --json`.
+
+    Means over the claims, except for `macro-F1` and `f1`, those of the labels; the AVeriTeC score is there by
+    threshold. `missing` are claims without a prediction or without a label: they count as wrong.
 
     Raises InvalidData if two predictions have one id, or none is of a claim.
     """
@@ -180,21 +150,23 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
         average=None,
         zero_division=0,
     )
-    f1 = dict(zip(SPELLINGS, map(float, by_label), strict=True))
+    f1 = dict(zip(SPELLINGS.values(), map(float, by_label), strict=True))
     count = len(gold)
-    return Scores(
-        count,
-        sum(one.label is None for one in made),
-        sum(questions) / count,
-        sum(evidence) / count,
-        {
-            level: sum(ok and value > level for ok, value in zip(right, evidence, strict=True)) / count
-            for level in LEVELS
+    return {
+        "claims": count,
+        "missing": sum(one.label is None for one in made),
+        "metrics": {
+            "Q-METEOR": sum(questions) / count,
+            "QA-METEOR": sum(evidence) / count,
+            **{
+                f"AVeriTeC@{level:g}": sum(ok and one > level for ok, one in zip(right, evidence, strict=True)) / count
+                for level in LEVELS
+            },
+            "accuracy": sum(right) / count,
+            "macro-F1": sum(f1.values()) / len(f1),
         },
-        sum(right) / count,
-        sum(f1.values()) / len(f1),
-        f1,
-    )
+        "f1": f1,
+    }
 
 
 def mismatches(gold: Sequence[Gold], predictions: Sequence[Prediction]) -> list[str]:
@@ -282,9 +254,8 @@ def predict(
 ) -> Predicted:
     """Check the claims with a recipe that asks questions.
 
-    Raises UsageError for another recipe, and the error of a claim if all failed and nothing was answered.
+    Raises the error of a claim if all failed and nothing was answered.
     """
-    require_questions(checker.recipe)
     made: list[Prediction] = []
     milliseconds: dict[str, float] = {}
     usage: Mapping[str, Usage] = {}
@@ -380,6 +351,7 @@ def _wordnet() -> Any:
 
 # -- Ev2R
 
+EV2R = ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")
 LEVEL = 0.5
 PLACEHOLDERS = ("claim", "reference", "predicted")
 _TOKENS = 800
@@ -404,17 +376,12 @@ class Ev2r:
     prompt, which is not the task's own word for word. Means are over the claims that could be judged; `failed` others
     have the first's `error`.
 
-    None if no claim could be judged.
+    The `metrics` are None if no claim could be judged.
     """
 
-    questions: float | None
-    questions_and_answers: float | None
-    score: float | None
-    failed: int = 0
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, float | None]:
-        return {"Ev2R-Q-recall": self.questions, "Ev2R-QA-recall": self.questions_and_answers, "Ev2R@0.5": self.score}
+    metrics: Mapping[str, float | None]
+    failed: int
+    error: str | None
 
 
 def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageModel) -> Ev2r:
@@ -450,7 +417,7 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
     judged = [place for place in range(len(pairs)) if place not in errors]
     # If no question was answered, the claims without evidence alone would make a score.
     if not judged or (asked and not recalls):
-        return Ev2r(None, None, None, len(errors), reason)
+        return Ev2r(dict.fromkeys(EV2R), len(errors), reason)
     mean = [sum(recalls.get((place, kind), 0.0) for place in judged) / len(judged) for kind in (0, 1)]
     right = [
         recalls.get((place, 1), 0.0) >= LEVEL
@@ -458,7 +425,8 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
         and made.label == pairs[place][0].label
         for place in judged
     ]
-    return Ev2r(mean[0], mean[1], sum(right) / len(judged), len(errors), reason)
+    metrics = dict(zip(EV2R, (*mean, sum(right) / len(judged)), strict=True))
+    return Ev2r(metrics, len(errors), reason)
 
 
 def _check(reply: Covered) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import InvalidData
 from ...core.text import counted
 from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, cutoffs, measure, only, scipy_stats
 from .pairs import PairsMeasured
@@ -40,11 +40,8 @@ def compare(
 
     Paired over claims: a two-sided randomisation test of the mean difference (Smucker, Allan and Carterette, CIKM
     2007, section 3), its p-values corrected for all tests of the comparison (Holm 1979), and a bootstrap interval of
-    the difference. Raises UsageError for fewer than two runs, InvalidData where no judged claim is in all of them, and
-    what `measure` raises.
+    the difference. Raises InvalidData where no judged claim is in all runs, and what `measure` raises.
     """
-    if len(runs) < 2:
-        raise UsageError("give at least two runs to compare")
     names = check_metrics(metrics)
     said = []
     if common:
@@ -73,31 +70,29 @@ def compare(
     )
 
 
-def randomisation_test(differences: Sequence[float], *, permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
+def randomisation_test(differences: Sequence[float]) -> float:
     """The two-sided p-value of a mean difference of pairs.
 
     Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
-    do not exceed `permutations`, else that many at random.
+    do not exceed `PERMUTATIONS`, else that many at random.
     """
     # A zero has no sign to flip: without these more tests are exact, with the same p-value.
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
     if len(moved) < 2:
         return 1.0  # turned round it is as far from zero
-    return permutation_p((moved,), lambda values, axis: values.sum(axis=axis), permutations, seed)
+    return permutation_p((moved,), lambda values, axis: values.sum(axis=axis))
 
 
-def permutation_p(
-    samples: Sequence[Any], statistic: Callable[..., Any], permutations: int = PERMUTATIONS, seed: int = SEED
-) -> float:
+def permutation_p(samples: Sequence[Any], statistic: Callable[..., Any]) -> float:
     """The two-sided p-value of a statistic of paired samples, by scipy."""
     found = scipy_stats().permutation_test(
         samples,
         statistic,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=permutations,
+        n_resamples=PERMUTATIONS,
         batch=max(1, 200_000 // len(samples[0])),
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(SEED),
     )
     return min(1.0, float(found.pvalue))
 

@@ -37,13 +37,13 @@ _RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1,
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One record's judgement of a claim and a document. `grade` and `label` are None if the record has none, `text` and
-    `title` empty if it only names the document."""
+    `title` empty if it only names the document. `sentences`: the numbers of those that decide, from 0."""
 
     claim: str
     document: str
     grade: int | None
     label: Label | None
-    sentences: tuple[int | str, ...] = ()
+    sentences: tuple[int, ...] = ()
     text: str = ""
     title: str = ""
 
@@ -95,7 +95,6 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
     Raises NotFound, MissingExtra, or InvalidData, which names the lines.
     """
     stances, verdicts = _Once("label"), _Once("label")
-    sentences: dict[tuple[str, str], tuple[int | str, ...]] = {}
 
     def take(record: Record, number: int) -> None:
         data = record.data
@@ -104,8 +103,6 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
                 continue
             key = pair.claim, pair.document
             stances.put(key, pair.label, record, f"the pair of claim {pair.claim} and document {pair.document}")
-            if pair.sentences:
-                sentences[key] = tuple(dict.fromkeys((*sentences.get(key, ()), *pair.sentences)))
         of_document = first_of(data, DOCUMENTS)[0] is not None
         name, label = first_of(data, ("claim_label",) if of_document else LABELS)
         if name is not None:
@@ -117,7 +114,7 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
         raise InvalidData(
             f"{os.fspath(path)} has no labels. Records need claim_id, label, and doc_id if it is a document's"
         )
-    return Gold(stances.values, verdicts.values, sentences)
+    return Gold(stances.values, verdicts.values)
 
 
 class Corpus(NamedTuple):
@@ -189,7 +186,7 @@ def _climate_fever(claim: str, evidences: Sequence[Any]) -> Iterator[Pair]:
         text = text_of(evidence.get("evidence"))
         document = id_of(evidence["evidence_id"], "evidence_id")
         title = text_of(evidence.get("article"))
-        yield Pair(claim, document, _RELEVANT[label], label, (text,) if text else (), text, title)
+        yield Pair(claim, document, _RELEVANT[label], label, (), text, title)
 
 
 def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[Pair]:
@@ -236,12 +233,13 @@ def _grade(data: Mapping[str, Any], label: Label | None) -> int | None:
     return None if label is None else _RELEVANT[label]
 
 
-def _sentences(value: object) -> tuple[int | str, ...]:
+def _sentences(value: object) -> tuple[int, ...]:
+    """The numbers in a list of sentences, whose others are texts."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
         raise InvalidData("sentences must be a list of sentence numbers or texts")
-    return tuple(value)
+    return tuple(one for one in value if isinstance(one, int))
 
 
 def _is_number(value: object) -> bool:

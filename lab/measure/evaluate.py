@@ -44,9 +44,10 @@ class EvaluationData:
 class Evaluation:
     """One recipe over one set of claims.
 
-    `run` is the final ranking, `stages` has that of each stage, in the order in which they ran. Claims that failed are
-    in `errors`, by id, with the reason, and are left out of the means. `not_judged` has claims with a stance or verdict
-    that failed. `seconds` are per claim, by stage; `total` is wall-clock time. `usage_by_stage` covers all claims.
+    `run` is the final ranking, `stages_measured` has what that of each stage is worth, in the order in which they ran.
+    Claims that failed are in `errors`, by id, with the reason, and are left out of the means. `not_judged` has claims
+    with a stance or verdict that failed. `seconds` are per claim, by stage; `total` is wall-clock time.
+    `usage_by_stage` covers all claims.
     """
 
     recipe: Recipe
@@ -55,7 +56,6 @@ class Evaluation:
     claims: tuple[Claim, ...]
     run: Run
     measured: Measured
-    stages: Mapping[str, Rankings] = field(default_factory=dict)
     stages_measured: Mapping[str, Measured] = field(default_factory=dict)
     stances: Classified | None = None
     verdicts: Classified | None = None
@@ -153,7 +153,6 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
     if not judged:
         said = f"no claim that has judgements could be checked, from claim {next(iter(answers.errors))} on"
         raise batch_error(said, list(answers.errors.values()), len(answers.errors))
-    stages = answers.in_order()
     stances, verdicts = answers.classified(data.gold) if data.gold is not None else (None, None)
     measured = measure(answers.run, judged, data.metrics)
     final = {claim: tuple(scores) for claim, scores in answers.run.items()}
@@ -164,13 +163,12 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
         tuple(claims),
         answers.run,
         measured,
-        stages,
         {
             # The last one is most often the recipe's own ranking.
             name: measured
             if _same(rankings, final, depth)
             else measure(run_of_ids(rankings, depth), judged, data.metrics)
-            for name, rankings in stages.items()
+            for name, rankings in answers.in_order().items()
         },
         stances,
         verdicts,

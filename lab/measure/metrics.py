@@ -101,8 +101,8 @@ def only(qrels: Qrels, claims: Iterable[str]) -> dict[str, Mapping[str, int]]:
     return {claim: qrels[claim] for claim in claims if claim in qrels}
 
 
-def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
-    """The 95% interval of a mean: percentiles over resamples of two or more values, the same for the same seed."""
+def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES) -> Interval:
+    """The 95% interval of a mean: percentiles over resamples of two or more values, the same for the same values."""
     found = scipy_stats().bootstrap(
         (np.asarray(values, np.float64),),
         np.mean,
@@ -110,7 +110,7 @@ def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
         batch=max(1, 2_000_000 // len(values)),
         method="percentile",
         vectorized=True,
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(SEED),
     )
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 

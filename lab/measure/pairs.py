@@ -304,8 +304,7 @@ def _rows(data: Mapping[str, Any], number: int, *, strict: bool) -> Iterator[Sta
     for pair in pairs:
         if pair.label is None:
             raise InvalidData("label is missing")
-        sentences = tuple(one for one in pair.sentences if isinstance(one, int))
-        yield StanceRow(claim, pair.text or text, pair.label, id_, pair.document, pair.title or title, sentences)
+        yield StanceRow(claim, pair.text or text, pair.label, id_, pair.document, pair.title or title, pair.sentences)
     if pairs:
         return
     if not isinstance(label, str):

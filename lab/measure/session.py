@@ -13,20 +13,19 @@ import itertools
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from more_itertools import chunked
 
 from ...core.adjust import Changes, resolved
 from ...core.cache import Cache
-from ...core.closing import Closing
 from ...core.errors import UsageError
 from ...core.recipe import Recipe, changed, load_recipe, models_used
-from ...core.runtime import OnProgress, Runtime
+from ...core.runtime import Runtime
 from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
 from ...search import Store, open_store
@@ -82,20 +81,13 @@ class Session:
 
     runtime: Runtime
     store: Store
-    memory: DiskMemory
+    memory: CachedMemory
     changes: Changes
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
         """The recipe with the changes from settings and data: without verdicts if none are measured."""
         recipe = resolved(self.runtime.settings, self.changes, recipe)
         return recipe if data.gold is not None else retrieval_only(recipe)
-
-    def check(self, recipe: Recipe, *, judged: bool) -> None:
-        """Raise what would keep a recipe from running. `judged`: it must have a judge."""
-        with self.checker(recipe) as checker:
-            plan = checker.plan()
-        if judged and plan.method is None:
-            raise UsageError(f"the recipe {recipe.name} has no judge: its verdict method is none")
 
     def checker(self, recipe: Recipe) -> Checker:
         """A checker that shares this session's store and models."""
@@ -108,31 +100,22 @@ class Session:
             found |= self.store.get(some).keys()
         return found
 
-    def evaluate(
-        self, recipe: Recipe, data: EvaluationData, on_progress: OnProgress = lambda done, total: None
-    ) -> Evaluation:
-        """Measure a prepared recipe; see `evaluate`."""
-        before = dict(self.memory.hits)
-        with self.checker(recipe) as checker:
-            made = evaluate(checker, data, on_progress)
-        hits = {kind: count - before.get(kind, 0) for kind, count in self.memory.hits.items()}
-        return replace(made, remembered={kind: count for kind, count in hits.items() if count})
-
-    def evaluate_all(
-        self,
-        recipes: Mapping[str, Recipe],
-        data: EvaluationData,
-    ) -> Iterator[tuple[str, Evaluation]]:
+    def evaluate_all(self, recipes: Mapping[str, Recipe], data: EvaluationData) -> Iterator[tuple[str, Evaluation]]:
         """Measure prepared recipes by name, each as it is asked for: what `ccheck evaluate` does.
 
-        All of them are checked before the first one runs. Raises what `check` and `evaluate` raise.
+        All of them are opened before the first one runs. Raises what would keep one from running, UsageError for one
+        that is to judge and has no judge, and what `evaluate` raises.
         """
         for recipe in recipes.values():
-            self.check(recipe, judged=data.gold is not None)
+            with self.checker(recipe) as checker:
+                plan = checker.plan()
+            if data.gold is not None and plan.method is None:
+                raise UsageError(f"the recipe {recipe.name} has no judge: its verdict method is none")
         for name, recipe in recipes.items():
-            with self.runtime.progress(name, "claims") as on_progress:
-                made = self.evaluate(recipe, data, on_progress)
-            yield name, made
+            before = self.memory.hits.copy()
+            with self.runtime.progress(name, "claims") as on_progress, self.checker(recipe) as checker:
+                made = evaluate(checker, data, on_progress)
+            yield name, replace(made, remembered=self.memory.hits - before)
 
 
 @contextmanager
@@ -143,33 +126,25 @@ def open_session(runtime: Runtime, changes: Changes | None = None) -> Iterator[S
     """
     settings = runtime.settings
     file = settings.cache_dir / "evaluation" / "memory.sqlite"
-    with DiskMemory(file, settings.cache_bytes) as memory, open_store(settings) as store:
+    with Cache(file, settings.cache_bytes, "the cache of evaluations") as cache, open_store(settings) as store:
+        memory = CachedMemory(cache)
         yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())
 
 
-class DiskMemory(Closing):
-    """A `Memory` in a file; keys are hashes of their kind, too. `notice` says what is wrong with the file: then
-    nothing outlasts the run. `hits` counts values, by kind.
-    """
+@dataclass(frozen=True, slots=True)
+class CachedMemory:
+    """A `Memory` in a cache; keys are hashes of their kind, too. `hits` counts values, by kind."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self._cache = Cache(path, max_bytes, "the cache of evaluations")
-        self.hits: dict[str, int] = {}
-
-    @property
-    def notice(self) -> str | None:
-        return self._cache.notice
+    cache: Cache
+    hits: Counter[str] = field(default_factory=Counter)
 
     def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        found = self._cache.get(keys)
-        self.hits[kind] = self.hits.get(kind, 0) + len(found)
+        found = self.cache.get(keys)
+        self.hits[kind] += len(found)
         return found
 
     def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
-        self._cache.put(values)
-
-    def close(self) -> None:
-        self._cache.close()
+        self.cache.put(values)
 
 
 # -- a recipe over a grid of settings

@@ -19,14 +19,10 @@ Interval: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """True labels: `stances` by claim and document id, `verdicts` by claim id.
-
-    `sentences` has the evidence of a pair, if the data name it: numbers of sentences, from 0, or their texts.
-    """
+    """True labels: `stances` by claim and document id, `verdicts` by claim id."""
 
     stances: Mapping[tuple[str, str], Label] = field(default_factory=dict)
     verdicts: Mapping[str, Label] = field(default_factory=dict)
-    sentences: Mapping[tuple[str, str], tuple[int | str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

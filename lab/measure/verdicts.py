@@ -138,7 +138,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How far the confidences of `pairs` stances can be trusted, a share `accuracy` of which is right.
+    """How far the confidences of stances can be trusted, a share `accuracy` of which is right.
 
     `error` is the expected calibration error: the mean over stances of the difference between their bin's mean
     confidence and its share of right ones (Guo et al. 2017, equation 3). `brier` is the mean squared difference of
@@ -148,7 +148,6 @@ class Reliability:
     error: float
     brier: float
     accuracy: float
-    pairs: int
 
 
 def reliability(stances: Sequence[Stance], labels: Sequence[Label]) -> Reliability:
@@ -170,5 +169,4 @@ def reliability(stances: Sequence[Stance], labels: Sequence[Label]) -> Reliabili
         error=sum(map(abs, gaps)) / len(given),
         brier=sum((confidence - right) ** 2 for confidence, right in given) / len(given),
         accuracy=sum(right for _, right in given) / len(given),
-        pairs=len(given),
     )

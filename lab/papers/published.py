@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -69,21 +69,6 @@ class Table:
         return {metric: value for metric, value in pairs if value != "-"}
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A row of a table that is about the recipe as it is run, with its figures by metric."""
-
-    table: str
-    row: str
-    on: str
-    split: str
-    metrics: Mapping[str, float]
-    note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 @functools.cache
 def tables_of(name: str) -> Mapping[str, Table]:
     """The tables of a packaged recipe's source by their numbers; none if it has no such source."""
@@ -97,10 +82,14 @@ def tables_of(name: str) -> Mapping[str, Table]:
     }
 
 
-def published(recipe: Recipe) -> list[Published]:
-    """The rows of the source's tables that are about this recipe, or about the ablation of it that was loaded."""
+def published(recipe: Recipe) -> list[dict[str, Any]]:
+    """The rows of the source's tables that are about this recipe, or about the ablation of it that was loaded.
+
+    Each with its `table`, `row` and `note`, what its figures are `on` and of which `split`, and these by metric
+    (`metrics`): as `ccheck evaluate --json` prints it.
+    """
     return [
-        Published(number, name, table.on, table.split, figures, row.note)
+        {"table": number, "row": name, "on": table.on, "split": table.split, "metrics": figures, "note": row.note}
         for number, table in tables_of(recipe.name.partition(":")[0]).items()
         for name, row in table.rows.items()
         if row.recipe is None and row.command is None and row.ablation == recipe.ablation

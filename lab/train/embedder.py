@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidData, UsageError
-from ...core.models import find_model, fingerprint, loading_quietly
+from ...core.models import find_model, fingerprint, load_encoder, loading_quietly
 from ...core.runtime import Runtime
-from ...core.special_tokens import words_only_in
-from ...core.text import first_line
 from ...core.types import Claim, Document, Vector
 from .figures import Report
 from .loop import Output, Phase, Training, checkpointing
@@ -41,7 +39,7 @@ class Embedder:
 
     def __init__(self, options: EmbedderOptions, data: RetrievalData, training: Training) -> None:
         self.options, self.data, self.training = options, data, training
-        self.phases = [Phase("embedder", options.epochs, options.learning_rate)]
+        self.phases = [Phase("embedder", options.epochs)]
         self.choosing = data.chosen_by
         self.model, self._tokenizer_as_before = load_base(options, training.device)
         self._own_length = self.model.max_seq_length
@@ -131,27 +129,16 @@ def load_base(options: EmbedderOptions, device: str) -> tuple[Any, Callable[[], 
     It reads special tokens in texts as words. A plain encoder gets mean pooling. Raises NotFound or InvalidData.
     """
     import torch
-    from sentence_transformers import SentenceTransformer
 
     found = find_model(options.base)
     fingerprint(found.path)  # NotFound without safetensors
     half = options.lora is not None and device == "cuda"
     torch.manual_seed(options.seed)
-    with loading_quietly():
-        try:
-            model = SentenceTransformer(
-                str(found.path),
-                device="cpu",
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {first_line(error)}") from error
+    dtype = torch.bfloat16 if half else torch.float32
+    model, as_before = load_encoder("SentenceTransformer", "an embedding model", found, "cpu", dtype)
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} contains no transformer to train")
-    return model, words_only_in(model)
+    return model, as_before
 
 
 def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Drawn]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import __version__
+from ...core.table import toml
+from ...core.text import figure
 from ...core.types import Claim, Label, Stance
 from ...verdict.judge import StanceMethod
 from ...verdict.labels import STANCES
@@ -42,11 +43,11 @@ class Figure:
     difference_interval: Interval | None
 
     def describe(self) -> str:
-        return f"{self.before:.4f} {shown(self.before_interval)} to {self.after:.4f} {shown(self.after_interval)}"
+        return f"{figure(self.before, self.before_interval)} to {figure(self.after, self.after_interval)}"
 
     def change(self) -> str:
         """The difference, with its interval."""
-        return f"{self.after - self.before:+.4f} {shown(self.difference_interval)}".rstrip()
+        return figure(self.after - self.before, self.difference_interval, sign="+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Report:
             "base": self.base,
             "before": self.beside,
             "phases": [one.to_dict() for one in self.phases],
-            "figures": [{name: getattr(figure, name) for name in Figure.__slots__} for figure in self.figures],
+            "figures": [asdict(one) for one in self.figures],
             "notes": list(self.notes),
         }
 
@@ -136,7 +137,7 @@ def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     if not found:
         return ["all claims were trained on and nothing was measured. The weights are those of the last step"]
     notes = []
-    of = {figure.group: figure for figure in found if figure.metric == metric}
+    of = {one.group: one for one in found if one.metric == metric}
     unseen, seen = of.get(UNSEEN), of.get(SEEN)
     if unseen is None:
         notes.append(
@@ -161,11 +162,6 @@ def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     return notes
 
 
-def shown(interval: Interval | None) -> str:
-    """An interval, if there is one."""
-    return f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else ""
-
-
 # -- the page beside a trained model
 
 _HUB = {
@@ -186,8 +182,8 @@ def model_card(
     library, tag = _HUB[report.kind]
     front = {"base_model": report.base, "library_name": library, "pipeline_tag": tag}
     rows = [
-        f"| {one.group} ({one.claims}) | {one.metric} | {one.before:.4f} {shown(one.before_interval)} "
-        f"| {one.after:.4f} {shown(one.after_interval)} | {one.change()} |"
+        f"| {one.group} ({one.claims}) | {one.metric} | {figure(one.before, one.before_interval)} "
+        f"| {figure(one.after, one.after_interval)} | {one.change()} |"
         for one in report.figures
     ]
     figures = [
@@ -207,7 +203,8 @@ def model_card(
     sections = {"Data": _list(*data), "Figures": figures, "Training": _list(*training)}
     for name, section in sections.items():
         lines += [f"## {name}", "", *section, ""]
-    return "\n".join([*lines, "## Settings", "", "```toml", *map(_toml, settings, settings.values()), "```", ""])
+    own = [f"{name} = {toml(value)}" for name, value in settings.items()]
+    return "\n".join([*lines, "## Settings", "", "```toml", *own, "```", ""])
 
 
 def _list(*items: str) -> list[str]:
@@ -226,10 +223,3 @@ def _phases(phases: Sequence[Trained], metric: str) -> list[str]:
             f"measurement: {values}. The weights of step {phase.best_step} were kept"
         )
     return lines
-
-
-def _toml(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        inner = ", ".join(f"{key} = {json.dumps(item)}" for key, item in value.items() if item is not None)
-        return f"{name} = {{ {inner} }}"
-    return f"{name} = {json.dumps(value)}"

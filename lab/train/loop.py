@@ -43,7 +43,6 @@ class Phase:
 
     name: str
     epochs: int
-    learning_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ class Training:
             "num_train_epochs": phase.epochs,
             "per_device_train_batch_size": options.batch,
             "gradient_accumulation_steps": options.accumulate,
-            "learning_rate": phase.learning_rate,
+            "learning_rate": options.learning_rate,
             "lr_scheduler_type": SCHEDULES[options.schedule],
             "warmup_steps": options.warmup,
             "weight_decay": options.weight_decay,

@@ -157,23 +157,19 @@ def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: i
     return list(found)
 
 
-@dataclass(frozen=True, slots=True)
-class MiningFiles:
-    """Claims, judgements, and the corpus that random negatives come from: by default all judged documents."""
-
-    claims: str
-    qrels: str
-    corpus: str | None = None
-
-
 def mine_from_store(
     runtime: Runtime,
-    files: MiningFiles,
+    claims: str,
+    qrels: str,
     output: Path,
     options: MiningOptions,
+    *,
+    corpus: str | None = None,
     replace: Mapping[str, str] | None = None,
 ) -> Mined:
     """Mine hard negatives with the retrieval of the settings' recipe: what `ccheck mine` does.
+
+    Random negatives come from the file `corpus`, by default from all judged documents.
 
     Only a reranker that the settings name reorders the ranking, down to the whole depth: a recipe's own reads less.
     `replace`: other models for those that the recipe names. Rankings and scores are kept as evaluations keep them, so a
@@ -186,15 +182,15 @@ def mine_from_store(
         runtime = runtime.using(rerank="none")
     depth = options.depth if runtime.settings.rerank != "none" else None
     recipe = retrieval_only(resolved(runtime.settings, Changes(rerank_depth=depth, replace=replace)))
-    qrels = read_qrels(files.qrels)
-    ids = read_corpus(files.corpus).documents if files.corpus else {key for grades in qrels.values() for key in grades}
+    judged = read_qrels(qrels)
+    ids = read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades}
     with (
         open_session(runtime) as session,
         session.checker(recipe) as checker,
         runtime.progress("mining", "claims") as on_progress,
     ):
         source = Source(checker, session.store.get, sorted(ids))
-        return mine(source, read_claims(files.claims), qrels, output, options, on_progress)
+        return mine(source, read_claims(claims), judged, output, options, on_progress)
 
 
 @contextmanager

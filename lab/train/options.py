@@ -11,23 +11,22 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.errors import InvalidData, NotFound, UsageError, misfits
 from ...core.files import read_text
+from ...core.table import Table
 from ...core.text import did_you_mean
 
 DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-class Lora(BaseModel):
+class Lora(Table):
     """Low-rank adaptation (Hu et al., ICLR 2022): training learns a small addition to some linear layers.
 
     `modules` are the last parts of their names, for example `q_proj`. By default they are those of attention.
     `last_layers`: adapt only so many of the last layers. The addition is merged into the weights at the end.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     modules: tuple[str, ...] = ()
     last_layers: int | None = Field(default=None, ge=1)
@@ -36,7 +35,7 @@ class Lora(BaseModel):
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
 
-class TrainingOptions(BaseModel):
+class TrainingOptions(Table):
     """The options of all trainings.
 
     `base`: the model to start from, a folder or a name. `batch`: rows in one batch, `accumulate` batches for each step
@@ -47,8 +46,6 @@ class TrainingOptions(BaseModel):
     the share of the claims to measure on, where --dev-claims are not given; 0 trains on all of them and keeps the last
     weights.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: str = DEFAULT_BASE
     seed: int = Field(default=0, ge=0, le=2**31)
@@ -178,9 +175,7 @@ def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], f
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"])
-        raise UsageError(f"the setting {name}: {problem['msg']}") from error
+        raise UsageError(f"the setting {misfits(error, 'as a whole')[0]}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -76,60 +76,51 @@ def train_ranker(
     check_metrics([options.metric])
     settings = json.dumps({"options": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
     with work_folder(output, settings) as work:
-        return _train(open_learner, Training(work, options, runtime), options, data, output)
+        training = Training(work, options, runtime)
+        learner = open_learner(training)
+        metrics = check_metrics([options.metric, *learner.metrics])
+        measured = [claim for claims in data.groups.values() for claim in claims]
+        if measured:
+            runtime.notify("measuring the base")
+        before = learner.rank(measured, final=True)
 
+        def development() -> float:
+            run = learner.rank(learner.choosing, final=False)
+            return development_value(run, data.qrels, learner.choosing, options.metric)
 
-def _train(
-    open_learner: Callable[[Training], Learner],
-    training: Training,
-    options: RetrievalOptions,
-    data: RetrievalData,
-    output: Output,
-) -> Report:
-    learner, runtime = open_learner(training), training.runtime
-    metrics = check_metrics([options.metric, *learner.metrics])
-    measured = [claim for claims in data.groups.values() for claim in claims]
-    if measured:
-        runtime.notify("measuring the base")
-    before = learner.rank(measured, final=True)
-
-    def development() -> float:
-        run = learner.rank(learner.choosing, final=False)
-        return development_value(run, data.qrels, learner.choosing, options.metric)
-
-    training = replace(training, evaluate=development if learner.choosing else None)
-    done: list[Trained] = []
-    undone = []
-    for phase in learner.phases:
-        trained = training.run(phase, functools.partial(learner.trainer, phase))
-        if done and not trained.gained:
-            load_weights(learner.model, training.work / done[-1].phase / BEST)
-            save_weights(learner.model, training.work / phase.name / BEST)
-            undone.append(f"the phase {phase.name} brought no gain in {options.metric} and was undone")
-        done.append(trained)
-    runtime.notify("measuring")
-    found = figures(data, before, learner.rank(measured, final=True), metrics)
-    notes = [*learner.notes, *undone]
-    # A later phase can gain and still be below the base, where the one before it did harm.
-    begins = done[0].history[0][2]
-    gained = not learner.choosing or any(value > begins for phase in done for _, _, value in phase.history[1:])
-    if not gained:
-        notes.append(f"no epoch improved {options.metric} over the base. Use the base")
-    notes += notes_on(found, metrics[0])
-    report = Report(learner.kind, output.folder, options.base, tuple(done), found, tuple(notes))
-    learned_from = [
-        f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
-        *data.messages,
-        f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
-        f"**{SEEN}**: training did not see these claims. It may have seen their documents",
-    ]
-    facts = {"precision": training.precision, "tokens": learner.tokens}
-    use = f"To use it: `{learner.use} {output.folder.name}`."
-    card = model_card(report, use, learned_from, options, facts)
-    finish(training.work, output.folder, learner.save, card, done)
-    if gained:
-        report = replace(report, notes=(*notes, f"to use it, run {learner.use} {output.folder}"))
-    return report
+        training = replace(training, evaluate=development if learner.choosing else None)
+        done: list[Trained] = []
+        undone = []
+        for phase in learner.phases:
+            trained = training.run(phase, functools.partial(learner.trainer, phase))
+            if done and not trained.gained:
+                load_weights(learner.model, work / done[-1].phase / BEST)
+                save_weights(learner.model, work / phase.name / BEST)
+                undone.append(f"the phase {phase.name} brought no gain in {options.metric} and was undone")
+            done.append(trained)
+        runtime.notify("measuring")
+        found = figures(data, before, learner.rank(measured, final=True), metrics)
+        notes = [*learner.notes, *undone]
+        # A later phase can gain and still be below the base, where the one before it did harm.
+        begins = done[0].history[0][2]
+        gained = not learner.choosing or any(value > begins for phase in done for _, _, value in phase.history[1:])
+        if not gained:
+            notes.append(f"no epoch improved {options.metric} over the base. Use the base")
+        notes += notes_on(found, metrics[0])
+        report = Report(learner.kind, output.folder, options.base, tuple(done), found, tuple(notes))
+        learned_from = [
+            f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
+            *data.messages,
+            f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
+            f"**{SEEN}**: training did not see these claims. It may have seen their documents",
+        ]
+        facts = {"precision": training.precision, "tokens": learner.tokens}
+        use = f"To use it: `{learner.use} {output.folder.name}`."
+        card = model_card(report, use, learned_from, options, facts)
+        finish(work, output.folder, learner.save, card, done)
+        if gained:
+            report = replace(report, notes=(*notes, f"to use it, run {learner.use} {output.folder}"))
+        return report
 
 
 def checked(rows: Sequence[Any]) -> list[Any]:

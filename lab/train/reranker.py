@@ -8,18 +8,18 @@ trained is what reranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from more_itertools import chunked
+from more_itertools import chunked, flatten
 
-from ...core.errors import InvalidData, UsageError
+from ...core.errors import UsageError
 from ...core.models import find_model, loading_quietly, positions, read_settings
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document
-from ...rerank.load import DEFAULT_MAX_TOKENS, encoder_pairs, takes_token_types
-from ...rerank.padding import by_length, padded, token_types
+from ...rerank.load import DEFAULT_MAX_TOKENS, encoder_pairs
+from ...rerank.padding import classifier
 from ...rerank.tokens import SpecialPairs
 from ...rerank.types import Encoded
 from .figures import Report
@@ -95,9 +95,9 @@ class Reranker:
         self, options: RerankerOptions, data: RetrievalData, training: Training, candidates: Candidates
     ) -> None:
         self.options, self.data, self.training, self._candidates = options, data, training, candidates
-        self.phases = [Phase("first", options.epochs, options.learning_rate)]
+        self.phases = [Phase("first", options.epochs)]
         if options.second_epochs:
-            self.phases.append(Phase("second", options.second_epochs, options.learning_rate))
+            self.phases.append(Phase("second", options.second_epochs))
         # The same ones in every process: they are in the order of the claims' file.
         every = max(1, -(-len(data.chosen_by) // options.eval_claims))
         self.choosing = data.chosen_by[::every]
@@ -240,20 +240,12 @@ class RerankModel:
         """
         import torch
 
-        batches = by_length([one.ids for one in encoded], BATCH_TOKENS)
-        found = torch.cat([self._forward(model, [encoded[i] for i in batch]) for batch in batches])
-        order = torch.tensor([i for batch in batches for i in batch])
-        return found.float()[order.argsort().to(found.device)]
-
-    def _forward(self, model: Any, encoded: Sequence[Encoded]) -> torch.Tensor:
-        device = self.model.device
-        ids, mask = padded([one.ids for one in encoded], self.model.config.pad_token_id or 0)
-        given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-        if self.types:
-            kinds = [token_types(self.types, len(one.ids), one.prefix) for one in encoded]
-            given["token_type_ids"] = padded(kinds, 0)[0].to(device)
-        logits: torch.Tensor = model(**given).logits[:, 0]
-        return logits
+        plain = classifier(self.model, self.types, BATCH_TOKENS)
+        forward = replace(plain, score=lambda given: model(**given).logits[:, 0])
+        batches = forward.batches([one.ids for one in encoded], [one.prefix for one in encoded])
+        places, scores = zip(*batches, strict=True)
+        found = torch.cat(scores).float()
+        return found[torch.tensor(list(flatten(places))).argsort().to(found.device)]
 
     def save(self, folder: Path) -> None:
         """A folder that `ccheck query --rerank` and transformers read."""
@@ -282,10 +274,6 @@ def load_rerank_model(options: RerankerOptions) -> RerankModel:
         raise UsageError(f"{found.name} reads at most {most} tokens, not {options.max_tokens}")
     # The ids are those that `rerank/load.py` gives the saved folder.
     said = settings is not None or bool(getattr(config, "sentence_transformers", None))
-    pairs = encoder_pairs(tokenizer, config, options.max_tokens or min(DEFAULT_MAX_TOKENS, most), said=said)
-    if pairs is None:
-        raise InvalidData(
-            f"{found.name} can't be trained: its tokenizer does not support pairs of a query and a passage"
-        )
-    types = pairs.template.types if takes_token_types(tokenizer, model) else None
+    length = options.max_tokens or min(DEFAULT_MAX_TOKENS, most)
+    pairs, types = encoder_pairs(found.name, tokenizer, model, length, said=said)
     return RerankModel(model, tokenizer, pairs, types, drawn, settings)

@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...core.errors import InvalidData
+from ...core.errors import InvalidData, misfits
 from ...core.types import Claim, Document
 from ...ingest import Record
 from ...ingest.rows import take_all
@@ -203,9 +203,7 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, d
         try:
             row = _MinedRow.model_validate(record.data)
         except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"]))
-            raise InvalidData(f"not a row of ccheck mine ({where}: {problem['msg']})") from error
+            raise InvalidData(f"not a row of ccheck mine ({misfits(error, 'the row')[0]})") from error
         if unknown := [one.id for one in row.negatives if one.id not in documents]:
             raise InvalidData(f"the corpus has no document {unknown[0]!r}. Mine negatives from this corpus")
         ordered = sorted(row.negatives, key=lambda one: -(one.score or 0.0))

@@ -8,9 +8,13 @@ it only remembers: on SciFact, a query adapter seemed to lift nDCG@10 by .18, bu
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import TypeAlias
+
+from more_itertools import map_reduce
 
 from ...core.analysis import clean
 from ...core.errors import InvalidData
@@ -18,6 +22,8 @@ from ...core.types import Claim
 
 CLAIMS_AT_LEAST = 4
 """Fewer judged claims can't be split in a way that would mean anything."""
+_Things: TypeAlias = Mapping[str, set[tuple[str, str]]]
+"""What claims may not share: by a claim's id its documents, and its words."""
 INSTEAD = "Name claims to measure on with --dev-claims, and check that the ids of claims and judgements match"
 """What to do if claims can't be split."""
 
@@ -66,7 +72,7 @@ def split_by_document(
     documents = {id_: {("document", key) for key in qrels[id_]} | {("claim", _key(by_id[id_]))} for id_ in by_id}
     wanted = _wanted(claims, dev_share, instead)
     draw = random.Random(seed)  # noqa: S311 - a split, not a secret
-    groups = connected(documents)
+    groups = _groups(documents)
     draw.shuffle(groups)
     dev: set[str] = set()
     large: list[list[str]] = []
@@ -77,7 +83,9 @@ def split_by_document(
             large.append(group)
     # A claim or two fewer than wanted are not worth a group that is cut.
     if len(dev) < 0.9 * wanted:
-        dev.update(_neighbours(min(large, key=len), documents, wanted - len(dev), draw))
+        # The neighbours of one that is drawn cost the fewest others.
+        first = draw.choice(min(large, key=len))
+        dev.update(islice(_nearest(first, documents, _holders(documents)), wanted - len(dev)))
     held = {thing for id_ in dev for thing in documents[id_]}
     dropped = {id_ for id_ in by_id if id_ not in dev and not documents[id_].isdisjoint(held)}
     if len(dev) + len(dropped) == len(by_id):
@@ -100,43 +108,29 @@ def split_by_claim(claims: Sequence[Claim], dev_share: float, seed: int = 0, ins
     )
 
 
-def connected(documents: Mapping[str, Iterable[Hashable]]) -> list[list[str]]:
-    """The groups of keys that share things, directly or over others; each sorted, and they by their first."""
-    parent = {key: key for key in documents}
-
-    def root(key: str) -> str:
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
-
-    first: dict[Hashable, str] = {}
-    for key in sorted(documents):
-        for thing in documents[key]:
-            other = first.setdefault(thing, key)
-            parent[root(key)] = root(other)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for key in sorted(documents):
-        groups[root(key)].append(key)
-    return sorted(groups.values())
+def _holders(documents: _Things) -> dict[tuple[str, str], list[str]]:
+    """The claims that have each thing."""
+    return map_reduce(((thing, id_) for id_ in documents for thing in documents[id_]), itemgetter(0), itemgetter(1))
 
 
-def _neighbours(
-    group: Sequence[str], documents: Mapping[str, set[tuple[str, str]]], wanted: int, draw: random.Random
-) -> list[str]:
-    """So many claims of a group, around one that is drawn: neighbours cost the fewest others."""
-    holders: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for id_ in group:
-        for thing in documents[id_]:
-            holders[thing].append(id_)
-    found = dict.fromkeys([draw.choice(list(group))])
-    for id_ in (queue := list(found)):
-        near = {other for thing in documents[id_] for other in holders[thing]}.difference(found)
-        found.update(dict.fromkeys(sorted(near)))
+def _groups(documents: _Things) -> list[list[str]]:
+    """The groups of claims that share things, directly or over others; each sorted, and they by their first."""
+    holders, groups, grouped = _holders(documents), list[list[str]](), set[str]()
+    for id_ in sorted(documents):
+        if id_ not in grouped:
+            groups.append(sorted(_nearest(id_, documents, holders)))
+            grouped.update(groups[-1])
+    return groups
+
+
+def _nearest(first: str, documents: _Things, holders: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    """A claim, and those that share things with it, directly or over others, the nearest first. Uses `holders` up."""
+    found, queue = {first}, [first]
+    for id_ in queue:
+        yield id_
+        near = {other for thing in documents[id_] for other in holders.pop(thing, ())} - found
+        found |= near
         queue.extend(sorted(near))
-        if len(found) >= wanted:
-            break
-    return list(found)[:wanted]
 
 
 def _wanted(claims: Sequence[Claim], dev_share: float, instead: str) -> int:

@@ -48,45 +48,41 @@ def train_stance(data: StanceData, options: StanceOptions, output: Output, runti
     require_training()
     _check(data)
     with work_folder(output, _settings(options, data)) as work:
-        return _train(data, Training(work, options, runtime), options, output)
+        training, start = Training(work, options, runtime), work / "start"
+        if not start.is_dir():
+            _prepare(options, start)
+        method = StanceClassifier(str(start), runtime.using(device=training.device), max_tokens=options.max_tokens)
+        pairs = _pairs(method, data.train, options.seed, runtime)
+        if options.frozen:
+            encoder = getattr(method.network, method.network.base_model_prefix)
+            for name, parameter in encoder.named_parameters():
+                parameter.requires_grad = name.startswith("pooler")
 
+        def evaluate() -> float:
+            return stance_value(stance_counts(data.dev, judge_rows(method, data.dev)[0]), options.metric)
 
-def _train(data: StanceData, training: Training, options: StanceOptions, output: Output) -> Report:
-    runtime, start = training.runtime, training.work / "start"
-    if not start.is_dir():
-        _prepare(options, start)
-    method = StanceClassifier(str(start), runtime.using(device=training.device), max_tokens=options.max_tokens)
-    pairs = _pairs(method, data.train, options.seed, runtime)
-    if options.frozen:
-        encoder = getattr(method.network, method.network.base_model_prefix)
-        for name, parameter in encoder.named_parameters():
-            parameter.requires_grad = name.startswith("pooler")
+        phase = Phase("stance", options.epochs)
+        training = replace(training, evaluate=evaluate)
+        trained = training.run(phase, lambda: _trainer(training, phase, method, pairs))
+        counts = Counter(row.label for row in data.train)
+        most = max(STANCES, key=lambda label: counts[label])
+        figures, notes = stance_figures(method, data.groups, most)
 
-    def evaluate() -> float:
-        return stance_value(stance_counts(data.dev, judge_rows(method, data.dev)[0]), options.metric)
+        def save(folder: Path) -> None:
+            with loading_quietly():
+                # Not the classifier's tokenizer, which reads special tokens as words.
+                shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
+                method.network.save_pretrained(folder)
 
-    phase = Phase("stance", options.epochs, options.learning_rate)
-    training = replace(training, evaluate=evaluate)
-    trained = training.run(phase, lambda: _trainer(training, phase, method, pairs))
-    counts = Counter(row.label for row in data.train)
-    most = max(STANCES, key=lambda label: counts[label])
-    figures, notes = stance_figures(method, data.groups, most)
-
-    def save(folder: Path) -> None:
-        with loading_quietly():
-            # Not the classifier's tokenizer, which reads special tokens as words.
-            shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
-            method.network.save_pretrained(folder)
-
-    beside = f"always saying {most}"
-    report = Report("stance", output.folder, options.base, (trained,), figures, notes, beside)
-    facts = [
-        *data.messages,
-        f"Trained on {counted(data.train)}",
-        f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
-    ]
-    finish(training.work, output.folder, save, model_card(report, _ABOUT, facts, options), [trained])
-    return report
+        beside = f"always saying {most}"
+        report = Report("stance", output.folder, options.base, (trained,), figures, notes, beside)
+        facts = [
+            *data.messages,
+            f"Trained on {counted(data.train)}",
+            f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
+        ]
+        finish(work, output.folder, save, model_card(report, _ABOUT, facts, options), [trained])
+        return report
 
 
 def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:
@@ -96,11 +92,11 @@ def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, 
     return value
 
 
-def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
+def class_weights(labels: Sequence[int]) -> list[float]:
     """The inverse frequency of each class, scaled so that they sum to the number of classes."""
     counts = Counter(labels)
-    inverse = [1 / max(1, counts[number]) for number in range(classes)]
-    return [classes * value / sum(inverse) for value in inverse]
+    inverse = [1 / max(1, counts[number]) for number in range(len(STANCES))]
+    return [len(STANCES) * value / sum(inverse) for value in inverse]
 
 
 def row_weights(labels: Sequence[int], balanced: float) -> list[float]:

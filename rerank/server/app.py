@@ -21,7 +21,8 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 from ... import __version__
-from ...core.serving import HostCheck
+from ...core.errors import misfits
+from ...core.serving import host_check
 from ..types import Scorer
 from .dialects import (
     COHERE,
@@ -76,7 +77,7 @@ def create_app(
     app.state.service, app.state.limits = service, limits
     app.add_exception_handler(Refusal, lambda request, refusal: _refused(TEI, refusal))
     if access is not None and access.key is None:
-        app.add_middleware(HostCheck, names=access.hosts, key=KEY)
+        app.add_middleware(host_check, names=access.hosts, key=KEY)
     _add_reranking(app, service)
     _add_state(app, service)
     return app
@@ -265,9 +266,7 @@ def _parsed(schema: type[S], body: bytes) -> S:
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, problem["loc"])) or "the body"
-        raise Refusal(422, f"{where}: {problem['msg']}") from error
+        raise Refusal(422, misfits(error, "the body")[0]) from error
 
 
 def _json(content: Any, ranked: Ranked | None = None) -> Response:

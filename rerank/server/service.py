@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -32,8 +32,7 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """A server's own registry: several servers in one process don't mix."""
 
-    def __init__(self, waiting: Callable[[], tuple[int, int]], seconds: Callable[[], int]) -> None:
-        """`waiting`: how many requests and tokens wait for the model now; `seconds`: how long that will take."""
+    def __init__(self, model: Model) -> None:
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, said: str, *labels: str) -> Counter:
@@ -52,13 +51,14 @@ class Metrics:
         self.model_seconds = counter("model_seconds", "Seconds in which the model was busy.")
         self.batch_tokens = histogram("batch_tokens", "Tokens in a batch.", TOKENS)
         requests = Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=registry)
-        requests.set_function(lambda: waiting()[0])
+        requests.set_function(lambda: model.requests)
         tokens = Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=registry)
-        tokens.set_function(lambda: waiting()[1])
+        tokens.set_function(lambda: model.tokens)
         wait = Gauge("ccheck_waiting_seconds", "How long what waits will take.", registry=registry)
-        wait.set_function(lambda: seconds() if waiting()[0] else 0)
+        wait.set_function(lambda: model.seconds_to_wait() if model.requests else 0)
 
     def batch(self, tokens: int, seconds: float, waited: float | None) -> None:
+        """A batch is done. `waited`: the seconds for which its request waited, if it is a request's first one."""
         self.model_tokens.inc(tokens)
         self.model_seconds.inc(seconds)
         self.batch_tokens.observe(tokens)
@@ -73,10 +73,8 @@ class Model:
     """The thread that runs a model, or as many as it has workers. Requests take turns: each has one batch for each of
     them in the queue."""
 
-    def __init__(self, scorer: Scorer, batch_tokens: int, observe: Callable[[int, float, float | None], None]) -> None:
-        """`observe` is told the tokens and the seconds of each batch, in the model's thread; and of a request's first
-        one the seconds for which it waited."""
-        self._scorer, self._batch_tokens, self._observe = scorer, batch_tokens, observe
+    def __init__(self, scorer: Scorer, batch_tokens: int) -> None:
+        self._scorer, self._batch_tokens, self.metrics = scorer, batch_tokens, Metrics(self)
         self._thread = ThreadPoolExecutor(scorer.at_once, "ccheck-rerank")
         self._failures = 0
         self._tokens_per_second = 0.0
@@ -87,7 +85,6 @@ class Model:
     def healthy(self) -> bool:
         return self._failures < SICK_AFTER
 
-    @property
     def seconds_to_wait(self) -> int:
         """How long what waits will take, from what the last batches took; at least 1."""
         expected = self.tokens / self._tokens_per_second / self._scorer.at_once if self._tokens_per_second else 1
@@ -132,7 +129,7 @@ class Model:
         tokens, seconds = sum(len(one.ids) for one in batch), time.perf_counter() - started
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
-        self._observe(tokens, seconds, None if came is None else started - came)
+        self.metrics.batch(tokens, seconds, None if came is None else started - came)
         return values
 
 
@@ -141,10 +138,10 @@ class Service:
 
     def __init__(self, name: str, scorer: Scorer, limits: Limits, access: Access) -> None:
         self.name, self.scorer, self.limits, self.access = name, scorer, limits, access
-        self.metrics = Metrics(lambda: (self.model.requests, self.model.tokens), lambda: self.model.seconds_to_wait)
-        self.model = Model(scorer, limits.batch_tokens, self.metrics.batch)
-        self.requests = Held(limits.requests, "requests", lambda: self.model.seconds_to_wait)
-        self.bytes = Held(limits.held_bytes, "bytes", lambda: self.model.seconds_to_wait)
+        self.model = Model(scorer, limits.batch_tokens)
+        self.metrics = self.model.metrics
+        self.requests = Held(limits.requests, "requests", self.model.seconds_to_wait)
+        self.bytes = Held(limits.held_bytes, "bytes", self.model.seconds_to_wait)
         self._tokenising = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "ccheck-tokenise")
 
     def stop(self) -> None:

@@ -259,29 +259,25 @@ def choose(fields: Mapping[str, Field], names: StoreProfile, sampling: Sampling,
     )
 
 
-def sampler(client: Client, name: str) -> Sampling:
-    """Looks at some documents that have a field, for each of several fields."""
-
-    def sampling(fields: Mapping[str, Field]) -> Mapping[str, Sample]:
-        bodies: list[Mapping[str, Any]] = []
-        for one, known in fields.items():
-            path = known.of or one
-            source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
-            # A keyword ignores long values, which its words do not.
-            query: dict[str, Any] = {"bool": {"should": [{"exists": {"field": name}} for name in (one, *known.words)]}}
-            if known.within:
-                query = {"nested": {"path": known.within, "query": query, "ignore_unmapped": True}}
-            bodies.append({"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]})
-        samples: dict[str, Sample] = {}
-        for (one, known), response in zip(fields.items(), client.searches(name, bodies), strict=True):
-            hits = response["hits"]["hits"]
-            values = (flatten(hit.get("_source", {})) for hit in hits)
-            path = known.of or one
-            found = (text_of(some.get(path, some.get(f"{path}.text"))) for some in values)
-            samples[one] = Sample(len(hits), tuple(text for text in found if text.strip()))
-        return samples
-
-    return sampling
+def sampled(client: Client, name: str, fields: Mapping[str, Field]) -> Mapping[str, Sample]:
+    """Looks at some documents that have a field, for each of these fields."""
+    bodies: list[Mapping[str, Any]] = []
+    for one, known in fields.items():
+        path = known.of or one
+        source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
+        # A keyword ignores long values, which its words do not.
+        query: dict[str, Any] = {"bool": {"should": [{"exists": {"field": name}} for name in (one, *known.words)]}}
+        if known.within:
+            query = {"nested": {"path": known.within, "query": query, "ignore_unmapped": True}}
+        bodies.append({"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]})
+    samples: dict[str, Sample] = {}
+    for (one, known), response in zip(fields.items(), client.searches(name, bodies), strict=True):
+        hits = response["hits"]["hits"]
+        values = (flatten(hit.get("_source", {})) for hit in hits)
+        path = known.of or one
+        found = (text_of(some.get(path, some.get(f"{path}.text"))) for some in values)
+        samples[one] = Sample(len(hits), tuple(text for text in found if text.strip()))
+    return samples
 
 
 def _check_named(fields: Mapping[str, Field], names: StoreProfile, left_out: Mapping[str, str], where: str) -> None:

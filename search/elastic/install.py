@@ -27,7 +27,7 @@ from .client import Client
 from .doctor import NATIVE_LICENCES
 from .errors import translate
 from .fields import Index
-from .queries import Body, fusing
+from .queries import Body
 from .search import NATIVE, Searcher
 from .store import ElasticStore
 
@@ -185,9 +185,8 @@ def _marked(store: ElasticStore, index: Index, search: Search) -> Body:
     details = search.fusion.method == "rrf"  # `linear` does not say ranks
     asked = replace(search, queries=[query], k=1, filters=(), details=details, whole=False)
     store.rank(asked)  # after which it is known how the server fuses
-    found = None
-    if not unfit and (way := fusing(index, asked)) is not None and way not in store.client.unfused:
-        found = Searcher(store.client, store.index, index, asked, _FILTERS, native=True).bodies(query).get(NATIVE)
+    native = not unfit and store.fuses(index, asked) is not None
+    found = Searcher(store.client, store.index, index, asked, _FILTERS, native).bodies(query).get(NATIVE)
     if found is None:
         raise UsageError(
             "a search template can hold BM25 and dense retrieval with equal depths, fused as the server's version can "

@@ -24,7 +24,7 @@ from .bound import Bound
 from .bulk import LEASE_SECONDS, MOVE
 from .client import Client
 from .fields import Index
-from .found import read_index, sampler
+from .found import read_index, sampled
 from .reading import Written
 
 AHEAD = 2
@@ -66,7 +66,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             if not ours or not (in_use or (match is not None and match[1] == alias)):
                 continue
             where = f"{client.connection.url}/{name}"
-            index = read_index({name: one}, StoreProfile(), where, sampler(client, name))
+            index = read_index({name: one}, StoreProfile(), where, partial(sampled, client, name))
             found.append(Numbered(name, bound.found(name, one), index, in_use))
             move = meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:

@@ -49,7 +49,7 @@ def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> f
     if len(index.concrete) == 1:
         return frozenset()
     homes: dict[str, set[str]] = {}
-    for hit in hits_by_id(client, name, ids, copies=len(index.concrete), _source=False):
+    for hit in hits_by_id(client, name, sorted(set(ids)), copies=len(index.concrete), _source=False):
         concrete, id_ = key_of(hit)
         homes.setdefault(id_, set()).add(concrete)
     return frozenset(id_ for id_, some in homes.items() if len(some) > 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -34,13 +34,11 @@ from .found import by_paper
 from .mappings import ID
 from .queries import (
     CLAUSES,
-    FUSINGS,
     FUZZY_CLAUSES,
     MAX_CANDIDATES,
     Body,
     filter_bodies,
     fused,
-    fusing,
     initial_ranks,
     scaled,
     score_reader,
@@ -74,12 +72,12 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse in these ways: its licence, its version or the key's privileges do not allow it (a key
-    for the alias alone may not search the point in time inside), or it does not say how it did."""
+    """The server does not fuse in this way: its licence, its version or the key's privileges do not allow it (a key for
+    the alias alone may not search the point in time inside), or it does not say how it did. `at_all`: in no way."""
 
-    def __init__(self, ways: Collection[str]) -> None:
-        super().__init__(*ways)
-        self.ways = ways
+    def __init__(self, at_all: bool = False) -> None:
+        super().__init__()
+        self.at_all = at_all
 
 
 class Unscaled(CcheckError):
@@ -214,10 +212,6 @@ class Searcher:
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
 
     @property
-    def _ways(self) -> set[str]:
-        return {fusing(self.index, self.search) or ""}
-
-    @property
     def _of_units(self) -> set[str]:
         """The retrievers that search units."""
         return {name for name, retriever in self.search.retrievers.items() if retriever.units}
@@ -285,16 +279,15 @@ class Searcher:
 
         try:
             self.client.again(path, attempt)
-        except Busy as error:
-            found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
-        except (ApiError, TransportError) as error:
-            if self.native and isinstance(error, ApiError) and is_security(error.body):
-                raise NotNative(FUSINGS) from error
-            if self.native and isinstance(error, ApiError) and unknown_retriever(error.body):
-                raise NotNative(self._ways) from error
-            if not found:
-                raise translate(error, self.client.connection, self.name) from error
-            found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
+        except (ApiError, TransportError, Busy) as error:
+            if self.native and isinstance(error, ApiError):
+                denied = is_security(error.body)
+                if denied or unknown_retriever(error.body):
+                    raise NotNative(at_all=denied) from error
+            failure = translate(error, self.client.connection, self.name)
+            if not found and not isinstance(error, Busy):
+                raise failure from error
+            found |= dict.fromkeys(left, failure)
         return [found[place] for place in range(len(plans))]
 
     def _found(self, plan: Searches, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
@@ -303,7 +296,7 @@ class Searcher:
         for response in responses.values():
             if "error" in response:
                 if NATIVE in responses and is_security(response):
-                    raise NotNative(FUSINGS)
+                    raise NotNative(at_all=True)
                 return part_error(response, self.client.connection, self.name)
             try:
                 refuse_parts(response, self.client.connection, self.name)
@@ -339,7 +332,7 @@ class Searcher:
         if self.search.fusion.method == "minmax":
             said = [scaled(hit, self.search.retrievers) for hit in _hits(response)]
             if None in said:
-                raise NotNative(self._ways)
+                raise NotNative
             if False in said:
                 raise Unscaled("scores are not scaled")
         if not self.search.details:
@@ -351,7 +344,7 @@ class Searcher:
             key, scores, ranks = _key(hit), hit.get("matched_queries", {}), initial_ranks(hit) or []
             found = [(name, place, rank) for place, (name, rank) in enumerate(zip(places, ranks, strict=False)) if rank]
             if len(ranks) != len(places) or any(name not in scores for name, _, _ in found):
-                raise NotNative(self._ways)
+                raise NotNative
             # With a routing of their own two documents of an index can have the same id.
             if key not in order:
                 weights = self.search.retrievers
@@ -375,15 +368,11 @@ class Searcher:
     def _named(self, answers: Sequence[Found | CcheckError]) -> list[Ranks | CcheckError]:
         """The answers by public ids: an alias can stand for several indices that share some."""
         found = [one for one in answers if isinstance(one, Found)]
-        shared: frozenset[str] = frozenset()
-        if len(self.index.concrete) > 1:
-            ids = {
-                id_ for one in found for ranked in (one.fused or (), *one.rankings.values()) for (_, id_), _ in ranked
-            }
-            try:
-                shared = shared_ids(self.client, self.name, self.index, sorted(ids)) if ids else frozenset()
-            except CcheckError as error:
-                return [error if isinstance(one, Found) else one for one in answers]
+        rankings = (ranked for one in found for ranked in (one.fused or (), *one.rankings.values()))
+        try:
+            shared = shared_ids(self.client, self.name, self.index, (id_ for one in rankings for (_, id_), _ in one))
+        except CcheckError as error:
+            return [error if isinstance(one, Found) else one for one in answers]
         return [one.ranks(shared) if isinstance(one, Found) else one for one in answers]
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,9 +30,9 @@ from .client import Client, path_of
 from .connection import Connection
 from .errors import AlreadyExists, Denied
 from .fields import Index, document, field_kinds
-from .found import read_index, sampler, with_hidden, with_papers
+from .found import read_index, sampled, with_hidden, with_papers
 from .moving import Numbered, numbered
-from .queries import Body, check, filter_bodies, fusing
+from .queries import FUSINGS, Body, Fusing, check, filter_bodies, fusing
 from .search import Moved, NotNative, Searcher
 
 T = TypeVar("T")
@@ -292,11 +293,11 @@ class ElasticStore(Store):
         index = self.searched(search.retrievers)
         searcher = Searcher(self.client, self.index, index, search, within)
         try:
-            if self._fuses(index, search):
+            if (way := self.fuses(index, search)) is not None:
                 try:
                     return dataclasses.replace(searcher, native=True).run()
                 except NotNative as refused:
-                    self.client.unfused.update(refused.ways)
+                    self.client.unfused.update(FUSINGS if refused.at_all else {way})
             return searcher.run()
         except CcheckError:
             self._known = None  # the index may have been made again
@@ -306,11 +307,13 @@ class ElasticStore(Store):
         """What `rank` sends, as Kibana's console takes it. Raises as `rank` does."""
         self.rank(search)  # after which it is known whether the server fuses
         index = self.searched(search.retrievers)
-        return Searcher(self.client, self.index, index, search, native=self._fuses(index, search)).console()
+        native = self.fuses(index, search) is not None
+        return Searcher(self.client, self.index, index, search, native=native).console()
 
-    def _fuses(self, index: Index, search: Search) -> bool:
-        """Whether the server fuses this search, as far as is known."""
-        return (way := fusing(index, search)) is not None and way not in self.client.unfused
+    def fuses(self, index: Index, search: Search) -> Fusing | None:
+        """How the server fuses this search, as far as is known; None if it does not."""
+        way = fusing(index, search)
+        return None if way in self.client.unfused else way
 
     def read(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
@@ -344,7 +347,7 @@ class ElasticStore(Store):
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self.client.understanding():
-            index = read_index(found, self._named, self.name, sampler(self.client, self.index))
+            index = read_index(found, self._named, self.name, partial(sampled, self.client, self.index))
             if not index.made_here:
                 index = with_papers(self.client, self.index, index, self._named.group)
                 index = with_hidden(self.client, self.index, index, found)

@@ -168,9 +168,7 @@ def code(database: Database, folder: Path, verified: Verified) -> None:
     """Write the codes of large fields that are missing. Raises Damaged."""
     for name, file in database.vector_files().items():
         if name != SPARSE and file.rows >= vectors.LEAST_ROWS:
-            index = open_vectors(database, folder, name, database.alive(), verified)
-            if index.blocks is not None:
-                vectors.write_codes(folder / vectors.codes_file(file.file), index.rows, index.blocks)
+            vectors.write_codes(open_vectors(database, folder, name, database.alive(), verified).blocks)
 
 
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
@@ -258,13 +256,10 @@ def check(database: Database, folder: Path) -> list[Damaged]:
     with noting():
         for name in database.vector_files():
             with noting():
-                index = open_vectors(database, folder, name, database.alive(), verified)
-                if index.blocks is not None:
-                    index.blocks.check_all()
-                    if name != SPARSE:
-                        vectors.check_codes(
-                            folder / vectors.codes_file(index.blocks.path.name), index.rows, index.blocks
-                        )
+                blocks = open_vectors(database, folder, name, database.alive(), verified).blocks
+                blocks.check_all()
+                if name != SPARSE:
+                    vectors.check_codes(blocks)
     return list({str(error): error for error in found}.values())
 
 
@@ -290,8 +285,7 @@ def _write_words(
 def _pack_vectors(database: Database, folder: Path, name: str, verified: Verified) -> None:
     """Rewrite the file of a field's vectors without those of removed documents."""
     index = open_vectors(database, folder, name, database.alive(), verified)
-    if index.blocks is not None:
-        index.blocks.check_all()
+    index.blocks.check_all()
     owners = index.owner_of_rows()
     kept = np.flatnonzero(owners >= 0)
     file, blocks = new_vector_file(), list[VectorBlock]()

@@ -98,9 +98,9 @@ def codes_file(vectors: str) -> str:
     return Path(vectors).with_suffix(".codes").name
 
 
-def open_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> Codes | None:
-    """The codes in this file for these rows. None if there are too few rows, or no good codes."""
-    written = _written(path, rows)
+def open_codes(blocks: Blocks) -> Codes | None:
+    """The codes of the rows in this file of vectors. None if there are too few rows, or no good codes."""
+    written = _written(blocks)
     if written is None:
         return None
     centre, records = written
@@ -109,18 +109,19 @@ def open_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> Codes |
         return None
     # A view, and no copy, where all are good.
     kept = records if len(good) == len(records) else records[good]
-    return Codes(centre, kept, np.array(good, np.int64), np.zeros(len(rows), np.bool_))
+    return Codes(centre, kept, np.array(good, np.int64), np.zeros(len(blocks.rows), np.bool_))
 
 
-def check_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> None:
+def check_codes(blocks: Blocks) -> None:
     """Raises Damaged, derived, if codes are not as they were written. That makes a search slower, and no worse."""
-    written, codes = _written(path, rows), open_codes(path, rows, blocks)
+    written, codes = _written(blocks), open_codes(blocks)
     if written is not None and (codes is None or len(codes.chunks) < len(written[1])):
-        raise Damaged(path, "does not match its checksum", derived=True)
+        raise Damaged(blocks.codes, "does not match its checksum", derived=True)
 
 
-def _written(path: Path, rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.void]] | None:
+def _written(blocks: Blocks) -> tuple[NDArray[np.float32], NDArray[np.void]] | None:
     """The centre and the records of a file, as they are. None if there are too few rows, or no records."""
+    path, rows = blocks.codes, blocks.rows
     dimensions, kind = rows.shape[1], _record(rows.shape[1])
     if len(rows) < LEAST_ROWS:
         return None
@@ -134,23 +135,23 @@ def _written(path: Path, rows: NDArray[np.float32]) -> tuple[NDArray[np.float32]
         return None
 
 
-def write_codes(path: Path, rows: NDArray[np.float32], blocks: Blocks) -> None:
+def write_codes(blocks: Blocks) -> None:
     """Code the chunks of rows that have no good codes yet. Only the one writer may call this. Raises Damaged."""
-    known = open_codes(path, rows, blocks)
+    known, rows = open_codes(blocks), blocks.rows
     missing = sorted(set(range(len(rows) // CHUNK)) - set(known.chunks.tolist() if known is not None else []))
     if not missing:
         return
     dimensions, kind = rows.shape[1], _record(rows.shape[1])
     if known is None:
-        path.unlink(missing_ok=True)
-        blocks.check([0], [CHUNK * dimensions * 4])
+        blocks.codes.unlink(missing_ok=True)
+        blocks.check([0], [CHUNK])
         centre = rows[:CHUNK].mean(axis=0, dtype=np.float64).astype(np.float32)
     else:
         centre = known.centre
-    with _writing(path) as file:
+    with _writing(blocks.codes) as file:
         file.write(centre.data)
         for chunk in missing:
-            blocks.check([chunk * CHUNK * dimensions * 4], [(chunk + 1) * CHUNK * dimensions * 4])
+            blocks.check([chunk * CHUNK], [(chunk + 1) * CHUNK])
             record = _coded(rows[chunk * CHUNK : (chunk + 1) * CHUNK], centre, kind)
             record["check"] = np.void(_check(centre, record, blocks, chunk))
             file.seek(4 * dimensions + chunk * kind.itemsize)
@@ -190,9 +191,8 @@ def _coded(rows: NDArray[np.float32], centre: NDArray[np.float32], kind: np.dtyp
 
 def _check(centre: NDArray[np.float32], record: NDArray[np.void], blocks: Blocks, chunk: int) -> bytes:
     """The checksum of a record, which also stands for the vectors that it was made from."""
-    width = centre.nbytes
-    first = np.searchsorted(blocks.edges, chunk * CHUNK * width, "right") - 1
-    last = np.searchsorted(blocks.edges, (chunk + 1) * CHUNK * width, "left")
+    first = np.searchsorted(blocks.edges, chunk * CHUNK, "right") - 1
+    last = np.searchsorted(blocks.edges, (chunk + 1) * CHUNK, "left")
     digest = xxhash.xxh3_64(centre.data)
     digest.update(blocks.digests[first:last].tobytes())
     digest.update(np.asarray(record).reshape(1).view(np.uint8)[: -record.dtype["check"].itemsize].data)
@@ -242,19 +242,24 @@ def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32], owners:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The checksums of a mapped file by blocks, which are compared before they are first read.
+    """The rows of a mapped file with their checksums by blocks, which are compared before they are first read.
 
-    Block i is `data[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
+    Block i is `rows[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
     """
 
     path: Path
-    data: NDArray[np.uint8]
+    rows: NDArray[np.float32]
     edges: NDArray[np.int64]
     digests: NDArray[np.void]
     seen: NDArray[np.bool_]
 
+    @property
+    def codes(self) -> Path:
+        """The file of codes beside it."""
+        return self.path.with_name(codes_file(self.path.name))
+
     def check(self, begins: ArrayLike, ends: ArrayLike) -> None:
-        """Raise Damaged unless the blocks of these runs of bytes match their checksums."""
+        """Raise Damaged unless the blocks of these runs of rows match their checksums."""
         if self.seen[: len(self.digests)].all():
             return
         changes = np.zeros(len(self.edges) + 1, np.int64)
@@ -263,8 +268,10 @@ class Blocks:
         np.add.at(changes, np.searchsorted(self.edges, np.asarray(ends)[filled], "left"), -1)
         wanted = np.cumsum(changes)[: len(self.digests)] > 0
         for i in np.flatnonzero(wanted & ~self.seen[: len(self.digests)]).tolist():
-            if digest(self.data[self.edges[i] : self.edges[i + 1]]) != self.digests[i].tobytes():
-                raise Damaged(self.path, f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}")
+            first, last = self.edges[i : i + 2].tolist()
+            if digest(self.rows[first:last]) != self.digests[i].tobytes():
+                width = self.rows.strides[0]
+                raise Damaged(self.path, f"does not match its checksum in bytes {first * width} to {last * width}")
             self.seen[i] = True
 
     def check_all(self) -> None:
@@ -285,7 +292,7 @@ class VectorIndex:
     starts: NDArray[np.int64]
     owners: NDArray[np.int64]
     seqs: NDArray[np.int64]
-    blocks: Blocks | None = None
+    blocks: Blocks
     codes: Codes | None = None
 
     @classmethod
@@ -302,23 +309,21 @@ class VectorIndex:
 
         Without its last `bits`, the owner of a row is the seq of its document.
         """
-        if not blocks:
-            nothing = np.zeros(0, np.int64)
-            return cls(np.zeros((0, dimensions), np.float32), nothing, nothing, nothing)
-        owners = np.concatenate([block.owners for block in blocks])
+        owners = np.concatenate([np.zeros(0, np.int64), *(block.owners for block in blocks)])
+        rows = np.zeros((0, dimensions), np.float32)
         try:
-            rows = np.memmap(path, np.float32, "r", shape=(len(owners), dimensions))
+            if blocks:
+                rows = np.memmap(path, np.float32, "r", shape=(len(owners), dimensions))
         except (OSError, ValueError) as error:
             if isinstance(error, PermissionError):
                 raise
             raise Damaged(path, "is missing or cut short") from error
-        edges = np.array([block.first for block in blocks] + [len(owners)], np.int64) * (4 * dimensions)
+        edges = np.array([block.first for block in blocks] + [len(owners)], np.int64)
         digests = np.frombuffer(b"".join(block.digest for block in blocks), "V8")
-        data = np.asarray(rows).reshape(-1).view(np.uint8)
-        checks = Blocks(path, data, edges, digests, verified.of_blocks(path.name, len(blocks)))
-        starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+        checks = Blocks(path, rows, edges, digests, verified.of_blocks(path.name, len(blocks)))
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
         seqs = owners[starts] >> bits
-        codes = open_codes(path.with_name(codes_file(path.name)), rows, checks) if cls is VectorIndex else None
+        codes = open_codes(checks) if cls is VectorIndex else None
         return cls(rows, starts, owners[starts], np.where(alive[seqs], seqs, -1), checks, codes)
 
     def owner_of_rows(self) -> NDArray[np.int64]:
@@ -400,17 +405,17 @@ class VectorIndex:
             begins = self.starts[segments[0] : segments[-1] + 1]
             firsts, ends = begins - begins[0], begins[-1:] + self._lengths(segments[-1:])
             rows = self.rows[int(begins[0]) : int(ends[0])]
-            self._check(begins[:1], ends)
+            self.blocks.check(begins[:1], ends)
         else:
             begins, lengths = self.starts[segments], self._lengths(segments)
             firsts = np.cumsum(lengths) - lengths
             numbers = np.repeat(begins - firsts, lengths) + np.arange(int(lengths.sum()))
             if self.codes is None:
-                self._check(begins, begins + lengths)
+                self.blocks.check(begins, begins + lengths)
             else:
                 # Of blocks that are spread over the file, each would be read whole for a row of it.
                 several = self.codes.unlike(self.rows, numbers)
-                self._check(several, several + 1)
+                self.blocks.check(several, several + 1)
             rows = self.rows[numbers]
         return self._reduced(rows, firsts, queries)
 
@@ -420,12 +425,6 @@ class VectorIndex:
         """The score of each segment for each query. The rows of segment i begin at `firsts[i]`."""
         scores = (rows @ queries.T).T
         return scores if len(rows) == len(firsts) else np.maximum.reduceat(scores, firsts, axis=1)
-
-    def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        """Raise Damaged unless the blocks of these runs of rows match their checksums."""
-        if self.blocks is not None:
-            width = self.rows.shape[1] * 4
-            self.blocks.check(begins * width, ends * width)
 
 
 class SparseIndex(VectorIndex):

@@ -19,7 +19,7 @@ from ccheck.articles.figures import FigureRanker, merged, represent
 from ccheck.articles.passages import Expressions, PassageRanker, holds, listed, load, packaged
 from ccheck.articles.xml import parse_article
 from ccheck.core.analysis import terms
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.grounding_stages import ChunkRun, ElementRun, FiguresStage, MergedRun, PassagesStage
 from ccheck.core.models import find_model
 from ccheck.core.recipe import load_recipe
@@ -99,8 +99,6 @@ def test_embeddings_with_their_instruction(article: Article) -> None:
     assert asked == ["find: xyz"]
     hybrid = elements(text=["caption"], retriever="hybrid", model="m")
     assert set(ranked(article, "moss", hybrid, models)[:2]) == {"t1", "g2"}
-    with pytest.raises(UsageError, match="not loaded"):
-        ranked(article, "xyz", stage)
 
 
 def test_statistics_are_those_of_all_articles(article: Article) -> None:

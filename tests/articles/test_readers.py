@@ -400,10 +400,10 @@ def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(paper,
     arguments = ("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     with model(monkeypatch, {"order": [9]}, {"order": [1]}) as llm:
         assert json.loads(ccheck(*arguments).out)[0]["task_id"] == "FIG 1"
-        assert "9 is not one of the numbers 1 to 3" in json.dumps(llm.requests[1]["messages"])
-    with model(monkeypatch, {"order": [9]}) as llm:
+        assert "the number 9, and the elements are numbered 1 to 3" in json.dumps(llm.requests[1]["messages"])
+    with model(monkeypatch, {"order": [0]}) as llm:
         ran = ccheck(*arguments, "--llm", "another")
-        assert ran.code == 6 and "neither reply is valid: 9 is not one of the numbers" in ran.err and not ran.out
+        assert ran.code == 6 and "neither reply is valid: order has the number 0" in ran.err and not ran.out
 
 
 def test_a_model_says_what_each_element_presents(paper, monkeypatch):

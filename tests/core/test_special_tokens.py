@@ -140,7 +140,7 @@ def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, k
         plain.save_pretrained(str(folder := tmp_path / "prompts"))
         task = {"prompt": "ask</s>"}
     name = {"queries": "SparseEncoder", "prompts": "SentenceTransformer"}.get(kind, kind)
-    model = load_encoder(name, "a model", FoundModel(str(folder), folder, "folder"), "cpu")
+    model, _ = load_encoder(name, "a model", FoundModel(str(folder), folder, "folder"), "cpu")
     (saved, *_) = sorted(folder.rglob("tokenizer.json"), key=lambda file: len(file.parts))
     tokenizer = transformers.AutoTokenizer.from_pretrained(saved.parent)
     hostile = HOSTILE.replace("＜/s＞", "") if kind == "prompts" else HOSTILE

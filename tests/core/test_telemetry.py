@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 import ccheck
 from ccheck.core import telemetry
-from ccheck.core.events import AccessLog, event, written
+from ccheck.core.events import access_log, event, written
 from ccheck.core.redaction import keep_secret
 from ccheck.search.elastic import Connection
 from ccheck.search.elastic.client import Client
@@ -143,7 +143,7 @@ def test_each_request_is_a_line_of_json_without_secrets(
     keep_secret("a-secret-in-a-path")
 
     async def ask() -> None:
-        transport = httpx.ASGITransport(AccessLog(shown))
+        transport = httpx.ASGITransport(access_log(shown))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             await client.get("/a-secret-in-a-path?claim=vaccines")
 

@@ -138,7 +138,7 @@ def test_what_a_question_costs_is_estimated_without_asking(open_model, tmp_path)
         writer.write(documents(1))
         server.requests.clear()
         planned = writer.plan(documents(4))
-        assert (planned.documents, planned.calls, planned.cached) == (4, 6, 2)
+        assert (planned.llm_calls, planned.cached) == (6, 2)
         assert 600 < planned.prompt_tokens < 6_000 and planned.completion_tokens > 0
         path = jsonl(tmp_path / "a.jsonl", *rows(4), *rows(1))
         encoders = Encoders(additional=writer)
@@ -147,8 +147,8 @@ def test_what_a_question_costs_is_estimated_without_asking(open_model, tmp_path)
         ingest([jsonl(tmp_path / "b.jsonl", *rows(2))], store, encoders)
         server.requests.clear()
         left = planned_questions([path], store, encoders)
-        assert (left.documents, left.calls, left.cached) == (2, 4, 0) and server.requests == []
-        assert planned_questions([path], store, Encoders()).calls == 0
+        assert (left.llm_calls, left.cached) == (4, 0) and server.requests == []
+        assert not planned_questions([path], store, Encoders())
 
 
 def test_everything_arrives(open_model, tmp_path, options):

@@ -86,7 +86,7 @@ def test_climatecheck(kind):
     assert read_qrels(path) == {"1": {"7": 1, "8": 1}, "4": {"9": 0}}
     gold = read_gold(path)
     assert gold.stances == {("1", "7"): "SUPPORTS", ("1", "8"): "REFUTES", ("4", "9"): "NOT_ENOUGH_INFO"}
-    assert gold.verdicts == {} and gold.sentences == {}
+    assert gold.verdicts == {}
     # Its gold files name documents as the collection does.
     row = "claim_id,abstract_id,abstract_original_index,annotation"
     assert read_qrels(text("gold.csv", row, "1,0,77,Supports")) == {"1": {"77": 1}}
@@ -106,7 +106,7 @@ def test_the_sample_claims_are_claims_judgements_and_true_labels():
 def test_evidence_in_a_list_and_in_scifacts_own_claims():
     cited = {"doc_id": "d", "label": "REFUTES", "sentences": [2]}
     path = jsonl(Path("a.jsonl"), {"id": 1, "evidence": [cited]}, {"id": 2, "evidence": []})
-    assert read_qrels(path) == {"1": {"d": 1}} and read_gold(path).sentences == {("1", "d"): (2,)}
+    assert read_qrels(path) == {"1": {"d": 1}} and read_gold(path).stances == {("1", "d"): "REFUTES"}
     # FEVER's own has pages and sentences, and no documents by their ids.
     other = jsonl(Path("b.jsonl"), {"id": 1, "label": "SUPPORTS", "evidence": [[[1, 2, "Sea_level", 0]]]})
     assert read_gold(other).verdicts == {"1": "SUPPORTS"}
@@ -126,7 +126,7 @@ def test_evidence_in_a_list_and_in_scifacts_own_claims():
     gold = read_gold(path)
     open_ = dict.fromkeys([("1", "32"), ("2", "33")], "NOT_ENOUGH_INFO")
     assert gold.stances == {("1", "31"): "REFUTES"} | open_
-    assert gold.sentences == {("1", "31"): (2, 4)} and gold.verdicts == {}
+    assert gold.verdicts == {}
 
 
 def test_checkthat_4b_whose_collection_is_a_pickle_and_not_read(monkeypatch):
@@ -157,7 +157,6 @@ def test_climate_fever_and_averitec(climate_fever):
     gold = read_gold(path)
     assert len(read_claims(path)) == len(gold.verdicts) == 1028 and len(gold.stances) == 5140
     assert gold.stances["5", "Famine:386"] == gold.verdicts["5"] == "SUPPORTS"
-    assert gold.sentences["5", "Weather:67"] == ("The Little Ice Age caused crop failures and famines in Europe.",)
     assert "CONFLICTING" in gold.verdicts.values() and "CONFLICTING" not in gold.stances.values()
     assert read_qrels(path)["5"]["Winter:20"] == 0 and read_qrels(path)["5"]["Famine:386"] == 1
     path = SHARED / "averitec" / "claims.jsonl"

@@ -17,7 +17,7 @@ from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.recipe import changed, load_recipe
 from ccheck.core.types import Claim, Stance, Usage, Verdict
 from ccheck.lab.measure.evaluate import MAX_LISTED, EvaluationData, evaluate
-from ccheck.lab.measure.session import MAX_POINTS, DiskMemory, parse_grid, points_of
+from ccheck.lab.measure.session import MAX_POINTS, CachedMemory, parse_grid, points_of
 from ccheck.lab.measure.types import Gold
 
 CLAIMS = [Claim(f"claim {id_}", id_) for id_ in ("a", "b", "c", "d")]
@@ -81,16 +81,14 @@ STAGED = {
 
 def test_each_stage_is_measured():
     made = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=METRICS))
-    assert list(made.stages) == ["bm25", "dense", "rrf", "rerank"]
-    assert made.stages["rerank"]["b"] == ("5", "6", "3") and made.stages["dense"]["d"] == ()
+    assert list(made.stages_measured) == ["bm25", "dense", "rrf", "rerank"]
     for name, measured in made.stages_measured.items():
         rankings = {claim: STAGED[claim].get(name, STAGED[claim]["rrf"]) for claim in STAGED}
         assert measured.mean == by_ir_measures(rankings)
     assert set(made.to_dict()["stages"]) == {"bm25", "dense", "rrf", "rerank"}
-    # Stages are measured at the depth of the evaluation, but known to their own.
+    # Stages are measured at the depth of the evaluation.
     shallow = evaluate(ScriptedChecker(FINAL, STAGED), EvaluationData(CLAIMS, QRELS, metrics=["R@100"], depth=1))
     assert shallow.stages_measured["bm25"].mean["R@100"] == pytest.approx((0.5 + 0 + 0) / 3)
-    assert shallow.stages["bm25"]["a"] == ("1", "5", "2")
 
 
 def test_verdicts_are_compared_with_the_true_ones_where_the_recipe_judged():
@@ -262,12 +260,14 @@ def test_the_memory_recalls_by_kind_and_key(tmp_path):
         return [f"value {place}" for place in places]
 
     keys = [memory_key("k", number) for number in range(4)]
-    with DiskMemory(tmp_path / "m.sqlite", MIB) as memory:
+    with Cache(tmp_path / "m.sqlite", MIB, "it") as cache:
+        memory = CachedMemory(cache)
         for some in (keys[:2], keys, keys):
             made = recall(memory, "ranking", some, compute, str.encode, bytes.decode)
             assert made == [f"value {place}" for place in range(len(some))]
         assert asked == [[0, 1], [2, 3]]
         assert memory.hits == {"ranking": 6}
-    with DiskMemory(tmp_path / "m.sqlite", MIB) as memory:
+    with Cache(tmp_path / "m.sqlite", MIB, "it") as cache:
+        memory = CachedMemory(cache)
         memory.put("ranking", {keys[0]: b"new"})
         assert memory.get("ranking", keys[:2]) == {keys[0]: b"new", keys[1]: b"value 1"}

@@ -15,8 +15,8 @@ from recipes_page import page, pieces, read_measured, row_command
 
 def test_figures_are_found_by_recipe_table_row_and_metric():
     """Of the split that the source names; rows of other recipes and commands are about something else."""
-    (fused,) = (one for one in published(load_recipe("climatecheck-hybrid:rrf-only")) if one.table == "6")
-    assert (fused.row, fused.metrics["ClimateCheck"]) == ("BM25 + SPLADE + Dense", 0.2771)
+    (fused,) = (one for one in published(load_recipe("climatecheck-hybrid:rrf-only")) if one["table"] == "6")
+    assert (fused["row"], fused["metrics"]["ClimateCheck"]) == ("BM25 + SPLADE + Dense", 0.2771)
     seven = tables_of("climatecheck-hybrid")["7"]
     assert seven.figures("SPLADE + BM25 + Dense")["R@600"] == 0.9583
     assert seven.split == "not stated", "not of the test claims of table 6"

@@ -10,7 +10,7 @@ import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.core import models
-from ccheck.core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ccheck.core.install import install_command
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
@@ -20,7 +20,7 @@ from ccheck.llm.model import LanguageModel
 from ccheck.llm.types import InvalidReply
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
-from ccheck.rerank.apply import Place, interpolated, rerank_many
+from ccheck.rerank.apply import Place, interpolated, reranked
 from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted
 from ccheck.rerank.several import EnsembleReranker
 from ccheck.rerank.tokens import Prompt, PromptPairs, SpecialPairs, Template, template, tokeniser
@@ -52,10 +52,8 @@ def ids(found: Ranking) -> list[str]:
 
 
 def rerank(query, ranking, reranker, stage, name, before, previous=""):
-    (answer,) = rerank_many([query], [ranking], [previous], reranker, stage, Place(name, before))
-    if isinstance(answer, CcheckError):
-        raise answer
-    return answer
+    scores = reranker(query, [hit.text for hit in ranking.hits[: stage.depth]])
+    return Ranking(reranked(ranking.hits, scores, stage, Place(name, before), previous)), scores.usage
 
 
 STAGE = ModelStage(model="x", depth=3)
@@ -151,19 +149,17 @@ def test_late_interaction_is_mixed_with_the_retrievers_own_scores():
     def hit(rank: int, id_: str, **scores: float) -> Hit:
         return Hit(rank, Document(id_, "", id_), scores["rrf"], scores, {})
 
-    found = Ranking(
-        (hit(1, "a", bm25=3.0, dense=0.2, rrf=0.9), hit(2, "b", bm25=9.0, rrf=0.8), hit(3, "c", dense=0.6, rrf=0.7))
-    )
-    own = Table({"a": 0.0, "b": 0.25, "c": 1.0})
+    found = (hit(1, "a", bm25=3.0, dense=0.2, rrf=0.9), hit(2, "b", bm25=9.0, rrf=0.8), hit(3, "c", dense=0.6, rrf=0.7))
+    own = Table({"a": 0.0, "b": 0.25, "c": 1.0})("q", ["a", "b", "c"])
     stage = LateStage(before="retrievers", alpha=0.5)
-    (answer,) = rerank_many(["q"], [found], [""], own, stage, Place("late", "rrf", {"bm25": 1.0, "dense": 0.5}))
+    hits = reranked(found, own, stage, Place("late", "rrf", {"bm25": 1.0, "dense": 0.5}))
     # bm25 scales to a 0, b 1; dense to a 0, c 1, which counts half. Together a 0, b 1, c .5, and so they stay scaled.
-    assert [(one.document.id, one.score) for one in answer[0].hits] == [("c", 0.75), ("b", 0.625), ("a", 0.0)]
+    assert [(one.document.id, one.score) for one in hits] == [("c", 0.75), ("b", 0.625), ("a", 0.0)]
     # Where their scores are not known, or the stage does not want them, those of the ranking count.
     for some, given in ((stage, {"words": 1.0}), (stage, {}), (LateStage(alpha=0.5), {"bm25": 1.0})):
-        (answer,) = rerank_many(["q"], [found], [""], own, some, Place("late", "rrf", given))
-        assert [one.document.id for one in answer[0].hits] == ["a", "c", "b"]
-        assert [one.score for one in answer[0].hits] == pytest.approx([0.5, 0.5, 0.375])
+        hits = reranked(found, own, some, Place("late", "rrf", given))
+        assert [one.document.id for one in hits] == ["a", "c", "b"]
+        assert [one.score for one in hits] == pytest.approx([0.5, 0.5, 0.375])
 
 
 # -- listwise reranking by a language model, against a scripted server on loopback

@@ -94,7 +94,7 @@ def without_tokenizer(folder: Path) -> None:
         ({"labels": 3}, None, "classifier with 3 labels"),
         ({}, lambda folder: activated(folder, "activation.GELU"), "GELU"),
         ({"vocab_size": 50}, None, "but the model only 50"),
-        ({}, without_classifier, r"not complete: classifier\.weight"),
+        ({}, without_classifier, r"weights lack classifier\.weight"),
         ({}, without_tokenizer, "has no tokenizer"),
         ({}, lambda folder: (folder / "config_sentence_transformers.json").write_text("[1]"), "not a JSON object"),
     ],

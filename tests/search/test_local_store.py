@@ -25,7 +25,7 @@ from ccheck.search.local import LocalStore, bm25, snapshot, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.database import mark
 from ccheck.search.local.files import DATABASE
-from ccheck.search.local.vectors import VectorIndex
+from ccheck.search.local.vectors import Blocks, VectorIndex
 
 
 def test_readers_beside_a_writer(tmp_path):
@@ -286,11 +286,11 @@ def test_equal_scores_of_words_are_in_the_order_of_ingest(tmp_path, monkeypatch)
 
 def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch):
     monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 8)
-    rows = np.zeros((40, 4), np.float32)
-    rows[:, 0] = 0.5
+    rows = np.array([[0.5, 0, 0, 0]] * 40, np.float32)
     rows[[3, 17, 39], 0] = 1.0
     rows[[5, 18], 0] = 0.75
-    index = VectorIndex(rows, np.arange(40), np.arange(1, 41), np.arange(1, 41))
+    unchecked = Blocks(Path("x"), rows, np.zeros(1, np.int64), np.zeros(0, "V8"), np.zeros(0, np.bool_))
+    index = VectorIndex(rows, np.arange(40), np.arange(1, 41), np.arange(1, 41), unchecked)
     query = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [-1, 0, 0, 0]], np.float32)
     first, second, third = index.search(query, 7)
     assert first == [(4, 1.0), (18, 1.0), (40, 1.0), (6, 0.75), (19, 0.75), (1, 0.5), (2, 0.5)]

@@ -300,7 +300,7 @@ def test_a_server_that_fails_the_record_holds_up_one_answer_and_not_each(tmp_pat
         assert [service.check(f"Tea {number}").kept for number in range(3)] == [False] * 3
         assert len(tried) == 1 == len([one for one in caplog.records if "not recorded" in one.message])
         monkeypatch.setattr(service.record, "put", keep)
-        service._trying._until = 0
+        service._paused_until = 0
         assert service.check("Tea again").kept
 
 

@@ -65,7 +65,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     chosen = options(base=str(plain), loss=loss, chunk=chunk, **how)
     rows = embedder.embedder_rows(chosen, DATA)[:8]
     learner = embedder.Embedder(chosen, DATA, Training(tmp_path / "run", chosen, on_cpu()))
-    learner.trainer_on(rows, Phase("embedder", 1, 1e-3)).train()
+    learner.trainer_on(rows, Phase("embedder", 1)).train()
     reference = AutoModel.from_pretrained(plain, add_pooling_layer=False).train()
     tokenizer = AutoTokenizer.from_pretrained(plain)
 

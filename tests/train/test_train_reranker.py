@@ -197,7 +197,7 @@ def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
     chosen = options(base=str(broken))
     training = Training(tmp_path / "work", chosen, on_cpu(), lambda: 0.0)
     learner = reranker.Reranker(chosen, DATA, training, tiny.candidates)
-    phase = Phase("first", 1, 1e-3)
+    phase = Phase("first", 1)
     with pytest.raises(UsageError, match="training diverged"):
         training.run(phase, lambda: learner.trainer_on(rows, phase))
 

@@ -276,16 +276,11 @@ def test_a_batch_without_a_digit_for_each_pair_is_no_answer(judge):
     assert len(judge.requests) == 2, "asked once more"
 
 
-def test_the_examples_of_the_listwise_reranker_have_evidence_first():
+def test_the_examples_of_the_listwise_reranker_have_evidence_and_what_leaves_it_open():
     examples = load_examples(EXAMPLES)
-    assert len(examples) == 6 and all(len(one.passages) == 3 for one in examples)
-    labels = {
-        (pair["claim"], pair["evidence"]): pair["label"]
-        for pair in map(json.loads, EXAMPLES.read_text(encoding="utf-8").splitlines())
-    }
-    for one in examples:
-        ordered = [labels[one.claim, one.passages[number - 1]] for number in one.order]
-        assert ordered[2] == "NOT_ENOUGH_INFO" and "NOT_ENOUGH_INFO" not in ordered[:2]
+    assert len(examples) == 6
+    for pairs in examples:
+        assert [pair.label == "NOT_ENOUGH_INFO" for pair in pairs].count(False) == 2 and len(pairs) == 3
 
 
 def test_expand_searches_for_the_corrected_post_and_its_abstract(open_model):
