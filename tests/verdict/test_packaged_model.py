@@ -145,8 +145,7 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
     others = compared("Men die.", ["Women die."]), compared("Rum harms the old liver.", ["Rum harms no old heart."])
     assert not any(decides(Stance(side, 0.9), one, 0.6, 0.8) for one in others for side in ("SUPPORTS", "REFUTES"))
     assert all(decides(Stance(side, 0.8), apart, 0.6, 0.8) for side in ("SUPPORTS", "REFUTES"))
-    assert not decides(Stance("REFUTES", 1.0), same, 0.6, 0.8)
-    assert may_support(same) and not may_support(other)
+    assert may_support(same) and not may_support(other) and not decides(Stance("REFUTES", 1.0), same, 0.6, 0.8)
     assert likeliest([0.9, 0.05, 0.05], supports=False).label == "NOT_ENOUGH_INFO"
 
 
@@ -272,13 +271,7 @@ def test_a_paper_that_gives_the_claims_number_is_not_said_to_lean_to_refuting_it
 
 
 def test_a_sentence_with_a_quantity_of_the_same_kind_is_near():
-    texts = [
-        "The sea was measured.",
-        "Waves were seen.",
-        "They found 21 centimetres in all.",
-        "It took 3 days.",
-        "The end.",
-    ]
+    texts = ["The sea was measured.", "Waves were seen.", "They found 21 centimetres in all.", "It took 3 days.", "Ah."]
     assert nearest_in_words("the sea has risen 20 cm", texts, 2) == [0, 2]
 
 
