@@ -292,7 +292,7 @@ class Stance:
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
     label, if the method gives them. `decides` says whether this stance is sure enough to decide a verdict, if the
-    method knows how sure it must be.
+    method knows how sure it must be. `read` is false where the document is so far from the claim that no judge read it.
     """
 
     label: Label | None
@@ -301,6 +301,7 @@ class Stance:
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
     decides: bool | None = None
+    read: bool = True
 
     @property
     def leans(self) -> bool:

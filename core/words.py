@@ -46,12 +46,14 @@ def sure(confidence: float) -> str:
 
 def stance_in_words(stance: Stance) -> str:
     """What a document says of the claim; empty if that could not be determined."""
+    if not stance.read:
+        return "not read"
     return (LEANING if stance.leans else STANCES)[stance.label] if stance.label else ""
 
 
 def confidence_in_words(stance: Stance) -> str:
-    """How sure a judge is, with a word unless the stance only leans; empty if it does not say."""
-    if stance.confidence is None:
+    """How sure a judge is, with a word unless the stance only leans; empty if it does not say, or did not read."""
+    if stance.confidence is None or not stance.read:
         return ""
     return f"confidence {stance.confidence:.2f}" + ("" if stance.leans else f", {sure(stance.confidence)}")
 

@@ -237,6 +237,7 @@ def _correction(one: Correction) -> str:
 
 def _paper(evidence: Evidence) -> Paper:
     document, stance = evidence.document, evidence.stance
+    stance = stance if stance is not None and stance.read else None
     cited = citation_of(document)
     return Paper(
         doc_id=document.id,

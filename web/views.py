@@ -50,7 +50,7 @@ def claim_view(
     result: Result, number: int, warned: dict[str, int], corrections: Sequence[Correction] = ()
 ) -> dict[str, Any]:
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
-    stances = [one.stance for one in result.evidence if one.stance is not None]
+    stances = [one.stance for one in result.evidence if one.stance is not None and one.stance.read]
     tally: Counter[tuple[str | None, bool]] = Counter((one.label, one.leans) for one in stances)
     counts: Counter[str] = Counter(one.label for one in stances if one.label)
     documents = [_document(evidence) for evidence in result.evidence]
@@ -109,7 +109,7 @@ def gaps(result: Result) -> Iterator[str]:
     failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
     for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):
         yield f"{counted(many, 'paper')} could not be judged: {error}"
-    unread = sum(one.stance is None for one in result.evidence) if judged or failed else 0
+    unread = sum(one.stance is None or not one.stance.read for one in result.evidence) if judged or failed else 0
     if unread:
         yield f"{counted(unread, 'further paper')} {'was' if unread == 1 else 'were'} found and not judged."
     if result.evidence:
