@@ -17,7 +17,7 @@ is configured. Numpy runs it: a BERT of twelve layers, trained from
 [bge-small-en-v1.5](https://huggingface.co/BAAI/bge-small-en-v1.5) (BAAI, MIT licence) and stored in int8
 (`reader.safetensors`). It reads the claim together with the document's last sentence and the four others that share
 most words with the claim; a confidence interval is replaced by what it says, and a p-value followed by that
-(`verdict/significance.py`).
+(`verdict/quantities.py`).
 The reader's temperature is `{temperature}`. A side with a probability below `{threshold}` is not named.
 
 What differs from the claim in a number, a direction or a denial is not called support (`verdict/differences.py`).

@@ -28,9 +28,8 @@ from .differences import differences
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
-from .quantities import agrees_with_any, quantities
+from .quantities import agrees_with_any, in_words, quantities
 from .roles import roles_of
-from .significance import in_words
 from .statements import Compared, compared, contradicts, repeats
 
 if TYPE_CHECKING:

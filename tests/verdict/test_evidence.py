@@ -15,8 +15,8 @@ from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
 from ccheck.verdict.differences import differences
 from ccheck.verdict.evidence import Match, choose_sentences
+from ccheck.verdict.quantities import in_words
 from ccheck.verdict.roles import roles_in, with_roles
-from ccheck.verdict.significance import in_words
 from ccheck.verdict.statements import compared
 
 TEXT = (
