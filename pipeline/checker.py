@@ -333,7 +333,8 @@ class Checker(Closing):
 
         self._plan = None
         needing = self.recipe if needs_own(self.recipe) else None
-        options = options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes)
+        options = options or IngestOptions(cache_bytes=self.settings.cache_bytes)
+        options = replace(options, cache_dir=options.cache_dir or self.settings.cache_dir)
         if not self.recipe.ingest.titles:
             options = replace(options, fields=replace(options.fields, titles=False))
         encoders = open_encoders(self.runtime, self.store.info(), needing, dense)

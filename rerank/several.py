@@ -149,9 +149,7 @@ class OwnReranker:
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         try:
             found = self.function(query, passages)
-            if isinstance(found, Scores):
-                return found
-            values = tuple(map(float, found))
+            values = tuple(map(float, found.values if isinstance(found, Scores) else found))
         except CcheckError:
             raise
         except Exception as error:
@@ -160,4 +158,6 @@ class OwnReranker:
             raise InvalidData(f"the reranker {self.name} gave {len(values)} scores for {len(passages)} passages")
         if not all(map(math.isfinite, values)):
             raise not_finite(self.name, values)
+        if isinstance(found, Scores):
+            return found
         return Scores(values, (False,) * len(values), logits=not all(0 <= value <= 1 for value in values))

@@ -17,6 +17,7 @@ from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
 from ccheck.demo import CLAIMS
+from ccheck.rerank.types import Scores
 from ccheck.search import parse_filter
 
 
@@ -212,10 +213,9 @@ def test_a_judge_and_a_reranker_of_ones_own_are_named_and_what_they_raise_is_sai
     assert result.verdict is not None and result.verdict.method == "refuting"
     assert result.to_dict()["scored_by"] == {"bm25": "retriever", "longest": "reranker"}
 
-    def short(claim: str, passages: Sequence[str]) -> list[float]:
-        return [1.0]
-
-    for reranker, said in ((failing, "RuntimeError: no power"), (short, "1 scores for 2 passages")):
+    short, shorter = (lambda claim, passages, made=made: made for made in ([1.0], Scores((1.0,), (False,))))
+    few = "1 scores for 2 passages"
+    for reranker, said in ((failing, "RuntimeError: no power"), (short, few), (shorter, few)):
         with ccheck.open(tmp_path / "store", recipe="bm25", judge=failing, reranker=reranker) as checker:
             checker.ingest(PAIR, dense=False)
             result = checker.check("tea is hot")
