@@ -216,6 +216,7 @@ class LanguageModel(Connection):
             self._failed_probes += 1
             # It counts if it cost a whole timeout.
             self._hanging.failed(_LEFT_ALONE, int(isinstance(error, Busy) and error.counts))
+            self._gone = str(error)
             raise Unreachable(self._gone) from None
         self._gone, self._hanging.failures = None, 0
         return completion

@@ -37,6 +37,7 @@ def labelled_pairs(
     page = Wanted(limit=PAGE, corrected=True)
     said: dict[tuple[str, str], list[Correction]] = defaultdict(list)
     shown: dict[Correction, Evidence | None] = {}
+    left_out, disputed = Counter[str](), 0
     while some := record.list(page):
         for check in some:
             answered = () if check.result is None else result_of(check.result).evidence
@@ -45,9 +46,10 @@ def labelled_pairs(
                 if one.doc_id is not None and (one.label not in NO_STANCES or one.what in UNLABELLED):
                     said[check.claim, one.doc_id].append(one)
                     shown[one] = None if _remade(check, one) else evidence.get(one.doc_id)
+                elif one.doc_id is None and one.what != "withdrawn":
+                    left_out["correction is of a verdict, and not of a paper"] += 1
         page = replace(page, before=some[-1].created, after=some[-1].id)
     held = ((pair, standing(sorted(found, key=lambda one: one.created))) for pair, found in said.items())
-    left_out, disputed = Counter[str](), 0
     for pairs in chunked((one for one in held if one[1]), PAGE):
         documents = get(list({doc_id for (_, doc_id), _ in pairs}))
         for (claim, doc_id), corrections in pairs:

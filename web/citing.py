@@ -78,6 +78,8 @@ class Citing:
         if verdict is not None and verdict.label is not None:
             reason = f": {_md(verdict.rationale)}" if verdict.rationale else ""
             yield f"**{verdict.label}**{reason}\n\n"
+        elif verdict is not None and verdict.error:
+            yield f"No verdict: {_md(verdict.error)}\n\n"
         yield from (f"{one}\n\n" for one in self._said(None))
         for number, piece in enumerate(result.evidence, 1):
             stance = piece.stance

@@ -256,13 +256,12 @@ class Jobs:
         running = self.checks.get(id_)
         if running is not None:
             return running
-        self.limited.start(caller)
-        self.lost.pop(id_, None)
         job = CheckJob(id_, caller, claim)
         if recorded is not None:
             job.check = recorded
-            self.limited.end(caller)
             return job
+        self.limited.start(caller)
+        self.lost.pop(id_, None)
         self.checks[id_] = job
         job.start(self._check(job, claim, how))
         return job

@@ -246,6 +246,7 @@ async def events(
 @rest.post("/checks/{id}/corrections", tags=["checks"], responses=_answers(Check, 404))
 async def correct(id: Id, sent: Annotated[CorrectionSent, Body()], web: Shared, asked: Checker) -> Response:  # noqa: A002
     """Say what is wrong with a check. It is kept beside the answer, and shown with it."""
+    web.refuse_foreign(id, asked)
     return json_answer(await web.service.correct_async(sent.value(id, asked)))
 
 

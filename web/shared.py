@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..core import serving
+from ..core.errors import CcheckError
 from ..service import Check, Description, Service
 from .access import Access, Caller, Key, Limited, Quotas, Right, needed
 from .jobs import Jobs
@@ -91,16 +92,26 @@ class Web:
         return caller
 
     async def find(self, id_: str) -> Check:
-        """A check that runs or is recorded. Raises NotFound."""
-        job = self.jobs.find(id_)
-        return job.check if job is not None else await self.service.find_async(id_)
+        """A check that runs or is recorded, or one that was lost. Raises NotFound."""
+        if (job := self.jobs.checks.get(id_)) is not None:
+            return job.check
+        lost = self.jobs.lost.get(id_)
+        try:
+            return await self.service.find_async(id_)
+        except CcheckError:
+            if lost is None:
+                raise
+            return lost.check
 
     async def find_own(self, id_: str, connection: HTTPConnection) -> Check:
         """The same, for who may read, and for who asked for this check. Raises Problem 401, 403 or 429."""
-        caller = self.caller(connection)
+        self.refuse_foreign(id_, self.caller(connection))
+        return await self.find(id_)
+
+    def refuse_foreign(self, id_: str, caller: Caller) -> None:
+        """Raises Problem 403 for a check that a caller may not read, and has not asked for."""
         if (caller.id, id_) not in self.jobs.asked:
             needed(["read"], caller)
-        return await self.find(id_)
 
     async def describe(self) -> Description | None:
         """What is searched; None while the models are being loaded, or the store is waited for."""

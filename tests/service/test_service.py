@@ -122,7 +122,8 @@ def test_corrections_stay_beside_the_answer(service: Service) -> None:
     service.correct(Correction(check.id, "wrong stance", "sea", "REFUTES"))
     labels, notices = [("sea", "REFUTES", PAPERS[1]["text"]), ("ice", "NOT_ENOUGH_INFO", PAPERS[2]["text"])], []
     assert [(pair["doc_id"], pair["label"], pair["text"]) for pair in service.pairs(notices.append)] == labels
-    assert notices == ["labelled differently by different people: 1. The last label counts"]
+    said = "labelled differently by different people: 1. The last label counts"
+    assert notices == ["left out: 1 whose correction is of a verdict, and not of a paper", said]
     service.correct(Correction(check.id, "withdrawn", "ice"))
     assert [pair["doc_id"] for pair in service.pairs()] == ["sea"]
     assert [one.doc_id for one in standing(service.find(check.id).corrections)] == ["sea", None, "sea"]

@@ -49,14 +49,13 @@ def test_stances_have_calibrated_probabilities_and_an_empty_document_an_error():
     assert about.label == "SUPPORTS" and apart.label == "NOT_ENOUGH_INFO"
     assert empty.label is None and "neither title nor text" in str(empty.error)
     for stance in (about, apart):
-        assert set(stance.probabilities) == set(STANCES)
-        assert sum(stance.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert set(stance.probabilities) == set(STANCES) and sum(stance.probabilities.values()) == pytest.approx(1)
         assert stance.confidence == stance.probabilities[stance.label]
 
 
 def test_below_the_threshold_it_does_not_guess():
-    assert likeliest((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
-    assert likeliest((0.38, 0.35, 0.27), 0.4).confidence == 0.27
+    unsure = likeliest((0.38, 0.35, 0.27), 0.4)
+    assert (unsure.label, unsure.confidence) == ("NOT_ENOUGH_INFO", 0.27)
     assert likeliest((0.41, 0.35, 0.24), 0.4).label == "SUPPORTS"
 
 
@@ -139,9 +138,8 @@ def test_what_a_sentence_states_or_denies_decides_sooner():
     apart = compared("The sea rose.", ["Nobody knows."])
     assert compared("The sea did not rise.", ["The sea rises."])[2:5] == (True, False, False)
     assert compared("The sea rises.", ["The sea does not rise."])[2:5] == (True, False, True)
-    supported, refuted = Stance("SUPPORTS", 0.7), Stance("REFUTES", 0.75)
-    assert decides(supported, same, 0.6, 0.8) and not decides(supported, apart, 0.6, 0.8)
-    assert decides(refuted, other, 0.7, 0.8) and not decides(refuted, apart, 0.7, 0.8)
+    for said, one, least in ((Stance("SUPPORTS", 0.7), same, 0.6), (Stance("REFUTES", 0.75), other, 0.7)):
+        assert decides(said, one, least, 0.8) and not decides(said, apart, least, 0.8)
     others = compared("Men die.", ["Women die."]), compared("Rum harms the old liver.", ["Rum harms no old heart."])
     assert not any(decides(Stance(side, 0.9), one, 0.6, 0.8) for one in others for side in ("SUPPORTS", "REFUTES"))
     assert all(decides(Stance(side, 0.8), apart, 0.6, 0.8) for side in ("SUPPORTS", "REFUTES"))

@@ -46,7 +46,7 @@ def test_a_claim_is_checked_without_a_script(web):
     assert "journal" in (names := [one.attributes["label"] for one in page.all("optgroup")]) and "DOI" not in names
     (link,) = [one for one in page.all("input") if "readonly" in one.attributes]
     assert link.attributes["value"] == web.url + address
-    assert [one for one in (*said, "no language model was asked") if one not in page.words] == []
+    assert [one for one in (*said, "no language model answered") if one not in page.words] == []
     answer = web.send("/checks", {"claim": CLAIM, "from": "2010", "to": "2000"})
     assert answer.status_code == 400 and "o year is from 2010 to 2000: 2010 is later" in answer.text
 

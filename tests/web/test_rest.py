@@ -262,8 +262,9 @@ def test_keys_have_rights(serve_web):
     for path in ("", "/events"):  # its own, and no other
         for id_, status in ((check["id"], 200), (web.web.service.checks()[0].id, 403)):
             assert asked("checker-012345678", "GET", f"/v1/checks/{id_}{path}") == status
-    for path, status in (("/metrics", 401), ("/health", 200), ("/ready", 200)):
-        assert asked("no", "GET", path) == status
+            wrong = {"what": "wrong verdict", "label": "REFUTES"}
+            assert asked("checker-012345678", "POST", f"/v1/checks/{id_}/corrections", wrong) == status
+    assert [asked("no", "GET", path) for path in ("/metrics", "/health", "/ready")] == [401, 200, 200]
 
 
 @pytest.mark.parametrize("given", ["anna", "anna:read:short", "anna:all:0123456789abcdef", "a b:read:0123456789abcdef"])
