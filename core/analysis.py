@@ -434,6 +434,12 @@ def is_about_a_claim(text: str) -> bool:
     return _ABOUT_A_CLAIM.search(text) is not None
 
 
+def names_only(text: str) -> bool:
+    """Whether a few English words seem to name a subject and to say nothing of it: "sleep and memory"."""
+    words = text.split()
+    return len(words) <= 4 and not _SAYS.search(text) and not any(re.search(r"(?:s|ed)\W*$", one) for one in words[1:])
+
+
 def as_sentence(text: str) -> str:
     """The text with a full stop, if it ends in a word, a number or a bracket."""
     text = text.rstrip()
@@ -442,7 +448,8 @@ def as_sentence(text: str) -> str:
 
 def two_claims(text: str) -> tuple[str, str] | None:
     """The two halves of an English sentence that are joined by "and", "but", "while" or a semicolon and have a verb
-    each; None for another text, and for one with a subordinate clause before the joint, which may be about both.
+    each, or two such sentences; None for another text, and for one with a subordinate clause before the joint, which
+    may be about both.
 
     A second half that begins with its verb, or with a pronoun, gets the subject of the first. "Is it true that A and
     that B?" has the halves A and B.
@@ -450,8 +457,12 @@ def two_claims(text: str) -> tuple[str, str] | None:
     text = text.strip()
     asked = _TRUE_THAT.fullmatch(text)
     text = re.sub(r"\band that\b", "and", asked[1]) if asked else text
-    if len(text.split()) > _MOST_WORDS or len(sentence_spans(text)) != 1:
+    sentences = [text[start:end].strip(" .") for start, end in sentence_spans(text)]
+    if len(text.split()) > _MOST_WORDS or len(sentences) > 2:
         return None
+    if len(sentences) == 2:
+        says = "?" not in text and all(_SAYS.search(one) and len(one.split()) >= 3 for one in sentences)
+        return (sentences[0], sentences[1]) if says else None
     for joint in _AND.finditer(text):
         first, second = text[: joint.start()].strip(), text[joint.end() :].strip(" .")
         verb = _SAYS.search(first, 1)

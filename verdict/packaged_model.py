@@ -18,6 +18,7 @@ from ..core.analysis import (
     as_sentence,
     clean,
     is_about_a_claim,
+    names_only,
     sentence_spans,
     term_set,
 )
@@ -145,8 +146,8 @@ class PackagedStances(PairStances):
         # Roles are read only of the few documents whose stance is sure.
         sentences, every = what_was_found(document, some, claim), compared(claim, some)
         found = compared(claim, sentences)._replace(missing=read.missing)
-        supports, talk = stance.label == "SUPPORTS", is_about_a_claim(claim)
-        if not talk:
+        supports, talk, names = stance.label == "SUPPORTS", is_about_a_claim(claim), names_only(claim)
+        if not (talk or names):
             plain = said if supports else any(contradicts(claim, one) for one in sentences)
             plain = plain and found.stated == supports and not (found.apart or found.unsure)
             otherwise = supports and not found.stated and says_otherwise(claim, every)
@@ -154,6 +155,7 @@ class PackagedStances(PairStances):
                 return None
         reasons = {
             "the claim is about a claim": talk,
+            "the claim seems to state nothing": names,
             "no sentence says that it was found": not sentences,
             "a sentence states the claim": not supports and every.stated,
             "a sentence says this of something else, or turns it round": every.apart or every.opposed,

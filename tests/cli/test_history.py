@@ -73,7 +73,7 @@ def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(own_papers, tmp
     for more in ("coffee", "--label=REFUTES", "--before=2020-01-31", "--limit=20"):
         assert ccheck("history", "--pairs", more, "--store", own_papers).code == 2
     ccheck("index", "remove", document, "--yes", "--store", own_papers)
-    assert "left out: 1 whose document is gone" in ccheck("history", "--pairs", "--store", own_papers).err
+    assert "1 whose document is gone" in ccheck("history", "--pairs", "--store", own_papers).err
     assert ccheck("correct", id_, "--withdraw", "--document", document, "--store", own_papers).code == 0
     assert ccheck("history", "--pairs", "--store", own_papers).out == ""
     measured = ccheck("evaluate", "--pairs", tmp_path / "pairs.jsonl", "--json")

@@ -157,10 +157,8 @@ def test_what_a_text_is(text, wording):
         ("Sea level is rising, but it will fall again", ("Sea level is rising", "Sea level will fall again")),
         ("Is it true that mercury is toxic and that lead is harmful?", ("mercury is toxic", "lead is harmful")),
         ("Sea level has risen; the oceans are warming", ("Sea level has risen", "the oceans are warming")),
-        (
-            "Exercise improves mood and sleep and lowers pain",
-            ("Exercise improves mood and sleep", "Exercise lowers pain"),
-        ),
+        ("Tea improves mood and sleep and lowers pain", ("Tea improves mood and sleep", "Tea lowers pain")),
+        ("Garlic lowers pain. Tea is harmless.", ("Garlic lowers pain", "Tea is harmless")),
         ("Vitamin D prevents cancer and heart disease.", None),
         ("Short sleep is a risk, whereas long sleep is not.", None),
         ("Tea does not cause cancer, and neither does coffee.", None),
