@@ -22,7 +22,7 @@ def install_command(extra: str | None = None) -> str:
         # What installers record of a package that does not come from an index (PEP 610).
         found = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
         origin |= json.loads(found or "{}")
-    except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
+    except (importlib.metadata.PackageNotFoundError, OSError, TypeError, ValueError):
         pass
     url, extras = origin.get("url"), f"[{extra}]" if extra else ""
     if not url:
@@ -35,7 +35,8 @@ def install_command(extra: str | None = None) -> str:
         # Without its source, the installed package still says what an extra needs.
         place = f"{source if there else DISTRIBUTION}{extras}"
     else:
-        kind = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+        vcs = origin.get("vcs_info", {}).get("vcs")
+        kind = f"{vcs}+" if vcs else ""
         place = f"{DISTRIBUTION}{extras} @ {kind}{url}"
     editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
     return f"{_installer()} install {editable}{shlex.quote(place)}"

@@ -210,7 +210,7 @@ def _denials(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Di
 
 
 def _opposites(mine: Parsed, given: Parsed) -> Iterator[tuple[str, str]]:
-    """Words that only one of two texts has, of which one denies the other: "unsafe", "safe"."""
+    """A word of each text that the other lacks, where one denies the other: "unsafe" and "safe"."""
     there = {tuple(terms_of_word(word)): word for word in _words_of(given.content - mine.content, given)}
     for word, un in itertools.product(_words_of(mine.content - given.content, mine), _UN):
         less = word.removeprefix(un) if len(word) > len(un) + 2 else word
