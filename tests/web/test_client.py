@@ -359,6 +359,7 @@ def test_with_workers_it_stops_as_without(with_workers, tmp_path: Path):
     go.set()
     wait_until(lambda: httpx.get(place).json()["status"] == "failed")
     assert "stopped" in httpx.get(place).json()["error"]
+    wait_until(lambda: not any(one.net_connections("tcp") for one in workers_of(server)))
     go.clear()
     workers, (place, _) = workers_of(server), asked_of(server, llm, CLAIM)
     with ThreadPoolExecutor() as callers:
