@@ -147,17 +147,19 @@ class PackagedStances(PairStances):
         sentences, every = what_was_found(document, some, claim), compared(claim, some)
         found = compared(claim, sentences)._replace(missing=read.missing)
         supports, talk, names = stance.label == "SUPPORTS", is_about_a_claim(claim), names_only(claim)
+        given = not supports and gives_its_numbers(claim, some)
         if not (talk or names):
             plain = said if supports else any(contradicts(claim, one) for one in sentences)
             plain = plain and found.stated == supports and not (found.apart or found.unsure)
             otherwise = supports and not found.stated and says_otherwise(claim, every)
-            if plain or (decides(stance, found, least, self._weights.alike) and not otherwise):
+            if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given)):
                 return None
         reasons = {
             "the claim is about a claim": talk,
             "the claim seems to state nothing": names,
             "no sentence says that it was found": not sentences,
             "a sentence states the claim": not supports and every.stated,
+            "a sentence gives the claim's numbers": given,
             "a sentence says this of something else, or turns it round": every.apart or every.opposed,
             "a sentence has another word in its place": every.exchanged,
             "a sentence says what may be, or goes together": every.unsure,

@@ -262,12 +262,12 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     ("claim", "open_"),
     [("The sea has risen about 20 cm since 1900", True), ("The sea has risen about 40 cm since 1900", False)],
 )
-def test_a_paper_that_gives_the_claims_number_is_not_said_to_lean_to_refuting_it(claim: str, open_: bool):
+def test_a_paper_that_gives_the_claims_number_is_not_said_to_refute_it(claim: str, open_: bool):
     paper = Document("d", "", "The sea rose by about 1.6 mm a year since 1900, which adds up to a little under 20 cm.")
     model = PackagedStances(Runtime())
-    model.__dict__["_reader"] = lambda pairs: np.array([[0.0, 1.5, 0.0]] * len(pairs))
+    model.__dict__["_reader"] = lambda pairs: np.array([[0.0, 9.0, 0.0]] * len(pairs))
     (stance,) = model.read([(claim, paper)])
-    assert stance.label == ("NOT_ENOUGH_INFO" if open_ else "REFUTES") and not stance.decides
+    assert stance.label == ("NOT_ENOUGH_INFO" if open_ else "REFUTES") and stance.decides is not open_
 
 
 def test_a_sentence_with_a_quantity_of_the_same_kind_is_near():
