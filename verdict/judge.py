@@ -171,17 +171,14 @@ def decides(stance: Stance) -> bool:
     return stance.label in (*_VERBS, "CONFLICTING") and not stance.leans
 
 
-def likeliest(
-    probabilities: Sequence[float], threshold: float = 0.0, *, supports: bool = True, refutes: bool = True
-) -> Stance:
+def likeliest(probabilities: Sequence[float], threshold: float = 0.0, *, supports: bool = True) -> Stance:
     """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`.
 
-    NOT_ENOUGH_INFO if that is a side with a probability below the threshold, or one that can't be (`supports`,
-    `refutes`).
+    NOT_ENOUGH_INFO if that is a side with a probability below the threshold, or SUPPORTS, which can't be (`supports`).
     """
     named: dict[str, float] = {label: round(float(it), 6) for label, it in zip(STANCES, probabilities, strict=True)}
     label = max(STANCES, key=lambda label: named[label])
-    if named[label] < threshold or not {"SUPPORTS": supports, "REFUTES": refutes}.get(label, True):
+    if named[label] < threshold or (label == "SUPPORTS" and not supports):
         label = "NOT_ENOUGH_INFO"
     return Stance(label, named[label], probabilities=named)
 

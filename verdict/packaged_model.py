@@ -121,15 +121,15 @@ class PackagedStances(PairStances):
             read = stands(claim, document, some)
             said = read.stated and says(claim, document, some)
             if said:
-                row[STANCES.index("REFUTES")] = 0  # which a paper that says the claim can't
-                row /= row.sum() or 1
+                row = _unrefuted(row)
             stance = likeliest(row, self._weights.threshold, supports=may_support(read))
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
                 # A sentence with the claim's words on something else, or on what may be, does not support the claim.
                 supports = may_support(read) and (why in ("", UNSAID) or is_reworded(claim, document, read))
-                refutes = stance.label != "REFUTES" or not gives_its_numbers(claim, some)
-                stance = likeliest(row, self._weights.threshold, supports=supports, refutes=refutes)
+                if stance.label == "REFUTES" and gives_its_numbers(claim, some):
+                    row = _unrefuted(row)
+                stance = likeliest(row, self._weights.threshold, supports=supports)
             yield replace(stance, decides=why is None, rationale=f"undecided: {why}" if why else None)
 
     def _why_open(
@@ -216,6 +216,13 @@ def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) 
     values = outputs.astype(np.float64) / weights.temperature
     values = np.exp(values - values.max(axis=1, keepdims=True))
     made: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
+    return made
+
+
+def _unrefuted(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The probabilities where a paper says the claim, or gives its numbers: that is no refutation."""
+    rest = row * [label != "REFUTES" for label in STANCES]
+    made: NDArray[np.float64] = rest / (rest.sum() or 1)
     return made
 
 

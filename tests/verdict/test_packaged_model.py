@@ -70,9 +70,9 @@ def test_the_last_sentence_is_read_and_the_nearest_ones_by_a_claim_that_ends():
     made.__dict__["_reader"] = refuted
     far, near, other, last = "Cod live in cold water.", "Sea level varies.", "Ice melts.", "Tides were measured."
     long = Document("long", "", f"{far} {far} {SEA.text} {other} {near} {last}")
-    pairs = [("Sea level rose by 20 cm since 1900", one) for one in (SEA, Document("title", far, ""), long)]
+    pairs = [("Sea level rose by 40 cm since 1900", one) for one in (SEA, Document("title", far, ""), long)]
     stances = made.read([*pairs, ("Sea level rose", Document("none", "", " "))])
-    claim = "Sea level rose by 20 cm since 1900."
+    claim = "Sea level rose by 40 cm since 1900."
     assert asked == [(claim, SEA.text), (claim, far), (claim, f"{far} {SEA.text} {other} {near} {last}")]
     assert [stance.label for stance in stances] == ["REFUTES"] * 3 + [None]
     assert nearest_in_words("Ice melts.", [far, other, "Hens lay eggs.", "Tea is hot."], 2) == [1, 3]  # the later one
@@ -214,7 +214,7 @@ def test_what_a_paper_asked_supports_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("other-subjects", 1, 0), ("near-misses", 343, 18), ("realistic", 110, 3), ("conclusions", 17, 2)],
+    [("other-subjects", 1, 0), ("near-misses", 343, 14), ("realistic", 110, 3), ("conclusions", 17, 2)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
