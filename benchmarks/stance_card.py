@@ -97,8 +97,8 @@ Controls, on data sets left out: weighted F1 of the reader with a part of a pair
 - It is small, and decides little: most claims stay open. It knows little about meaning: for example, that
   lower mortality is better survival, or, in other words than the claim's, that "A is faster than B" is not "B is
   faster than A".
-- It can't add up numbers, or what several sentences say together. It takes round ones at their word: it leans to
-  refuting "20 cm" where a paper says "a little under 20 cm". A rule leaves that open.
+- It can't add up numbers, or what several sentences say together. It takes round ones at their word: it takes
+  "20 cm" for refuted where a paper says "a little under 20 cm". A rule takes that back.
 - On subjects and kinds of text that are unlike its data, expect the figures of *left out*.
 - It reads English only. ccheck does not show it claims and documents in other languages.
 """

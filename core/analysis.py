@@ -293,8 +293,8 @@ _COMMON = frozenset(
 _RARELY = 20
 """In English at least one word of this many is one of those above; a quotation in another language has fewer."""
 _CONTROL = re.compile(f"[{CONTROLS}]")
-_SYMBOL = re.compile(r"[\w-]*\d[\w-]*|(?<![^\W\d_])[\u0370-\u03ff](?![^\W\d_])")
-"""COVID-19, 5G and a Greek letter are no word of a language."""
+_SYMBOL = re.compile(r"[\w-]*\d[\w-]*|(?<![^\W\d_])[\u0370-\u03ff](?![^\W\d_])|\bdie\b")
+"""COVID-19, 5G and a Greek letter are no word of a language, and one word of German is one of English too."""
 _KANA = re.compile("[\u3040-\u30ff]")
 _LETTERS_ONLY = re.compile(r"[^\W\d_]+")
 _NAMES = {
@@ -378,7 +378,7 @@ _NO_CLAIM: dict[Wording, re.Pattern[str]] = {
 }
 _VERB = (
     r"(?:is|are|was|were|has|have|had|does|do|did|can|cannot|could|may|might|will|would|must|should|\w+n['’]t|rises?|rose"
-    r"|falls?|fell|grows?|shrinks?|works?|makes?|(?:cause|prevent|reduce|increase|decrease|lower|raise|improve|worsen"
+    r"|falls?|fell|grows?|shrinks?|works?|makes?|cuts|boosts|blocks|halves|triples|shortens|(?:cause|prevent|reduce|increase|decrease|lower|raise|improve|worsen"
     r"|protect|kill|cure|treat|lead|help|harm|affect|melt|decline|promote|inhibit|induce|activate|enhance|suppress|trigger"
     r"|drive|require|contain|show|result|remain|become|warm|cool|spread|save|double|lack)(?:d|ed|e?s)?)\b"
 )

@@ -57,7 +57,7 @@ _ERROR = re.compile(
     r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
     r"|(?:That|We (?:saw|observed|reported) (?:this|it))\b.{0,40}\b(?:at least|only|single)\b"
 )
-UNSAID = "no sentence states or denies the claim"
+UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
 made-up pairs: few of the data sets' sentences are so plain."""
@@ -126,7 +126,7 @@ class PackagedStances(PairStances):
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
                 # A sentence with the claim's words on something else, or on what may be, does not support the claim.
-                supports = may_support(read) and (why in ("", UNSAID) or is_reworded(claim, document, read))
+                supports = read.missing > 1 or (may_support(read) and why in ("", UNSAID))
                 if stance.label == "REFUTES" and gives_its_numbers(claim, some):
                     row = _unrefuted(row)
                 stance = likeliest(row, self._weights.threshold, supports=supports)
@@ -323,5 +323,7 @@ def is_alike(stance: Stance, read: Compared) -> bool:
 
 
 def is_reworded(claim: str, document: Document, read: Compared) -> bool:
-    """Whether a text as long as an abstract has half of a claim's words, or fewer, in each of its sentences."""
-    return len(document.text.split()) >= ABSTRACT and 2 * read.missing >= len(term_set(clean(claim)))
+    """Whether a text as long as an abstract has half of a claim's words, or fewer, in each of its sentences, and none
+    that is like the claim."""
+    least = max(OTHER_WORDS, len(term_set(clean(claim))) / 2)
+    return len(document.text.split()) >= ABSTRACT and read.missing >= least

@@ -88,6 +88,10 @@ _BELOW = re.compile(r"(?:less|fewer|lower|smaller) than|under|below|at most|up t
 _ABOUT = re.compile(r"about|around|roughly|approximately|nearly|almost|some|a little \w+|just \w+|~", re.IGNORECASE)
 
 
+ROUND = 1e5
+"""From which number on a claim may round one without saying so, as it may one with a unit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number of a text; `value` is in the unit whose factor is 1, or as written without a unit."""
@@ -158,7 +162,7 @@ def _values(given: Sequence[Quantity]) -> list[Quantity]:
 
 
 def _agrees(one: Quantity, other: Quantity) -> bool:
-    if not one.dimension and not one.about and not one.side:
+    if not one.dimension and not one.about and not one.side and one.value < ROUND:
         return one.value == other.value
     if one.side and (other.value - one.value) * one.side >= 0:
         return True
