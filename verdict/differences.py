@@ -29,7 +29,7 @@ TOKEN = re.compile(r"(?<![\w-])\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[.
 _MORE = re.compile(
     r"increas\w*|rais(?:e|es|ed|ing)|ris(?:e|es|ing|en)|rose|higher|more|greater|improv\w*|enhanc\w*|elevat\w*|promot\w*"
     r"|induc\w*|upregulat\w*|accelerat\w*|gain(?:s|ed|ing)?|gr[eo]w\w*|expand\w*|warm(?:s|ed|ing|er)"
-    r"|highest|strengthen\w*|widen\w*"
+    r"|highest|strengthen\w*|widen\w*|(?:doubl|tripl)(?:e|es|ed|ing)"
 )
 _LESS = re.compile(
     r"decreas\w*|reduc\w*|lower(?:s|ed|ing)?|less|fewer|smaller|fall(?:s|ing|en)?|fell|declin\w*|drop(?:s|ped|ping)?"
@@ -69,13 +69,15 @@ _TURNS = re.compile(
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|[Oo]f (?:those|the \w+) (?:who|that|which)"
+    r"|retracted|(?:not|cannot) (?:mean|imply|prove|rule out|necessarily)|[Oo]f (?:those|the \w+) (?:who|that|which)"
     r"|until (?=\d{4})|at \w+ (?:above|below|over|under|beyond) (?=\d)"
     r"|(?:[Aa]ll|[Ee]very|[Ee]ach|[Aa]ny) (?:\w+ ){0,3}(?:but|except|save|apart from)"
     r"|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
 """What says that something may be, is to come, or holds in part. In capitals, May is a month."""
 _CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
+_INFERS = re.compile(r"mean|imply|prove|rule|necessarily")
+"""What is denied by who says how far a finding reaches, and not that something is so."""
 _LINKED = re.compile(r"(?:associat|correlat|link)(?:es?|ed|ions?|s)?|relat(?:ed|ions?|ionships?)")
 _EFFECT = re.compile(
     r"affect|effect|associat|alter|chang|influenc|link|eviden|benefi|differ|show|f[io]u?nd|help|sign|indicat"
@@ -157,7 +159,10 @@ def parsed(text: str) -> Parsed:
             no = next((words[at] for at in range(max(0, place - 3), place) if denies[at]), "")
             said = f"{no} {word}".strip()
             ways += [(stem, 0 if no else signs[place], said) for stem in _about(words, stems, place)]
-        if denies[place] and not {"whether", "if"}.intersection(words[place + 1 : place + _NEAR]):
+        following = words[place + 1 : place + _NEAR]
+        if denies[place] and not (
+            {"whether", "if"}.intersection(following) or any(map(_INFERS.fullmatch, following[:1]))
+        ):
             after = frozenset(stem for stem in _after(words, stems, place) if stem)
             denied.append((after, word))
     content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in SMALL)
@@ -188,14 +193,23 @@ def _about(words: Sequence[str], stems: Sequence[str], place: int) -> list[str]:
 
 def _ways(mine: Parsed, given: Parsed) -> Iterator[Difference]:
     for stem, sign, word in mine.ways:
-        others = [(other, said) for about, other, said in given.ways if about == stem]
+        others = [
+            (other, said)
+            for about, other, said in given.ways
+            if about == stem and (other or sign * sign_of(said.split()[-1]) >= 0)
+        ]  # what does not prevent something can still increase it
         if sign and others and all(other != sign for other, _ in others):
             yield Difference("direction" if others[0][0] else "negation", word, others[0][1])
             return
 
 
 def _denials(mine: Parsed, given: Parsed, shared: frozenset[str]) -> Iterator[Difference]:
-    denying = [(about, word) for about, word in given.denied if about & shared]
+    more = any(sign_of(word) > 0 or _CAUSES.fullmatch(word) for word in mine.words)
+    denying = [
+        (about, word)
+        for about, word in given.denied
+        if about & shared and not (more and sign_of(given.words[given.words.index(word) + 1]) < 0)
+    ]
     if denying and not mine.denied:
         about, word = denying[0]
         yield Difference("negation", "", word)

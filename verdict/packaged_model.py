@@ -57,6 +57,9 @@ _ERROR = re.compile(
     r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
     r"|(?:That|We (?:saw|observed|reported) (?:this|it))\b.{0,40}\b(?:at least|only|single)\b"
 )
+_LIMIT = re.compile(r"\b(?:\w*n['’]t|not|cannot) (?:necessarily )?(?:mean|imply|prove|rule out)\b")
+"""Says how far a finding reaches, and not that what follows is not so."""
+ABOUT_A_CLAIM = "the claim is about a claim"
 UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
@@ -126,7 +129,9 @@ class PackagedStances(PairStances):
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
                 # A sentence with the claim's words on something else, or on what may be, does not support the claim.
-                supports = read.missing > 1 or (may_support(read) and why in ("", UNSAID))
+                supports = read.missing > (2 if why == ABOUT_A_CLAIM else 1) or (
+                    may_support(read) and why in ("", UNSAID)
+                )
                 if stance.label == "REFUTES" and gives_its_numbers(claim, some):
                     row = _unrefuted(row)
                 stance = likeliest(row, self._weights.threshold, supports=supports)
@@ -137,7 +142,7 @@ class PackagedStances(PairStances):
     ) -> str | None:
         """What keeps a stance from deciding; None if it decides, empty if it is too unsure anyway. `said`: the document
         says the claim."""
-        levels = self._weights.reworded if is_reworded(claim, document, read) else self._weights.decisive
+        levels = self._weights.reworded if is_reworded(document, read) else self._weights.decisive
         if stance.label not in levels:
             return ""
         least = levels[stance.label]
@@ -147,19 +152,21 @@ class PackagedStances(PairStances):
         sentences, every = what_was_found(document, some, claim), compared(claim, some)
         found = compared(claim, sentences)._replace(missing=read.missing)
         supports, talk, names = stance.label == "SUPPORTS", is_about_a_claim(claim), names_only(claim)
+        limited = not supports and any(_LIMIT.search(one) and compared(claim, [one]).missing <= 1 for one in some)
         given = not supports and gives_its_numbers(claim, some)
         if not (talk or names):
             plain = said if supports else any(contradicts(claim, one) for one in sentences)
             plain = plain and found.stated == supports and not (found.apart or found.unsure)
             otherwise = supports and not found.stated and says_otherwise(claim, every)
-            if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given)):
+            if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given or limited)):
                 return None
         reasons = {
-            "the claim is about a claim": talk,
+            ABOUT_A_CLAIM: talk,
             "the claim seems to state nothing": names,
             "no sentence says that it was found": not sentences,
             "a sentence states the claim": not supports and every.stated,
             "a sentence gives the claim's numbers": given,
+            "a sentence says that this does not follow": limited,
             "a sentence says this of something else, or turns it round": every.apart or every.opposed,
             "a sentence has another word in its place": every.exchanged,
             "a sentence says what may be, or goes together": every.unsure,
@@ -322,8 +329,7 @@ def is_alike(stance: Stance, read: Compared) -> bool:
     return not told and (read.exchanged or read.missing < OTHER_WORDS)
 
 
-def is_reworded(claim: str, document: Document, read: Compared) -> bool:
+def is_reworded(document: Document, read: Compared) -> bool:
     """Whether a text as long as an abstract has half of a claim's words, or fewer, in each of its sentences, and none
     that is like the claim."""
-    least = max(OTHER_WORDS, len(term_set(clean(claim))) / 2)
-    return len(document.text.split()) >= ABSTRACT and read.missing >= least
+    return len(document.text.split()) >= ABSTRACT and read.missing >= max(OTHER_WORDS, read.words / 2)

@@ -47,8 +47,10 @@ class Compared(NamedTuple):
 
     stated: bool
     """In one a clause has every word of the claim, in its order, and no number, direction or denial differs."""
+    words: int
+    """How many words the claim has, without what makes it a question."""
     missing: int
-    """How many of the claim's words the nearest one has not."""
+    """How many of them the nearest one has not."""
     opposed: bool
     """In one a number, a direction, a denial or the order differs."""
     apart: bool
@@ -74,9 +76,10 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
     others = [one for some in found for one in some if one.kind not in (*_APART, "certainty", "word")]
     denied = any(one.kind != "negation" or one.sentence for one in others)
     told = set().union(*kinds)
-    words = term_set(clean(claim))
+    words = term_set(clean(claim)) - term_set("do does did")
     return Compared(
         stated,
+        len(words),
         min((len(words - term_set(sentence)) for sentence in sentences), default=len(words)),
         bool(others) or "order" in told,
         apart,
