@@ -162,7 +162,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
-        return page.show("progress.html", check, check=check)
+        return page.show("progress.html", check, check=check, callers=page.web.jobs.checks[id_].callers)
     return await run_in_threadpool(_result_page, page, check)
 
 
@@ -180,8 +180,8 @@ async def correct(page: Sent, id: str) -> Response:  # noqa: A002
 
 @pages.post("/checks/{id}/stop")
 async def stop(page: Sent, id: str) -> Response:  # noqa: A002
-    page.web.jobs.stop(id)
-    return _to(f"/checks/{id}")
+    job = page.web.jobs.stop(id, page.caller)
+    return _to(f"/checks/{id}" if job is None or job.stopped else "/")
 
 
 @pages.get("/history")

@@ -189,7 +189,7 @@ async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker)
     job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
     await job.ended(sent.wait)
     where = {"Location": f"/v1/checks/{job.id}"}
-    if job.running:
+    if job.check.status == "running":
         return json_answer(job.check, 202, where | {"Retry-After": "2"})
     return json_answer(job.check, 200, where)
 
@@ -221,11 +221,11 @@ async def find(id: Id, web: Shared, request: Request) -> Response:  # noqa: A002
 
 
 @rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
-async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
-    """Stop a check that runs."""
-    job = web.jobs.stop(id)
+async def stop(id: Id, web: Shared, asked: Checker) -> Response:  # noqa: A002
+    """Stop a check that you asked for. It goes on if other callers wait for it."""
+    job = web.jobs.stop(id, asked)
     if job is None:
-        raise Problem(404, f"no check {id} runs", type_="NotFound")
+        raise Problem(404, f"no check {id} of yours runs", type_="NotFound")
     return json_answer(job.check, 202)
 
 

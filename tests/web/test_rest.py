@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -156,6 +157,27 @@ def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_
     events = events_of(web.client.get(f"{place}/events", headers={"Last-Event-ID": "99"}).text)
     assert events[-1][0] == "error" and "stopped" in json.dumps(events[-1][1])
     assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
+
+
+def test_who_stops_a_check_stops_it_for_nobody_else_and_hides_no_answer(serve_web):
+    web = serve_web(keys=KEYS, at_once=1)
+    anna, other = ({"Authorization": f"Bearer {key}"} for key in ("anna-0123456789ab", "checker-012345678"))
+    sent: dict[str, Any] = {"claim": CLAIM, "wait": 0}
+    web.judge.go.clear()
+    place, _ = (web.client.post("/v1/checks", json=sent, headers=one).headers["location"] for one in (anna, other))
+    assert [web.client.delete(place, headers=anna).status_code for _ in range(2)] == [202, 404]
+    held = web.client.post("/v1/checks", json=sent | {"claim": "Ice."}, headers=anna)
+    assert held.status_code == 202, "her place is free while the judge is still asked"
+    web.judge.go.set()
+    assert web.client.post("/v1/checks", json=sent | {"wait": 30}, headers=other).json()["status"] == "done"
+    web.judge.go.clear()
+    web.client.post("/v1/checks", json=sent | {"fresh": True}, headers=other)
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(web.client.post, "/v1/checks", json=sent | {"fresh": True, "wait": 30}, headers=other)
+        wait_until(lambda: web.web.jobs.checks[place[-16:]]._changed._waiters)
+        assert web.client.delete(place, headers=other).status_code == 202
+        assert "stopped" in problem(waits.result(60), 409, "Incomplete")
+    assert web.client.get(place, headers=anna).json()["status"] == "done"
 
 
 def test_many_claims_come_back_in_order_and_a_body_that_is_not_json_is_told_what_to_send(web):
