@@ -394,11 +394,7 @@ class Jobs:
     # -- papers
 
     def ingest(
-        self,
-        paths: Sequence[Path],
-        caller: Caller,
-        folder: tempfile.TemporaryDirectory[str],
-        pdfs: Path | None = None,
+        self, paths: Sequence[Path], caller: Caller, folder: tempfile.TemporaryDirectory[str], pdfs: Path | None = None
     ) -> IngestJob:
         """Start to read files into the store; the folder is removed when that is done. `pdfs` keeps copies of PDFs."""
         job = IngestJob(secrets.token_hex(8), caller, [path.name for path in paths])
