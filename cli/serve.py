@@ -251,13 +251,7 @@ def web(asked: ServedWeb) -> None:
         _service(settings, asked.llm, asked.rerank, record=not asked.no_record, workers=asked.workers) as service,
     ):
         served = Served(
-            limits=limits,
-            quotas=quotas,
-            keys=keys,
-            hosts=hosts,
-            secure=asked.https,
-            owner=user_name(),
-            pdfs=pdfs,
+            limits=limits, quotas=quotas, keys=keys, hosts=hosts, secure=asked.https, owner=user_name(), pdfs=pdfs
         )
         app = create_app(service, served, _reranker_of(service.checker) if asked.serve_reranker else None)
         said = f"{service.checker.store.name} is at {{}}. Stop with Ctrl-C"

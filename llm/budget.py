@@ -84,19 +84,13 @@ class Budget:
 
     def _problem(self, estimate: float) -> str | None:
         if self._max_calls is not None and self.calls + len(self._pending) >= self._max_calls:
-            return (
-                f"not asked: the limit of {self._max_calls} calls is reached after {self.calls} calls "
-                "(CCHECK_LLM_MAX_CALLS). Answers so far are kept, so a second run continues from here"
-            )
-        if self._max_cost is not None and self.cost is not None:
-            planned = self.cost + sum(self._pending) + estimate
-            if planned > self._max_cost:
-                return (
-                    f"not asked: {self.cost:.4f} is spent, this call would cost about {estimate:.4f}, and the limit is "
-                    f"{self._max_cost:g} (CCHECK_LLM_MAX_COST). Answers so far are kept, so a second run "
-                    "continues from here"
-                )
-        return None
+            said = f"the limit of {self._max_calls} calls is reached after {self.calls} calls (CCHECK_LLM_MAX_CALLS)"
+        elif self._max_cost is not None and (self.cost or 0.0) + sum(self._pending) + estimate > self._max_cost:
+            said = f"{self.cost:.4f} is spent, this call would cost about {estimate:.4f}, and the limit is "
+            said += f"{self._max_cost:g} (CCHECK_LLM_MAX_COST)"
+        else:
+            return None
+        return f"not asked: {said}. Answers so far are kept, so a second run continues from here"
 
 
 def price_of(settings: Settings) -> Price | None:

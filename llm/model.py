@@ -166,12 +166,9 @@ class LanguageModel(Connection):
                     "with CCHECK_LLM_MAX_TOKENS, or use a model with a longer context"
                 )
             if completion.finish_reason not in WHOLE:
-                ended = (
-                    f"gives the finish_reason {redact(completion.finish_reason)[:40]!r}"
-                    if completion.finish_reason
-                    else "gives no finish_reason"
-                )
-                raise InvalidReply(f"the answer of {self.name} may be incomplete: its server {ended}")
+                reason = redact(completion.finish_reason or "")[:40]
+                given = f"the finish_reason {reason!r}" if reason else "no finish_reason"
+                raise InvalidReply(f"the answer of {self.name} may be incomplete: its server gives {given}")
             try:
                 return parse_reply(completion.text, question.reply, question.check), completion.text
             except BadReply as error:

@@ -56,11 +56,10 @@ def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Pa
     """
     if folder is not None and not folder.is_dir():
         raise NotFound(f"the folder of prompts {folder} does not exist: correct CCHECK_PROMPTS_DIR (prompts_dir)")
-    own = folder / f"{name}.txt" if folder is not None else None
-    if own is not None and own.is_file():
+    where = f"{name}.txt"
+    if folder is not None and (own := folder / where).is_file():
         where, text = str(own), read_text(own, "the prompt")
     else:
-        where = f"{name}.txt"
         text = files(package).joinpath("prompts", where).read_text(encoding="utf-8")
     if len(text) > _LONGEST:
         raise InvalidData(f"the prompt {where} has {len(text):,} characters. At most {_LONGEST:,} are allowed")

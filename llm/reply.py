@@ -60,11 +60,8 @@ def find_object(text: str) -> dict[str, Any]:
     if reply.startswith("<think>"):
         raise BadReply("it holds thoughts only, which don't end (</think>)")
     if not reply.startswith("{"):
-        raise BadReply(
-            "there is text before the JSON object: reply with the object alone"
-            if "{" in reply
-            else "it has no JSON object"
-        )
+        before = "there is text before the JSON object: reply with the object alone"
+        raise BadReply(before if "{" in reply else "it has no JSON object")
     try:
         found, end = _DECODER.raw_decode(reply)
     except RecursionError:

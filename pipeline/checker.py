@@ -147,6 +147,10 @@ class Checker(Closing):
                     result = ground(result, self.recipe, self.runtime)
                 yield result
 
+    def refuse_unusable(self, k: int, filters: Filters) -> None:
+        """Raises what would keep every claim from being checked: no documents, filters that the store can't apply."""
+        _ = self._run(k, filters, details=False).counted
+
     def prompts(
         self,
         claims: Iterable[Claim],

@@ -176,10 +176,8 @@ class FileRecord(Closing):
         return self._do("read", read) or {}
 
     def list(self, wanted: Wanted) -> list[Check]:
-        where, values = ["TRUE"], []
-        for word in _words(wanted.search or "").split():
-            where.append("has_word(words, ?)")
-            values.append(word)
+        values = _words(wanted.search or "").split()
+        where = ["TRUE", *["has_word(words, ?)"] * len(values)]
         if wanted.label is not None:
             where.append("label = ?")
             values.append(wanted.label)

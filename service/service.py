@@ -152,6 +152,11 @@ class Service(Closing):
         check = None if way.fresh or self.record is None else self._recorded([id_]).get(id_)
         return id_, None if check is None else _of_claim(check, own)
 
+    def refuse_unusable(self, **how: Unpack[How]) -> None:
+        """Raises what would keep every claim from being checked in this way, such as a filter that does not fit."""
+        way = self._way(how)
+        way.checker.refuse_unusable(way.k, way.filters)
+
     def check_many(
         self, claims: Iterable[str | Claim], on_event: OnEvent | None = None, **how: Unpack[How]
     ) -> Iterator[Check]:
@@ -399,6 +404,7 @@ class Service(Closing):
             return await self._recorded_async(claim, **how)
         return self._found(self._way(how, ready), claim)
 
+    refuse_unusable_async = _async(refuse_unusable)
     check_async = _async(check)
     _recorded_async = _async(recorded)
     search_async = _async(search)

@@ -164,7 +164,7 @@ class Access:
         """Raises Problem 403 unless the form was made by a page of this server for this browser."""
         cookie = connection.cookies.get(FORM, "")
         if not cookie or not hmac.compare_digest(str(token).encode("utf-8", "replace"), self.token(cookie).encode()):
-            raise Problem(403, "this form is too old, or cookies are off. Load the page again and send it once more")
+            raise Problem(403, "this form is too old, or cookies are off or need HTTPS. Load the page again to send it")
 
     def _signed(self, *parts: str) -> str:
         return hmac.new(self._secret, "\n".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()
@@ -215,7 +215,7 @@ class Limited:
         if caller.id is None:
             return
         if self._running[caller.id] >= self.quotas.at_once:
-            said = f"{self.quotas.at_once} checks of yours are running: wait for one of them"
+            said = f"only {self.quotas.at_once} of your checks may run at once: wait for one of them"
             raise Problem(429, said, {"Retry-After": "2"})
         if self.tokens is not None:
             self.tokens.spend(caller.id)
@@ -332,7 +332,7 @@ def foreign(headers: Headers, public: str | None) -> bool:
     return place(origin) not in own - {None}
 
 
-def needed(rights: Collection[Right], caller: Caller) -> None:
+def needed(rights: Collection[Right], caller: Caller | Key) -> None:
     """Raises Problem 403 unless the caller has these rights."""
     missing = [right for right in rights if right not in caller.rights]
     if missing:

@@ -73,13 +73,13 @@ class Citing:
         yield out.getvalue()
 
     def _markdown(self, result: Result) -> Iterator[str]:
-        yield ("" if self._first else "\n") + f"## {_md(result.claim.text)}\n\n"
+        yield ("" if self._first else "\n") + f"## {_md(result.claim.text or result.claim.id or '')}\n\n"
         verdict = result.verdict
         if verdict is not None and verdict.label is not None:
             reason = f": {_md(verdict.rationale)}" if verdict.rationale else ""
             yield f"**{verdict.label}**{reason}\n\n"
-        elif verdict is not None and verdict.error:
-            yield f"No verdict: {_md(verdict.error)}\n\n"
+        elif error := result.error or (verdict and verdict.error):
+            yield f"No verdict: {_md(str(error))}\n\n"
         yield from (f"{one}\n\n" for one in self._said(None))
         for number, piece in enumerate(result.evidence, 1):
             stance = piece.stance

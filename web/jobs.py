@@ -48,7 +48,7 @@ class Job:
 
     def __init__(self, id_: str, caller: Caller) -> None:
         self.id, self.caller = id_, caller
-        self.error: CcheckError | None = None
+        self.error: CcheckError | Problem | None = None
         self.stopped = ""
         """Why it is to end at its next step, if it is."""
         self.task: asyncio.Task[None] | None = None
@@ -84,14 +84,6 @@ class Job:
             return await asyncio.wait_for(self._changed.wait(), seconds)
         return False
 
-    async def ended(self, seconds: float) -> None:
-        """Waits so long for the end, and raises the job's error. It goes on if the time is over, or if whoever waits
-        hangs up."""
-        if self.task is not None:
-            await asyncio.wait([self.task], timeout=seconds)
-        if self.error is not None:
-            raise self.error
-
     def refuse_stopped(self) -> None:
         """Raises Incomplete if somebody stopped it. Called between steps, in the thread."""
         if self.stopped:
@@ -99,12 +91,23 @@ class Job:
 
 
 class CheckJob(Job):
-    """A claim that is checked. `events` has what happened, also for those who come late."""
+    """A claim that is checked. `events` has what happened, also for those who come late, and `callers` who waits."""
 
     def __init__(self, id_: str, caller: Caller, claim: str) -> None:
         super().__init__(id_, caller)
         self.check = Check(id=id_, claim=claim, status="running")
         self.events: list[Event] = []
+        self.callers = set[Caller]()
+
+    async def ended(self, seconds: float) -> None:
+        """Waits so long for the end, and raises the job's error. It goes on if the time is over, or if whoever waits
+        hangs up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.check.status == "running":
+                    await self._changed.wait()
+        if self.error is not None:
+            raise self.error
 
     def add(self, event: Event) -> None:
         self.events.append(event)
@@ -253,17 +256,17 @@ class Jobs:
         CcheckError."""
         id_, recorded = await self.service.recorded_async(claim, **how)
         self.asked[caller.id, id_] = None
-        running = self.checks.get(id_)
-        if running is not None:
-            return running
-        job = CheckJob(id_, caller, claim)
-        if recorded is not None:
+        job = self.checks.get(id_) or CheckJob(id_, caller, claim)
+        if job.task is None and recorded is not None:
             job.check = recorded
             return job
-        self.limited.start(caller)
-        self.lost.pop(id_, None)
-        self.checks[id_] = job
-        job.start(self._check(job, claim, how))
+        if caller not in job.callers:
+            self.limited.start(caller)
+            job.callers.add(caller)
+        if job.task is None:
+            self.lost.pop(id_, None)
+            self.checks[id_] = job
+            job.start(self._check(job, claim, how))
         return job
 
     async def _check(self, job: CheckJob, claim: str, how: How) -> None:
@@ -275,19 +278,20 @@ class Jobs:
             loop.call_soon_threadsafe(job.add, event)
 
         try:
-            self._over(job, await self.service.check_async(claim, tell, **how))
+            check = await self.service.check_async(claim, tell, **how)
         except Exception as error:
             self._over(job, error)
             raise
-        finally:
-            self.limited.end(job.caller)
-            self.limited.used(job.caller, job.check.tokens)
+        self.limited.used(job.caller, check.tokens)
+        self._over(job, check)
 
     def _over(self, job: CheckJob, became: Check | Exception) -> None:
         """Tell what became of a check, unless it was stopped before."""
         if self.checks.get(job.id) is not job:
             return
         del self.checks[job.id]
+        for caller in job.callers:
+            self.limited.end(caller)
         if isinstance(became, Check):
             job.check = became
         else:
@@ -297,11 +301,18 @@ class Jobs:
         if not job.check.kept:
             _add(self.lost, job)
 
-    def stop(self, id_: str) -> CheckJob | None:
-        """Stop a check, if it runs. Its thread ends at its next step, and may wait for a language model until then."""
-        if (job := self.checks.get(id_)) is not None:
-            job.stopped = STOPPED
-            self._over(job, Incomplete(STOPPED))
+    def stop(self, id_: str, caller: Caller) -> CheckJob | None:
+        """A caller waits no longer for a check that runs, and it is stopped if nobody else does. None if the caller
+        does not wait for it. Its thread ends at its next step, and may wait for a language model until then."""
+        job = self.checks.get(id_)
+        if job is None or caller not in job.callers:
+            return None
+        if job.callers == {caller}:
+            job.stopped, job.error = STOPPED, Problem(409, STOPPED, type_=Incomplete.__name__)
+            self._over(job, job.error)
+        else:
+            job.callers.remove(caller)
+            self.limited.end(caller)
         return job
 
     # -- files of claims
@@ -383,11 +394,7 @@ class Jobs:
     # -- papers
 
     def ingest(
-        self,
-        paths: Sequence[Path],
-        caller: Caller,
-        folder: tempfile.TemporaryDirectory[str],
-        pdfs: Path | None = None,
+        self, paths: Sequence[Path], caller: Caller, folder: tempfile.TemporaryDirectory[str], pdfs: Path | None = None
     ) -> IngestJob:
         """Start to read files into the store; the folder is removed when that is done. `pdfs` keeps copies of PDFs."""
         job = IngestJob(secrets.token_hex(8), caller, [path.name for path in paths])

@@ -145,7 +145,7 @@ def make_server(web: Web) -> MCPServer:
         with _asked(web, ctx, "check") as caller:
             job = await web.jobs.check(claim, caller, **How(k=k, filters=filters, user=caller.name))
             told = 0
-            while job.running:
+            while job.check.status == "running":
                 await job.changed(1.0)
                 while told < len(job.events):
                     told += 1

@@ -28,7 +28,7 @@ from ..pipeline.run import MAX_CLAIM_CHARS
 from ..service import Check, How, Wanted
 from ..service.record import permalink
 from . import pdfs
-from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right
+from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right, needed
 from .citing import Citing
 from .jobs import STOPPED
 from .page import environment, static_files
@@ -132,12 +132,8 @@ async def static(name: str) -> Response:
 async def home(page: Opened) -> Response:
     described, recent = await asyncio.gather(page.web.describe(), _recent(page.web))
     recipes = [] if described is None else described.recipes
-    data = {
-        "collection": None if described is None else described.to_dict(),
-        "missing": page.web.missing,
-        "recent": None if recent is None else [one.to_dict() for one in recent],
-        "recipes": recipes,
-    }
+    data: dict[str, Any] = {"missing": page.web.missing, "recipes": recipes}
+    data["collection"], data["recent"] = described and described.to_dict(), recent and [one.to_dict() for one in recent]
     claim = page.query("claim")["claim"][:MAX_CLAIM_CHARS]
     return page.show("home.html", data, described=described, recent=recent, recipes=recipes, claim=claim)
 
@@ -162,7 +158,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
-        return page.show("progress.html", check, check=check)
+        return page.show("progress.html", check, check=check, callers=page.web.jobs.checks[id_].callers)
     return await run_in_threadpool(_result_page, page, check)
 
 
@@ -180,8 +176,8 @@ async def correct(page: Sent, id: str) -> Response:  # noqa: A002
 
 @pages.post("/checks/{id}/stop")
 async def stop(page: Sent, id: str) -> Response:  # noqa: A002
-    page.web.jobs.stop(id)
-    return _to(f"/checks/{id}")
+    job = page.web.jobs.stop(id, page.caller)
+    return _to(f"/checks/{id}" if job is None or job.stopped else "/")
 
 
 @pages.get("/history")
@@ -204,7 +200,8 @@ async def send(page: Sent) -> Response:
     records = await run_in_threadpool(claims_in, await upload.read(), name, most)
     if all(one.problem is not None for one in records):
         raise InvalidData(f"{name} has no claims that can be checked: {records[0].problem}")
-    job = page.web.jobs.file(name, records, page.caller, **_how(page))
+    await page.web.service.refuse_unusable_async(**(how := _how(page)))
+    job = page.web.jobs.file(name, records, page.caller, **how)
     await job.changed(0.3)
     return _to(f"/files/{job.id}")
 
@@ -329,6 +326,7 @@ async def sign_in(request: Request, web: Shared) -> Response:
         if key is None:  # of the limit, which all behind a proxy may share, a right key needs nothing
             web.limited.requests.spend(request.client.host if request.client is not None else "local", 10)
             return page.show("sign_in.html", None, 401, wrong=True, next=address)
+        needed(["read"], key)  # without it, every page is refused, and so is the way to sign out
         response = _to(address)
         page.set_cookie(response, SESSION, web.access.session(key))
         return response

@@ -18,6 +18,7 @@ from starlette.types import Scope
 from ..core import errors
 from ..core.errors import CcheckError, InvalidData
 from ..core.text import json_line
+from ..ingest.records import NOT_UTF8
 from ..service import Check, Event
 from .client import TYPE
 from .page import TOLD, environment, for_owner, placeless, plainly, told
@@ -119,6 +120,8 @@ def problem_of(error: Exception, *, named: bool = False) -> Problem:
             elif isinstance(first.get("input"), bytes):  # FastAPI leaves a body of any other type as it is
                 said = "it must be JSON, sent with Content-Type: application/json"
             return problem_of(InvalidData(f"{place}: {said}"))
+        case HTTPException(__cause__=UnicodeDecodeError(start=byte)):
+            return problem_of(InvalidData(f"the body: {NOT_UTF8} at byte {byte + 1}"))
         case HTTPException():
             return Problem(error.status_code, str(error.detail), error.headers)
     return Problem(500, "a bug in the server; its log has the details")

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError
@@ -71,7 +71,7 @@ class HowToCheck(_Sent):
 class ClaimSent(HowToCheck):
     """A claim to check."""
 
-    claim: str = Field(min_length=1, max_length=MAX_CLAIM_CHARS)
+    claim: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(min_length=1, max_length=MAX_CLAIM_CHARS)
     wait: float = Field(QUICK_SECONDS, ge=0, le=MOST_WAIT, description="seconds to wait for the answer")
 
 
@@ -189,7 +189,7 @@ async def check(sent: Annotated[ClaimSent, Body()], web: Shared, asked: Checker)
     job = await web.jobs.check(sent.claim, asked, **sent.how(asked))
     await job.ended(sent.wait)
     where = {"Location": f"/v1/checks/{job.id}"}
-    if job.running:
+    if job.check.status == "running":
         return json_answer(job.check, 202, where | {"Retry-After": "2"})
     return json_answer(job.check, 200, where)
 
@@ -203,6 +203,7 @@ async def check_many(
     One check a line comes back, in the order of the claims; `Ccheck-Claims` says how many there are. A line that takes
     long begins with spaces, so that no proxy closes the connection."""
     records = await run_in_threadpool(claims_in, await request.body(), how.name, web.limited.claims(asked))
+    await web.service.refuse_unusable_async(**how.how(asked))
     web.limited.start(asked, len(records))
     return StreamingResponse(_many(web, records, asked, how), 200, STREAMED | {CLAIMS: str(len(records))}, NDJSON)
 
@@ -221,11 +222,11 @@ async def find(id: Id, web: Shared, request: Request) -> Response:  # noqa: A002
 
 
 @rest.delete("/checks/{id}", tags=["checks"], status_code=202, responses=_problems(404))
-async def stop(id: Id, web: Shared, _: Checker) -> Response:  # noqa: A002
-    """Stop a check that runs."""
-    job = web.jobs.stop(id)
+async def stop(id: Id, web: Shared, asked: Checker) -> Response:  # noqa: A002
+    """Stop a check that you asked for. It goes on if other callers wait for it."""
+    job = web.jobs.stop(id, asked)
     if job is None:
-        raise Problem(404, f"no check {id} runs", type_="NotFound")
+        raise Problem(404, f"no check {id} of yours runs", type_="NotFound")
     return json_answer(job.check, 202)
 
 

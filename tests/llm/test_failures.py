@@ -93,11 +93,13 @@ def test_an_endpoint_that_dies_half_way_loses_nothing(open_model):
 
 def test_a_server_that_was_waited_for_in_vain_is_not_waited_for_again_and_again(open_model):
     def answer(request: dict[str, Any]) -> Said:
-        return numbered(request) if int(user_text(request).split()[1]) < 5 else error(503, "down")
+        asked = user_text(request)
+        return numbered(request) if int(asked.split()[1]) < 5 else error(503, f"down at {asked}")
 
     with scripted(answer) as server:
         outcomes = list(open_model(server.url, llm_concurrency=2, llm_retry_seconds=TENTH).ask_many(many(60)))
     assert [isinstance(outcome, Answer) for outcome in outcomes] == [number < 5 for number in range(60)]
+    assert any(f"down at question {one}" in str(outcomes[-1].error) for one in (58, 59)), "as it is now"
     # Each of the others once, and some more for the two that waited; waiting for each would be two or three for each.
     assert len(server.requests) < 60 + 12
 

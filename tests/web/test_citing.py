@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pylatexenc.latex2text import LatexNodes2Text
 
 from ccheck.core.citation import citation_of
+from ccheck.core.errors import InvalidData
 from ccheck.core.text import printable
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 from ccheck.web.citing import COLUMNS, Citing, _md
@@ -38,6 +39,13 @@ def one_paper(title: str = "Sea", claim: str = "a claim", **metadata: Any) -> Re
     stance, sentence = Stance("SUPPORTS", rationale="r"), Sentence(title or "x", "text", 0, 1, 0.5)
     evidence = Evidence(Hit(1, document, 1.0), (sentence,), stance)
     return Result(Claim(claim), (evidence,), Verdict("SUPPORTS", rationale=claim), "default", "local:papers")
+
+
+def test_markdown_says_why_there_is_no_verdict() -> None:
+    unread = replace(one_paper(), claim=Claim("", "7"), verdict=None, error=InvalidData("no _text_"))
+    unjudged = replace(one_paper(), verdict=Verdict(None, error="it hung"))
+    assert cited("md", unread).startswith("## 7\n\nNo verdict: no \\_text\\_\n")
+    assert cited("md", unjudged).startswith("## a claim\n\nNo verdict: it hung\n")
 
 
 def cited(format_: str, *results: Result) -> str:

@@ -441,6 +441,8 @@ def test_with_keys_people_sign_in(serve_web):
     wrong = web.send("/sign-in", {"key": "anna-no", "next": "/history"}, token=token)
     assert wrong.status_code == 401 and "not known" in wrong.text
     assert web.send("/sign-in", {"key": "anna-no"}, token=token).status_code == 429  # which keeps no right key out
+    refused = web.send("/sign-in", {"key": "checker-012345678"}, token=token)  # which would open no page
+    assert "lacks the right read" in refused.text and "ccheck_session" not in web.browser.cookies
     answer = web.send("/sign-in", {"key": "reader-0123456789", "next": "//evil.example"}, token=token)
     assert answer.status_code == 200 and answer.url.path == "/" and answer.url.host == "127.0.0.1"
     assert web.send("/checks", {"claim": CLAIM}, token=token).status_code == 403  # it may only read

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -70,7 +71,7 @@ def test_a_recorded_check_is_sent_as_it_was_kept_but_for_what_an_error_advises(t
 
 
 def test_what_is_recorded_spends_no_tokens_again(serve_web):
-    service = (web := serve_web(tokens=50)).web.service
+    service = (web := serve_web(tokens=50, checks=3)).web.service  # the first, and two files
     made = service.find(web.check()["id"])
     used = {**made.result, "usage": {"llm_calls": 1, "prompt_tokens": 100, "completion_tokens": 1, "cached": 0}}
     assert service.record.put(replace(made, result=used)).tokens == 101
@@ -88,9 +89,7 @@ def test_the_tokens_of_a_file_count_as_it_goes(serve_web, monkeypatch):
     assert len(checks) == 2 and last["status"] == 429 and " h" in last["detail"]
     assert web.client.post("/v1/checks", json={"claim": "another"}).status_code == 429
     few = serve_web(tokens=50).client.post("/v1/checks/many", content="The moon is round\nThe sun is round")
-    assert (
-        len(checks := [*map(json.loads, few.text.splitlines())]) == 2 and "id" in checks[1]
-    )  # nothing is left to refuse
+    assert ["id" in json.loads(one) for one in few.text.splitlines()] == [True] * 2  # nothing is left to refuse
 
 
 def test_a_file_on_the_page_ends_where_no_tokens_are_left(serve_web, monkeypatch):
@@ -155,7 +154,26 @@ def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_
     web.judge.go.set()
     events = events_of(web.client.get(f"{place}/events", headers={"Last-Event-ID": "99"}).text)
     assert events[-1][0] == "error" and "stopped" in json.dumps(events[-1][1])
-    assert problem(web.client.delete("/v1/checks/0123456789abcdef"), 404, "NotFound")
+
+
+def test_who_stops_a_check_stops_it_for_nobody_else_and_hides_no_answer(serve_web):
+    web = serve_web(keys=KEYS, at_once=1)
+    anna, other = ({"Authorization": f"Bearer {key}"} for key in ("anna-0123456789ab", "checker-012345678"))
+    sent: dict[str, Any] = {"claim": CLAIM, "wait": 0}
+    web.judge.go.clear()
+    place, _ = (web.client.post("/v1/checks", json=sent, headers=one).headers["location"] for one in (anna, other))
+    assert [web.client.delete(place, headers=anna).status_code for _ in range(2)] == [202, 404]
+    assert web.client.post("/v1/checks", json=sent | {"claim": "Ice."}, headers=anna).status_code == 202
+    web.judge.go.set()
+    assert web.client.post("/v1/checks", json=sent | {"wait": 30}, headers=other).json()["status"] == "done"
+    web.judge.go.clear()
+    web.client.post("/v1/checks", json=sent | {"fresh": True}, headers=other)
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(web.client.post, "/v1/checks", json=sent | {"fresh": True, "wait": 30}, headers=other)
+        wait_until(lambda: web.web.jobs.checks[place[-16:]]._changed._waiters)
+        assert web.client.delete(place, headers=other).status_code == 202
+        assert "stopped" in problem(waits.result(60), 409, "Incomplete")
+    assert web.client.get(place, headers=anna).json()["status"] == "done"
 
 
 def test_many_claims_come_back_in_order_and_a_body_that_is_not_json_is_told_what_to_send(web):
@@ -172,6 +190,8 @@ def test_many_claims_come_back_in_order_and_a_body_that_is_not_json_is_told_what
     assert "Content-Type: application/json" in problem(form, 422, "InvalidData")
     broken = web.client.post("/v1/checks", content='{"claim":', headers={"Content-Type": "application/json"})
     assert "not valid JSON at character 9" in problem(broken, 422, "InvalidData")
+    broken = web.client.post("/v1/checks", content=b'{"claim":"\xe9"}', headers={"Content-Type": "application/json"})
+    assert problem(broken, 422, "InvalidData") == "the body: not valid UTF-8 at byte 11"
 
 
 def test_corrections_stand_beside_the_answer_and_become_pairs(serve_web):
@@ -210,7 +230,7 @@ def test_the_collection(web):
     assert 'ccheck_web_requests_total{path="/health"' in web.client.get("/metrics").text
 
 
-WRONG = [({"claim": "x", "k": 0}, "k: "), ({"claim": "x", "kk": 1}, "kk: "), ({"claim": ""}, "claim: "), ([], "")]
+WRONG = [({"claim": "x", "k": 0}, "k: "), ({"claim": "x", "kk": 1}, "kk: "), ({"claim": " "}, "claim: "), ([], "")]
 WRONG += [({"claim": "x", "recipe": "../../etc"}, "not a packaged recipe")]
 WRONG += [({"claim": "x", "recipe": "climatecheck-hybrid"}, "can't run here. Choose another, or have the papers")]
 
@@ -219,6 +239,10 @@ WRONG += [({"claim": "x", "recipe": "climatecheck-hybrid"}, "can't run here. Cho
 def test_what_is_wrong_with_a_request_is_said(web, body, said):
     wrong = (400, "UsageError") if {"recipe", "filters"} & set(body) else (422, "InvalidData")
     assert said in problem(web.client.post("/v1/checks", json=body), *wrong)
+    if wrong[0] == 400:
+        how = {name: value for name, value in body.items() if name != "claim"}
+        assert said in problem(web.client.post("/v1/checks/many", params=how, content="x"), *wrong)
+        assert web.send("/files", how, files={"file": ("c.txt", "x")}).status_code == 400 and not web.web.jobs.files
 
 
 def test_ready_finds_out_that_the_store_is_gone_and_loads_it_with_one_look_at_a_time(serve_web, monkeypatch):
