@@ -49,12 +49,9 @@ class CalibrationReport:
     @property
     def doubts(self) -> list[str]:
         """Why the calibration should not be used; empty if nothing is known against it."""
-        before, after, said = self.before.error, self.after.error, []
-        if after >= before:
-            said.append(f"the calibration does not help: on other claims, an error of {before:.4f} became {after:.4f}")
-        if not LEAST * 1.01 < self.calibration.temperature < MOST / 1.01:
-            said.append(f"the temperature is at an end of its range ({LEAST} to {MOST:g}): the confidences tell little")
-        return said
+        before, after = self.before.error, self.after.error
+        said = f"the calibration does not help: on other claims, an error of {before:.4f} became {after:.4f}"
+        return [said] if after >= before else []
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that `ccheck calibrate --json` prints."""
@@ -138,7 +135,8 @@ def cross_fitted(
 def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
-    Raises InvalidData if there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
+    Raises InvalidData if there are too few, or no temperature fits, as where all are right; MissingExtra without
+    scikit-learn.
     """
     require("calibration", "evaluation", "sklearn")
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
@@ -155,10 +153,14 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
             raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
         values = [[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given]
         truth = [int(stance.label == label) for stance, label in given]
-        if len(set(truth)) == 1:
-            said = "right" if truth[0] else "wrong"
-            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {said}")
-    return Calibration(of=of, method=method, pairs=len(given), temperature=_fit_temperature(values, truth))
+    right = sum(stance.label == label for stance, label in given)
+    temperature = _fit_temperature(values, truth)
+    if right in (0, len(given)) or not LEAST * 1.01 < temperature < MOST / 1.01:
+        raise InvalidData(
+            f"nothing to calibrate: {right} of {len(given)} answers are right, and the confidences don't tell which. "
+            "Give pairs of every label, some that the judge gets right and some that it gets wrong"
+        )
+    return Calibration(of=of, method=method, pairs=len(given), temperature=temperature)
 
 
 def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:
