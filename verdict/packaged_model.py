@@ -155,7 +155,7 @@ class PackagedStances(PairStances):
             if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given)):
                 return None
         reasons = {
-            "the claim is about a claim": talk,
+            "the claim is about another claim, which you can check alone": talk,
             "the claim seems to state nothing": names,
             "no sentence says that it was found": not sentences,
             "a sentence states the claim": not supports and every.stated,
