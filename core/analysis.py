@@ -328,7 +328,7 @@ def foreign_language(text: str) -> str | None:
     if 2 * sum(map(str.isupper, words)) > len(words):  # someone shouts, which fastText takes for Serbian
         text, words = text.lower(), [word.lower() for word in words]
     common = sum(word in _COMMON for word in words)
-    if not words or (text.isascii() and len(words) == 1) or (common and common * _RARELY >= len(words)):
+    if not words or (text.isascii() and len(words) <= 2) or (common and common * _RARELY >= len(words)):
         return None
     labels, chances = _languages().predict(text, k=-1)
     likely = {label.removeprefix("__label__"): chance for label, chance in zip(labels, chances, strict=True)}
