@@ -78,9 +78,7 @@ def open_stance_method(
     Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
     recipe = resolved(runtime.settings, changes or Changes())
-    stage = recipe.verdict
-    if not calibrated:
-        stage = stage.model_copy(update={"calibration": None})
+    stage = recipe.verdict if calibrated else recipe.verdict.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
     return open_method(stage, runtime.asking(recipe.language_model))
@@ -95,6 +93,7 @@ def calibrate(
 
     Raises InvalidData if no pair could be judged or there are too few, MissingExtra without scikit-learn.
     """
+    require("calibration", "evaluation", "sklearn")  # before a language model is paid
     said, _ = judge_rows(method, pairs, on_progress)
     judged = [pair for pair, stance in zip(pairs, said, strict=True) if stance.label is not None]
     stances = [stance for stance in said if stance.label is not None]
@@ -103,8 +102,7 @@ def calibrate(
         raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
     labels = [pair.label for pair in judged]
     calibration = fit_calibration(stances, labels, method.name)
-    crossed = cross_fitted(stances, labels, [pair.claim for pair in judged], method.name)
-    after = reliability(*crossed)
+    after = reliability(*cross_fitted(stances, labels, [pair.claim for pair in judged], method.name))
     return CalibrationReport(
         calibration, reliability(stances, labels), after, len(stances), len(pairs) - len(stances), reason
     )
@@ -135,10 +133,8 @@ def cross_fitted(
 def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
-    Raises InvalidData if there are too few, or no temperature fits, as where all are right; MissingExtra without
-    scikit-learn.
+    Raises InvalidData if there are too few, or no temperature fits, as where all are right.
     """
-    require("calibration", "evaluation", "sklearn")
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
         raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
@@ -156,10 +152,8 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
     right = sum(stance.label == label for stance, label in given)
     temperature = _fit_temperature(values, truth)
     if right in (0, len(given)) or not LEAST * 1.01 < temperature < MOST / 1.01:
-        raise InvalidData(
-            f"nothing to calibrate: {right} of {len(given)} answers are right, and the confidences don't tell which. "
-            "Give pairs of every label, some that the judge gets right and some that it gets wrong"
-        )
+        needed = "Give pairs of every label, some that the judge gets right and some that it gets wrong"
+        raise InvalidData(f"{right} of {len(given)} answers are right, and the confidences don't tell which. {needed}")
     return Calibration(of=of, method=method, pairs=len(given), temperature=temperature)
 
 
