@@ -57,8 +57,7 @@ def history(
             for pair in service.pairs(notices.append):
                 print_json(pair)
                 count += 1
-            said = f"{counted(count, 'pair')}. Corrections of verdicts are left out, since they name no document"
-            inform(said, *notices)
+            inform(counted(count, "pair"), *notices)
             return
         found = service.checks(Wanted(" ".join(words), label, limit or 20, before, corrected=corrected))
         for check in found:

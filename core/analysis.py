@@ -328,7 +328,7 @@ def foreign_language(text: str) -> str | None:
     if 2 * sum(map(str.isupper, words)) > len(words):  # someone shouts, which fastText takes for Serbian
         text, words = text.lower(), [word.lower() for word in words]
     common = sum(word in _COMMON for word in words)
-    if not words or (text.isascii() and len(words) == 1) or (common and common * _RARELY >= len(words)):
+    if not words or (text.isascii() and len(words) <= 2) or (common and common * _RARELY >= len(words)):
         return None
     labels, chances = _languages().predict(text, k=-1)
     likely = {label.removeprefix("__label__"): chance for label, chance in zip(labels, chances, strict=True)}
@@ -385,7 +385,8 @@ _VERB = (
 _ABOUT_A_CLAIM = re.compile(
     r"\b(?:myths?|hoax|fake|false|falsely|untrue|wrong|wrongly|incorrect|misconceptions?|debunk\w*|disprov\w*|refut\w*"
     r"|reject(?:s|ed)?|den(?:y|ies|ied)|doubt\w*|contradict\w*|whether|either|idea|notion|rumou?rs?"
-    r"|(?:think|believ|claim|say|argu|assum|alleg)(?:s|es?|ed|ing)?)\b|^if\b",
+    r"|(?:not|\w+n['’]t|never|hardly) (?:\w+ly )?(?:true|right|correct|the case)|no (?:truth|proof|evidence)"
+    r"|no(?:body| one) has (?:show|prove)\w+|(?:think|believ|claim|say|argu|assum|alleg)(?:s|es?|ed|ing)?)\b|^if\b",
     re.IGNORECASE,
 )
 _AND = re.compile(r"(?:,|;)?\s+(?:and|but|while|whereas)\s+|;\s+", re.IGNORECASE)

@@ -36,18 +36,18 @@ def no_file(given: AnyPath) -> NotFound:
     path, near = Path(given).expanduser(), None
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
-        near = nearest(path.name, names)
+        near = nearest(path.name, names, 0.7)  # a common ending alone is no likeness
     return NotFound(f"there is no file {given}" + (f": did you mean {path.with_name(near)}?" if near else ""))
 
 
 def read_text(path: AnyPath, what: str) -> str:
     """A file of text. `what` is what messages call it. Raises NotFound or InvalidData."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise NotFound(f"{what} {path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InvalidData(f"{path} is not UTF-8 text") from error
+        raise InvalidData(f"{what} {path} can't be read: it is not UTF-8 text") from error
 
 
 def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Path:

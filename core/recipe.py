@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .errors import CcheckError, InvalidData, NotFound, UsageError
+from .files import read_text
 from .grounding_stages import FiguresStage, PassagesStage
 from .redaction import keep_secrets_of
 from .stages import (
@@ -211,10 +212,7 @@ def recipe_text(name: str) -> str:
     if not path.is_file():
         hint = did_you_mean(name, recipe_names(), f"the packaged recipes are {', '.join(recipe_names())}")
         raise NotFound(f"there is no packaged recipe and no file named {name!r}: {hint}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"the recipe {name} can't be read: {error}") from error
+    return read_text(path, "the recipe")
 
 
 def recipe_files(name: str) -> Iterator[Path]:

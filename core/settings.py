@@ -231,7 +231,7 @@ def resolve(
     If ./ccheck.toml sets something that only the user may choose, the user must have allowed that file as it is, or set
     `trust_folder`. Otherwise it is an error. With `show_pending`, such settings are left out and listed instead.
 
-    Raises InvalidData for a file that can't be read, UsageError for a value that is not valid or waits for consent.
+    Raises UsageError for a file that can't be read, and for a value that is not valid or waits for consent.
     """
     users, here = config_files()
     said = {name: value for name, value in (flags or {}).items() if value is not None}
@@ -298,7 +298,7 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
 def remember(store: str, profile: StoreProfile) -> Path:
     """Add a store's profile to the user's settings file, which is returned; the model alone if it has the others.
 
-    Raises UsageError if the file has another one of that store, InvalidData if it can't be read or written.
+    Raises UsageError if the file has another one of that store or can't be read, InvalidData if it can't be written.
     """
     file, name = config_files()[0], redact(store)
     known = _read(file)[0].get(PROFILES, {}).get(name)
@@ -362,21 +362,19 @@ def _read(file: Path) -> tuple[dict[str, Any], bytes]:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return {}, b""
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidData(f"the settings file {file} can't be read: {error}") from error
+        raise UsageError(f"the settings file {file} can't be read: {error}") from error
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if key == PROFILES:
-            values[key] = value
-            continue
-        values |= {f"{key}_{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {key: value}
+        table = isinstance(value, dict) and key != PROFILES
+        values |= {f"{key}_{inner}": item for inner, item in value.items()} if table else {key: value}
     for name in values:
         if name in SECRETS:
-            raise InvalidData(
+            raise UsageError(
                 f"{file} holds {name}: ccheck takes secrets from the environment only ({variables(name)[:2][-1]})"
             )
         if name not in Settings.model_fields:
             hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
-            raise InvalidData(f"{file} has an unknown setting {name!r}: {hint}")
+            raise UsageError(f"{file} has an unknown setting {name!r}: {hint}")
     return values, content
 
 

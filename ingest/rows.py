@@ -40,7 +40,7 @@ def records_of(
     In a table without a header the keys are the numbers of the columns, from 0: "0", "1". It has a header where its
     first row has one of `columns`. `by_name`: a file called .jsonl or .ndjson is JSON Lines, also where its first line
     is not, one called .csv has a header, unless there are tabs, and each line of a .txt file without tabs is a text.
-    Raises, at once, NotFound, UsageError, and InvalidData for a pickle, a workbook or a PDF.
+    Raises, at once, NotFound, UsageError, and InvalidData for a pickle and for what is not text.
     """
     source = _opened(os.fspath(path))
     name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst") if by_name else ""
@@ -112,9 +112,10 @@ def _opened(name: str) -> Source:
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):
         advice = HINTS[".pickle"].replace("FILE", str(path))
         raise InvalidData(f"{path} is a pickle, which ccheck does not read. {advice}")
-    if (kind := next((said for magic, said in _NO_TEXTS.items() if head.startswith(magic)), None)) is not None:
-        raise InvalidData(f'{path} is {kind}, and not a text. Save the sheet as CSV (in Excel as "CSV UTF-8")')
     format_, compression = told_by(head)
+    binary = "a binary file" if format_ is None and b"\0" in head[:16] else None
+    if (kind := next((said for magic, said in _NO_TEXTS.items() if head.startswith(magic)), binary)) is not None:
+        raise InvalidData(f'{path} is {kind}, not text. Save it as text, a sheet as CSV (in Excel as "CSV UTF-8")')
     unicode = sniff_unicode(b"" if compression else head)  # as Excel's "Unicode text" is
     encoding = None if unicode == "utf-8-sig" else unicode
     return Source(str(path), path, "parquet" if format_ == "parquet" else "txt", compression, encoding=encoding)

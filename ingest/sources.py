@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import NotFound, UsageError
-from ..core.files import no_file
+from ..core.files import STORE_FILE, no_file
 from ..core.text import counted, unfloated
 from .lines import told_by
 from .sniff import COMPRESSIONS, FORMATS, HEAD_BYTES, HINTS, KNOWN, Compression, Format
@@ -120,11 +120,13 @@ def _matching(pattern: Path) -> Iterator[Source]:
 def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     found = False
     beir = {path.parent for path in folder.rglob("corpus.jsonl*") if _is_beir(path)}
+    stores = {path.parent for path in folder.rglob(STORE_FILE)}
     other: Counter[str] = Counter()
     name = folder.resolve().name
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.name.endswith(REJECTS_SUFFIX) or path.is_dir():
+        own = path.name.endswith(REJECTS_SUFFIX) or ".checks.sqlite" in path.name or stores.intersection(path.parents)
+        if hidden or own or path.is_dir():
             continue
         data_set = next((parent for parent in path.parents if parent in beir), None)
         if data_set is not None and not path.name.startswith("corpus.jsonl"):
@@ -142,7 +144,8 @@ def _in_folder(folder: Path, notices: list[str]) -> Iterator[Source]:
     if other[""]:
         notices.append(f"left out: {counted(other[''], 'file')} of other kinds in {folder}. Name one to have it read")
     if not found:
-        raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {KNOWN})")
+        denied = "" if os.access(folder, os.R_OK | os.X_OK) else ". Its files can't be listed: permission denied"
+        raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {KNOWN}){denied}")
 
 
 def _is_beir(corpus: Path) -> bool:

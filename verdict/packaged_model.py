@@ -59,7 +59,7 @@ _ERROR = re.compile(
 )
 _LIMIT = re.compile(r"\b(?:\w*n['’]t|not|cannot) (?:necessarily )?(?:mean|imply|prove|rule out)\b")
 """Says how far a finding reaches, and not that what follows is not so."""
-ABOUT_A_CLAIM = "the claim is about a claim"
+ABOUT_A_CLAIM = "the claim is about another claim, which you can check alone"
 UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on

@@ -9,7 +9,7 @@ from ...core.adjust import Changes
 from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
-from ..common import counted, inform, notice, print_answer, settings_from
+from ..common import inform, notice, print_answer, settings_from
 from ..progress import progress_bar, runtime
 
 
@@ -49,9 +49,9 @@ def calibrate(
     found = read_rows(pairs, corpus)
     if found.skipped:
         inform(found.describe())
-    changes = Changes(llm=llm, stance=stance, verdict=verdict)
     with runtime(settings) as opened, progress_bar("judging", unit="pairs") as update:
-        report = measure(open_stance_method(opened, changes), found.rows, update)
+        method = open_stance_method(opened, Changes(llm=llm, stance=stance, verdict=verdict))
+        report = measure(method, found.rows, update)
     if output is not None:
         save_calibration(report.calibration, Path(output))
     facts = {**report.to_dict(), "output": output}
@@ -59,6 +59,4 @@ def calibrate(
     print_answer(as_json, facts, said)
     notice(*seen_in_training(report.calibration.method), *report.doubts)
     if report.failed:
-        raise Incomplete(
-            f"{report.failed:,} of {counted(len(found.rows), 'pair')} could not be judged. The first: {report.reason}"
-        )
+        raise Incomplete(f"{report.failed:,} of {len(found.rows):,} pairs were not judged. The first: {report.reason}")

@@ -49,12 +49,9 @@ class CalibrationReport:
     @property
     def doubts(self) -> list[str]:
         """Why the calibration should not be used; empty if nothing is known against it."""
-        before, after, said = self.before.error, self.after.error, []
-        if after >= before:
-            said.append(f"the calibration does not help: on other claims, an error of {before:.4f} became {after:.4f}")
-        if not LEAST * 1.01 < self.calibration.temperature < MOST / 1.01:
-            said.append(f"the temperature is at an end of its range ({LEAST} to {MOST:g}): the confidences tell little")
-        return said
+        before, after = self.before.error, self.after.error
+        said = f"the calibration does not help: on other claims, an error of {before:.4f} became {after:.4f}"
+        return [said] if after >= before else []
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that `ccheck calibrate --json` prints."""
@@ -81,9 +78,7 @@ def open_stance_method(
     Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
     recipe = resolved(runtime.settings, changes or Changes())
-    stage = recipe.verdict
-    if not calibrated:
-        stage = stage.model_copy(update={"calibration": None})
+    stage = recipe.verdict if calibrated else recipe.verdict.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
     return open_method(stage, runtime.asking(recipe.language_model))
@@ -98,6 +93,7 @@ def calibrate(
 
     Raises InvalidData if no pair could be judged or there are too few, MissingExtra without scikit-learn.
     """
+    require("calibration", "evaluation", "sklearn")  # before a language model is paid
     said, _ = judge_rows(method, pairs, on_progress)
     judged = [pair for pair, stance in zip(pairs, said, strict=True) if stance.label is not None]
     stances = [stance for stance in said if stance.label is not None]
@@ -106,8 +102,7 @@ def calibrate(
         raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
     labels = [pair.label for pair in judged]
     calibration = fit_calibration(stances, labels, method.name)
-    crossed = cross_fitted(stances, labels, [pair.claim for pair in judged], method.name)
-    after = reliability(*crossed)
+    after = reliability(*cross_fitted(stances, labels, [pair.claim for pair in judged], method.name))
     return CalibrationReport(
         calibration, reliability(stances, labels), after, len(stances), len(pairs) - len(stances), reason
     )
@@ -138,9 +133,8 @@ def cross_fitted(
 def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
-    Raises InvalidData if there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
+    Raises InvalidData if there are too few, or no temperature fits, as where all are right.
     """
-    require("calibration", "evaluation", "sklearn")
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
         raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
@@ -155,10 +149,12 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
             raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
         values = [[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given]
         truth = [int(stance.label == label) for stance, label in given]
-        if len(set(truth)) == 1:
-            said = "right" if truth[0] else "wrong"
-            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {said}")
-    return Calibration(of=of, method=method, pairs=len(given), temperature=_fit_temperature(values, truth))
+    right = sum(stance.label == label for stance, label in given)
+    temperature = _fit_temperature(values, truth)
+    if right in (0, len(given)) or not LEAST * 1.01 < temperature < MOST / 1.01:
+        needed = "Give pairs of every label, some that the judge gets right and some that it gets wrong"
+        raise InvalidData(f"{right} of {len(given)} answers are right, and the confidences don't tell which. {needed}")
+    return Calibration(of=of, method=method, pairs=len(given), temperature=temperature)
 
 
 def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:

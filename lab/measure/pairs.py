@@ -255,10 +255,13 @@ def read_rows(
 def with_documents(
     rows: Sequence[StanceRow], get: Callable[[Sequence[str]], Mapping[str, Document]]
 ) -> list[StanceRow]:
-    """The rows with their documents' texts, as far as `get` (ids to documents) has those that are named by id only."""
+    """The rows with their documents' texts, as far as `get` (ids to documents) has those that are named by id only.
+    Raises InvalidData if no row then has a text."""
     found: dict[str, Document] = {}
     for some in chunked(dict.fromkeys(row.doc_id for row in rows if not row.text), _READ_AT_ONCE):
         found |= get(some)
+    if not (found or any(row.text for row in rows)):
+        raise InvalidData(f"the store has none of the pairs' documents, such as {rows[0].doc_id!r}")
     return [row if row.text or row.doc_id not in found else _with_document(row, found) for row in rows]
 
 

@@ -23,7 +23,7 @@ from more_itertools import chunked
 
 from ...core.adjust import Changes, resolved
 from ...core.cache import Cache
-from ...core.errors import UsageError
+from ...core.errors import InvalidData, UsageError
 from ...core.recipe import Recipe, changed, load_recipe, models_used
 from ...core.runtime import Runtime
 from ...pipeline.checker import Checker
@@ -31,7 +31,7 @@ from ...pipeline.claims import read_claims
 from ...search import Store, open_store
 from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, EvaluationData, evaluate, retrieval_only
-from .metrics import DEFAULT_METRICS, check_metrics, cutoffs
+from .metrics import DEFAULT_METRICS, check_metrics, cutoffs, some_of
 
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
@@ -104,8 +104,11 @@ class Session:
         """Measure prepared recipes by name, each as it is asked for: what `ccheck evaluate` does.
 
         All of them are opened before the first one runs. Raises what would keep one from running, UsageError for one
-        that is to judge and has no judge, and what `evaluate` raises.
+        that is to judge and has no judge, InvalidData if the store has no judged document, and what `evaluate` raises.
         """
+        judged = list(dict.fromkeys(document for grades in data.qrels.values() for document in grades))
+        if not any(map(self.known, chunked(judged, 500))):
+            raise InvalidData(*some_of(judged, judged, "judged document", f"not in {self.store.name}"))
         for recipe in recipes.values():
             with self.checker(recipe) as checker:
                 plan = checker.plan()

@@ -110,6 +110,9 @@ def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files, no_
     monkeypatch.setenv("CCHECK_RERANK_RETRY_SECONDS", "0")
     ran = ccheck(*arguments)
     assert (ran.code, ran.out) == (6, "") and "no claim that has judgements could be checked" in ran.err
+    files.qrels.write_text("query-id\tcorpus-id\tscore\n1\tno-such-paper\t1\n")
+    ran = ccheck(*arguments)
+    assert (ran.code, ran.out) == (5, "") and "1 of 1 judged document not in" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -301,6 +304,7 @@ def test_documents_are_read_from_the_store(ask, tmp_path):
     (found,) = ran.objects
     assert ran.code == 7 and "the store has no document 'gone'" in ran.err
     assert (found["judged"], found["metrics"]["accuracy"]) == (1, 0.5)
+    assert ask(pairs[1:], "--store", f"local:{store}").code == 5
     assert ask(pairs, "--store", f"local:{tmp_path / 'nowhere'}").code == 4
 
 

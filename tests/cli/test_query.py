@@ -97,6 +97,9 @@ def test_a_claim_from_standard_input_and_files_in_another_encoding(query, tmp_pa
         assert ran.code == 5 and "not valid UTF-8" in ran.err and "iconv" in ran.err
         (tmp_path / name).write_bytes(f"{before}Tea doesn’t{after}".encode("utf-16"))
         assert "Tea doesn’t" in query("--claims", tmp_path / name).out
+    (tmp_path / "a.txt").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\n\xff\n")
+    ran = query("--claims", tmp_path / "a.txt")
+    assert (ran.code, ran.out) == (5, "") and "is a binary file, not text" in ran.err
 
 
 USAGE = {

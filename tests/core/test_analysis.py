@@ -147,7 +147,7 @@ ENGLISH = [
     *("CX3CR1 CD4 IL-2", "BRCA1, TP53, PTEN", "C6H12O6 + 6 O2 → 6 CO2 + 6 H2O", "E = mc²", "β-amyloid", "H2O", "12 %"),
     *("Vaccines cause autism", "De novo mutations cause autism", "Aspirin prevents stroke.", "TNF-α levels rise", ""),
     *("5'-nucleotidase metabolizes 6MP.", "In vitro fertilisation causes diabetes", "Ginkgo biloba improves memory"),
-    *("5G causes COVID-19.", "TNF-α levels fall", "SUGAR MAKES KIDS HYPER!!!"),
+    *("5G causes COVID-19.", "seas rise", "Bees die.", "TNF-α levels fall", "SUGAR MAKES KIDS HYPER!!!"),
     *("Saccharomyces cerevisiae GAL4 activates GAL1", "Pyridostatin deregulates G2/M progression.", "9 > 8", "\ud800"),
     "\N{CJK UNIFIED IDEOGRAPH-6587} means text, and the sign is in many of the words for writing in Chinese.",
 ]

@@ -6,7 +6,7 @@ import pytest
 
 import ccheck
 from ccheck.core.adjust import Changes, filled, resolved
-from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.errors import UsageError
 from ccheck.core.profiles import StoreProfile, profile_of
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import SECRETS, Settings, config_files, remember, resolve, variables
@@ -75,7 +75,7 @@ def test_tables_and_types_of_a_file():
 )
 def test_a_file_with_what_is_unknown(text, message):
     file = write(text)
-    with pytest.raises((UsageError, InvalidData), match=message) as raised:
+    with pytest.raises(UsageError, match=message) as raised:
         resolve({}, {}, trust_folder=True)
     assert str(file) in str(raised.value)
 
@@ -90,7 +90,7 @@ def test_a_secret_in_a_file_is_refused_and_one_of_the_environment_not_shown(name
     table, _, key = name.partition("_")
     for text in (f'{name} = "s3cret"', f'[{table}]\n{key} = "s3cret"'):
         write(text)
-        with pytest.raises(InvalidData, match="environment only") as raised:
+        with pytest.raises(UsageError, match="environment only") as raised:
             resolve({}, {})
         assert "s3cret" not in str(raised.value)
     config_files()[1].unlink()

@@ -194,14 +194,14 @@ def test_consent_by_command_and_flag(papers):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_keeps_nobody_waiting():
     os.mkfifo("ccheck.toml")
-    with pytest.raises(InvalidData, match="it is not a file"):
+    with pytest.raises(UsageError, match="it is not a file"):
         resolve({}, {})
 
 
 @pytest.mark.parametrize("data", [b"a = " + b"[" * 100_000, b"#" * (2 << 20), b"\xff\xfe"])
 def test_a_file_that_is_too_much_or_no_text(data):
     Path("ccheck.toml").write_bytes(data)
-    with pytest.raises(InvalidData, match="can't be read"):
+    with pytest.raises(UsageError, match="can't be read"):
         resolve({}, {})
 
 

@@ -231,7 +231,9 @@ def test_folders_globs_and_repeats_and_what_is_not_there_is_said_at_once(tmp_pat
     (tmp_path / "deep" / ".hidden").mkdir(parents=True)
     one = write(tmp_path / "one.jsonl", b'{"n": 1}\n')
     write(tmp_path / "deep" / "two.csv", b"n\n2\n")
-    for ignored in ("deep/notes.log", "one.rejects.jsonl", ".three.jsonl", "deep/.hidden/four.jsonl"):
+    (tmp_path / "store" / "bm25-1").mkdir(parents=True)
+    own = "one.rejects.jsonl", "store/documents.sqlite", "store/bm25-1/meta.json", "store.checks.sqlite"
+    for ignored in ("deep/notes.log", *own, ".three.jsonl", "deep/.hidden/four.jsonl"):
         write(tmp_path / ignored, b'{"n": 9}\n')
     assert [str(record.data["n"]) for record in parts(str(tmp_path))[0]] == ["2", "1"]
     os.mkfifo(tmp_path / "pipe")

@@ -363,7 +363,7 @@ def test_reliability_by_hand():
     [
         ([Stance("SUPPORTS", 0.9)] * 10, ["SUPPORTS"] * 10, "at least 30"),
         ([Stance(None, error="x")] * 50, ["SUPPORTS"] * 50, "at least 30"),
-        ([Stance("SUPPORTS", 0.9)] * 50, ["SUPPORTS"] * 50, "all 50 pairs are right"),
+        ([Stance("SUPPORTS", 0.9)] * 50, ["SUPPORTS"] * 50, "50 of 50 answers are right"),
         ([Stance("SUPPORTS")] * 50, ["SUPPORTS"] * 50, "nothing to calibrate"),
     ],
 )

@@ -310,7 +310,7 @@ def test_a_check_is_made_again_with_its_own_recipe(serve_web):
 def test_a_file_that_has_no_claims_is_refused(web):
     assert ">empty.csv has no claims" in web.send("/files", {}, files={"file": ("empty.csv", "")}).text
     workbook = web.send("/files", {}, files={"file": ("claims.xlsx", b"PK\3\4\xff")}).text
-    assert ">claims.xlsx is an Excel workbook" in workbook and "Save the sheet as CSV" in workbook
+    assert ">claims.xlsx is an Excel workbook" in workbook and "a sheet as CSV" in workbook
     refused = web.send("/files", {}, files={"file": ("x.bin", b"\0\1\2" * 9)})
     assert refused.status_code == 422 and "no claims that can be checked" in refused.text and "Go back" in refused.text
     assert "Choose a file" in web.send("/files", {}, files={"other": ("x", "y")}).text
