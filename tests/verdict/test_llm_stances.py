@@ -19,7 +19,7 @@ from ccheck.lab.measure import averitec
 from ccheck.llm.model import LanguageModel
 from ccheck.llm.prompts import load_prompt
 from ccheck.pipeline import rewriting
-from ccheck.rerank.listwise import PLACEHOLDERS, load_examples
+from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.verdict import questions
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.llm import PROMPTS, LlmStances
@@ -274,13 +274,6 @@ def test_a_batch_without_a_digit_for_each_pair_is_no_answer(judge):
     (judged,) = judge([say({"answers": [1]})], case(document(1), document(2)), strategy="batch", prompts="paper")
     assert [one.label for one in judged.stances] == [None, None] and "1 digits" in str(judged.stances[0].error)
     assert len(judge.requests) == 2, "asked once more"
-
-
-def test_the_examples_of_the_listwise_reranker_have_evidence_and_what_leaves_it_open():
-    examples = load_examples(EXAMPLES)
-    assert len(examples) == 6
-    for pairs in examples:
-        assert [pair.label == "NOT_ENOUGH_INFO" for pair in pairs].count(False) == 2 and len(pairs) == 3
 
 
 def test_expand_searches_for_the_corrected_post_and_its_abstract(open_model):
