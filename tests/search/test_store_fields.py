@@ -232,6 +232,8 @@ def test_a_field_of_another_analysis(store: Store) -> None:
     assert list(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
     assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == {}
     assert set(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED))) == {"ice", "flu"}
+    assert list(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
+    assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == {}
 
 
 def test_scores_of_an_analysis_are_bm25s(store: Store) -> None:
