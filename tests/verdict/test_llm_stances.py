@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_llm import Said, error, say, scripted, user_text
+from scripted_llm import Said, data_of, error, say, scripted, user_text
 
 from ccheck.articles.embedding import ELEMENT, ELEMENTS, PASSAGES
 from ccheck.core.errors import InvalidData
@@ -71,12 +71,6 @@ def examples(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(lines) + "\n\n")
     return path
-
-
-def data_of(request: dict[str, Any], key: str) -> Any:
-    """The JSON that stands after `Key: ` in a question."""
-    (line,) = re.findall(rf"^{key}: (.*)$", user_text(request), re.MULTILINE)
-    return json.loads(line)
 
 
 def shown(request: dict[str, Any]) -> list[dict[str, Any]]:
