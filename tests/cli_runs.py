@@ -56,6 +56,13 @@ def ccheck(*arguments: object, stdin: str | bytes = b"") -> Ran:
     return Ran(code, *said)
 
 
+def works(*arguments: object) -> Ran:
+    """Run a command that is to work: where it fails, so does the test, with what the command says."""
+    ran = ccheck(*arguments)
+    assert ran.code == 0, ran
+    return ran
+
+
 def entry_point(*arguments: object, **environ: str) -> Ran:
     """Run the program in this process from its very beginning, as its entry point does."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -97,8 +98,13 @@ class ScriptedLlm:
 
 
 @contextmanager
-def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said], port: int = 0) -> Iterator[ScriptedLlm]:
-    """A server that answers by a function of the request, or with a list of answers, the last one again and again."""
+def scripted(
+    answer: Callable[[dict[str, Any]], Said] | list[Said], port: int = 0, user: pytest.MonkeyPatch | None = None
+) -> Iterator[ScriptedLlm]:
+    """A server that answers by a function of the request, or with a list of answers, the last one again and again.
+
+    With `user`, it is the one that is asked where nothing else is said, until the test is over.
+    """
     if isinstance(answer, list):
         answers, lock = list(answer), threading.Lock()
 
@@ -116,6 +122,9 @@ def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said], port: int = 
             server.stop()
 
         llm.url, llm.close = f"{server.url}/v1", close
+        if user is not None:
+            user.setenv("OPENAI_BASE_URL", llm.url)
+            user.setenv("OPENAI_API_KEY", KEY)
         try:
             yield llm
         finally:
@@ -125,6 +134,12 @@ def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said], port: int = 
 def user_text(request: dict[str, Any]) -> str:
     """What the user's first message of a request says."""
     return next(message["content"] for message in request["messages"] if message["role"] == "user")
+
+
+def data_of(request: dict[str, Any], key: str) -> Any:
+    """The JSON that stands after `Key: ` in that message."""
+    (line,) = re.findall(rf"^{key}: (.*)$", user_text(request), re.MULTILINE)
+    return json.loads(line)
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def _states(sentence: str, claim: str, *, alone: bool = False) -> bool:
         if passive and not _PASSIVE.search(claim) and wanted.issuperset(terms_of_word(passive[1])):
             return not _in_order(order, given)
         # What stands last in a claim may stand first in a sentence: "in the Arctic, …".
-        starts = range(1 if whole else max(1, len(order)))
+        starts = range(1 if whole else max(1, min(MOST, len(order))))
         return bool(any_order or passive) or any(_in_order(order[at:] + order[:at], given) for at in starts)
 
     def says(clause: str) -> bool:

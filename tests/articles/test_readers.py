@@ -2,14 +2,13 @@
 
 import json
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from article_files import JATS, PMC, TEI
-from cli_runs import ccheck, jsonl
+from cli_runs import ccheck, jsonl, works
 from question_llm import kind_of
 from scripted_llm import ScriptedLlm, say, scripted, user_text
 
@@ -360,19 +359,13 @@ def paper(tmp_path: Path) -> Path:
     return tmp_path / "snails.xml"
 
 
-@contextmanager
-def model(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> Iterator[ScriptedLlm]:
-    """Answers each request with the next reply, the last one again and again."""
-    left = list(replies)
-    with scripted(lambda request: say(left.pop(0) if len(left) > 1 else left[0])) as llm:
-        monkeypatch.setenv("OPENAI_BASE_URL", llm.url)
-        yield llm
+def model(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> AbstractContextManager[ScriptedLlm]:
+    return scripted([say(one) for one in replies], user=monkeypatch)
 
 
 def test_a_model_orders_the_elements_from_the_best_sentences(paper, monkeypatch):
     with model(monkeypatch, {"order": [2, 3]}) as llm:
-        ran = ccheck("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
-    assert ran.code == 0, ran.err
+        ran = works("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "TAB 1", "FIG 1"]
     (request,) = llm.requests
     assert kind_of(request) == "ElementOrder"
@@ -386,8 +379,7 @@ def test_a_model_selects_passages(paper, monkeypatch, way):
     """From what was retrieved, or from the whole article. The answer is text of the article, whatever it says."""
     with model(monkeypatch, {"selected": [2]}) as llm:
         arguments = ("--recipe", f"context24-passages:{way}", "--llm", "m", "--json")
-        ran = ccheck("passages", paper, CLAIM, *arguments)
-    assert ran.code == 0, ran.err
+        ran = works("passages", paper, CLAIM, *arguments)
     (found,) = json.loads(ran.out)
     (request,) = llm.requests
     assert kind_of(request) == "Selection"
@@ -411,8 +403,7 @@ def test_a_model_says_what_each_element_presents(paper, monkeypatch):
     replies = [{"description": "Growth."}, {"description": "The weights of heavy snails."}, {"description": "Tables."}]
     with model(monkeypatch, *replies) as llm:
         arguments = ("--recipe", "context24-figures:bm25-rephrased", "--llm", "m", "--json")
-        ran = ccheck("figures", paper, CLAIM, *arguments)
-    assert ran.code == 0, ran.err
+        ran = works("figures", paper, CLAIM, *arguments)
     assert [one["task_id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
     assert [kind_of(request) for request in llm.requests] == ["Description"] * 3
     assert {request["model"] for request in llm.requests} == {"m"}, "--llm wins over the recipe's model"

@@ -3,7 +3,7 @@ import math
 from pathlib import Path
 
 import pytest
-from cli_runs import ccheck, jsonl
+from cli_runs import ccheck, jsonl, works
 
 from ccheck.lab.measure.datasets import write_run
 
@@ -50,8 +50,7 @@ def test_as_json(monkeypatch):
     assert [key for key in {**good, **change} if f"`{key}`" not in page and f'"{key}"' not in page] == []
     # JSON has no NaN.
     monkeypatch.setattr("ccheck.lab.measure.compare.bootstrap", lambda values, **options: (math.nan, math.inf))
-    ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
-    assert ran.code == 0
+    ran = works("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
     _, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
     assert good["differences"]["nDCG@10"]["interval"] == [None, None]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import ccheck, jsonl
-from scripted_llm import KEY, Said, error, say, scripted, user_text
+from cli_runs import ccheck, jsonl, works
+from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.cli.lab.tables import cost_of
 from ccheck.core.types import Usage
@@ -21,9 +21,7 @@ def ranked(file: Path) -> dict[str, list[str]]:
 
 def test_one_recipe_as_json(papers, files, tmp_path):
     run = tmp_path / "x.run"
-    ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--json", "--run", run)
-    assert ran.code == 0, ran.err
-    (said,) = ran.objects
+    (said,) = works("evaluate", "bm25", *files.options, "--store", papers, "--json", "--run", run).objects
     assert said["recipe"] == "bm25" and said["claims"] == 12 and said["errors"] == [] and said["depth"] == 100
     assert list(said["metrics"]) == ["nDCG@10", "R@100"]
     assert all(low <= said["metrics"][name] <= high for name, (low, high) in said["intervals"].items())
@@ -38,11 +36,10 @@ def test_several_recipes_in_a_table(embedded, files, tmp_path, monkeypatch):
     rows = {"All of it": published.Row(published=(0.512, 0.4))}  # figures that somebody published
     table = published.Table(title="T", on="other claims", split="test", metrics=("nDCG@10", "MRR@5"), rows=rows)
     monkeypatch.setattr(published, "tables_of", lambda name: {"3": table} if name == "mine" else {})
-    ran = ccheck(
+    ran = works(
         *("evaluate", "bm25", "dense", recipe, *files.options, "--store", embedded),
         *("--metric", "nDCG@10", "--metric", "R@5", "--run", tmp_path / "runs"),
     )
-    assert ran.code == 0, ran.err
     rows = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
     assert {"bm25", "dense", "mine", "published:"} <= set(rows)
     assert "0.512" in rows["published:"] and "other claims" in rows["published:"]
@@ -139,18 +136,14 @@ def test_what_is_wrong_is_said(papers, files, arguments, code, said):
 
 def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     """The model says of all documents that they leave the claim open; then it fails at some questions."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "1")
     answer = say({"rationale": "Of something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.9})
     files.claims.write_text("".join(files.claims.read_text().splitlines(keepends=True)[:2]))
     arguments = ("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers)
-    with scripted(lambda request: answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = ccheck(*arguments, "--llm", "m", "--json")
+    with scripted([answer], user=monkeypatch) as server:
+        (said,) = works(*arguments, "--llm", "m", "--json").objects
         shown = ccheck(*arguments, "--llm", "m")
         asked = len(server.requests)
-    assert ran.code == 0, ran.err
-    (said,) = ran.objects
     labels = [json.loads(line) for line in files.verdicts.read_text().splitlines()]
     true = [row["label"] for row in labels if row["claim_id"] in ("1", "2")]
     stances = said["stances"]
@@ -162,8 +155,7 @@ def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
     assert f"bm25, language model: {remembered}" in " ".join(shown.out.split())
     assert "bm25: stances" in shown.out and "weighted F1" in shown.out and "true \\ predicted" in shown.out
     count = iter(range(100))
-    with scripted(lambda request: answer if next(count) < 5 else Said(status=500, body={})) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with scripted(lambda request: answer if next(count) < 5 else Said(status=500, body={}), user=monkeypatch):
         ran = ccheck(*arguments, "--llm", "other", "--json")
     assert ran.code == 7 and f"stances and verdicts failed. Claim {ran.objects[0]['errors'][0]['claim']}: " in ran.err
     assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
@@ -201,8 +193,7 @@ retrievers.bm25.depth = 2
 def test_ablations_side_by_side_with_paired_tests(papers, files, tmp_path):
     (mine := tmp_path / "mine.toml").write_text(MINE)
     arguments = ("evaluate", mine, "--ablation", "titles,shallow", *files.options, "--store", papers, "--metric", "R@5")
-    ran = ccheck(*arguments, "--json", "--run", tmp_path / "runs")
-    assert ran.code == 0, ran.err
+    ran = works(*arguments, "--json", "--run", tmp_path / "runs")
     whole, _, shallow = ran.objects
     assert [one["recipe"] for one in ran.objects] == ["mine", "mine:titles", "mine:shallow"]
     assert "differences" not in whole and shallow["baseline"] == "mine"
@@ -244,13 +235,11 @@ def answer(request: dict[str, Any]) -> Said:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "0")
 
     def run(pairs: list[dict[str, Any]], *more: str):
         file = jsonl(tmp_path / "pairs.jsonl", *pairs)
-        with scripted(answer) as server:
-            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with scripted(answer, user=monkeypatch):
             return ccheck("evaluate", "--pairs", str(file), "--llm", "m", *more)
 
     return run
@@ -340,9 +329,7 @@ def mistaken(request):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    with scripted(mistaken) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(mistaken, user=monkeypatch) as server:
         monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
         monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
         monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
@@ -358,8 +345,7 @@ def pairs(tmp_path):
 
 def test_each_way_of_asking_is_measured_on_the_task_s_own_file(pairs, server):
     ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
-    ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", pairs, "--json")
-    assert ran.code == 0, ran.err
+    ran = works("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", pairs, "--json")
     names = ["climatecheck-hybrid", *(f"climatecheck-hybrid:{way}" for way in ways.split(","))]
     assert [one["recipe"] for one in ran.objects] == names
     for one in ran.objects:

@@ -3,8 +3,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runs import BM25, ccheck, jsonl
-from scripted_llm import KEY, Said, say, scripted, user_text
+from cli_runs import BM25, ccheck, jsonl, works
+from scripted_llm import Said, say, scripted, user_text
 
 from ccheck.core.text import per_second
 from ccheck.demo import CORPUS
@@ -29,8 +29,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def found(store: object, claim: str, *more: str) -> list[str]:
-    ran = ccheck("query", claim, "--store", store, *BM25, "--json", *more)
-    assert ran.code == 0, ran.err
+    ran = works("query", claim, "--store", store, *BM25, "--json", *more)
     return [piece["doc_id"] for piece in ran.objects[0]["evidence"]]
 
 
@@ -134,9 +133,7 @@ def writes(request: dict) -> Said:
 def test_a_recipe_gets_what_it_searches(tmp_path, monkeypatch):
     few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:6])
     (tmp_path / "r.toml").write_text(ADDITIONAL)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with scripted(writes) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with scripted(writes, user=monkeypatch) as server:
         ran = ccheck("ingest", few, "--recipe", "r.toml", "--no-dense", "--dry-run")
         assert ran.code == 0 and server.requests == []
         assert "would ask the language model 12 questions (2 for each of 6 new documents)" in ran.err

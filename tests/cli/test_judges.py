@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import BM25, ccheck, command, jsonl
+from cli_runs import BM25, ccheck, command, jsonl, works
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 SEA = "sea level has risen 20 cm since 1900"
@@ -143,12 +143,9 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, tmp_path, monke
     texts = [f"Paper {number} says {number % 3}." for number in range(90)]
     rows = [{"claim": f"claim {n}", "evidence": text, "label": "SUPPORTS"} for n, text in enumerate(texts)]
     pairs = jsonl(tmp_path / "pairs.jsonl", *rows)
-    with scripted(sure) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with scripted(sure, user=monkeypatch):
         made = tmp_path / "calibration.json"
-        ran = ccheck("calibrate", pairs, "--llm", "m", "-o", made, "--json")
-        assert ran.code == 0, ran.err
-        (facts,) = ran.objects
+        (facts,) = works("calibrate", pairs, "--llm", "m", "-o", made, "--json").objects
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
         assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1 and facts["output"] == str(made)
         # With the documents in another file.
@@ -158,8 +155,7 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, tmp_path, monke
         assert ran.objects == [facts | {"output": None}], ran.err
         assert "not help" not in ran.err
     for code, confidence, said in ((0, 2 / 3, "not help: on other claims, an error of 0"), (5, 0.505, "don't tell")):
-        with scripted(lambda request, confidence=confidence: sure(request, (confidence,))) as server:
-            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with scripted(lambda request, confidence=confidence: sure(request, (confidence,)), user=monkeypatch):
             ran = ccheck("calibrate", pairs, "--llm", f"m{confidence:.3f}", "--json", "--quiet")
             assert ran.code == code and said in ran.err, ran.err
     with scripted(judge) as other:

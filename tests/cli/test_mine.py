@@ -2,7 +2,7 @@
 
 import json
 
-from cli_runs import BM25, ccheck, jsonl
+from cli_runs import BM25, ccheck, jsonl, works
 
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result
 from ccheck.lab.train.mining import MiningOptions, Source, mine
@@ -85,9 +85,7 @@ def test_the_command(tmp_path, monkeypatch):
     store, output = tmp_path / "store", tmp_path / "negatives.jsonl"
     assert ccheck("ingest", corpus, "--store", store, "--no-dense", "--quiet").code == 0
     asked = ("mine", "--claims", claims, "--qrels", qrels, "--store", store, "-o", output, *BM25)
-    done = ccheck(*asked, "--hard", 2, "--random", 3, "--corpus", corpus, "--json")
-    assert done.code == 0, done.err
-    (said,) = done.objects
+    (said,) = works(*asked, "--hard", 2, "--random", 3, "--corpus", corpus, "--json").objects
     assert (said["rows"], said["claims"]) == (2, 2)
     found = rows(output)
     assert [row["positive_id"] for row in found] == ["good", "d3"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny_training as tiny
-from cli_runs import BM25, ccheck, jsonl, table
+from cli_runs import BM25, ccheck, jsonl, table, works
 from tiny_qwen2 import make_qwen2
 from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
@@ -51,8 +51,7 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path):
     assert "epochs = 1" in (tmp_path / "out" / "README.md").read_text()
     assert ccheck("ingest", files / "corpus.jsonl", "--store", tmp_path / "store", "--no-dense").code == 0
     query = ("query", "The ice changed.", "--store", tmp_path / "store", "--recipe", "bm25", "--verdict", "none")
-    used = ccheck(*query, "--rerank", tmp_path / "out", "--json")
-    assert used.code == 0, used.err
+    used = works(*query, "--rerank", tmp_path / "out", "--json")
     assert "rerank" in used.objects[0]["evidence"][0]["scores"]
 
 
@@ -97,8 +96,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(stance_files, tmp_path)
     data = {"train": stance_files / "pairs.jsonl", "base": stance_files / "base"}
     config, output = toml(tmp_path / "mine.toml", **data, epochs=9, max_tokens=64), tmp_path / "out"
     how = ("--config", config, "-o", output, "--set", "epochs=2", "--set", "gamma=0", "--device", "cpu")
-    ran = ccheck("train", "stance", *how, "--set", "learning_rate=1e-3", "--json")
-    assert ran.code == 0, ran.err
+    ran = works("train", "stance", *how, "--set", "learning_rate=1e-3", "--json")
     (report,) = ran.objects
     assert (report["kind"], report["output"]) == ("stance", str(output))
     assert {figure["group"] for figure in report["figures"]} == {"by document", "by claim"}
@@ -110,8 +108,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(stance_files, tmp_path)
     assert "epochs = 2" in (output / "README.md").read_text()
     store = tmp_path / "store"
     assert ccheck("ingest", stance_files / "corpus.jsonl", "--store", store, "--no-dense").code == 0
-    ran = ccheck("query", "the sea rises", "--store", store, *BM25, "--stance", output, "-k", "4", "--json")
-    assert ran.code == 0, ran.err
+    ran = works("query", "the sea rises", "--store", store, *BM25, "--stance", output, "-k", "4", "--json")
     assert ran.objects[0]["verdict"]["method"].startswith("stance:")
     assert {piece["stance"]["label"] for piece in ran.objects[0]["evidence"]} <= set(SPELLED)
 
@@ -170,8 +167,7 @@ def trained(recipe: str, model: str, task_files: Path, base: str, *more: object)
     words = shlex.split(load_recipe(recipe).fine_tuned[model].train.removeprefix("ccheck "))
     words = [str(next(task_files.glob(f"{task}-{word.lower()}.*"), word)) if word.isupper() else word for word in words]
     words[words.index("--output") + 1] = "out"
-    ran = ccheck(*words, "--base", task_files / base, *more, "--json")
-    assert ran.code == 0, ran.err
+    ran = works(*words, "--base", task_files / base, *more, "--json")
     return ran.objects[0], ran.err
 
 
@@ -213,11 +209,10 @@ def test_the_ensemble_s_negatives_mined_once(task_files):
     store = ("--store", "store", "--recipe", "climatecheck-ensemble")
     corpus, pairs = task_files / "climate-corpus.csv", task_files / "climate-train.csv"
     assert ccheck("ingest", corpus, *store).code == 0
-    ran = ccheck(
+    works(
         *("mine", "--claims", pairs, "--qrels", pairs, *store, "--rerank", task_files / "encoder"),
         *("--margin", 0, "--corpus", corpus, "-o", "negatives.jsonl", "--quiet"),
     )
-    assert ran.code == 0, ran.err
     more = ("--negatives", "negatives.jsonl", "--set", "epochs=1")
     report, _ = trained("climatecheck-ensemble", "bge-reranker-large-climatecheck-3", task_files, "encoder", *more)
     assert "first: 120 hard and 240 random negatives" in "\n".join(report["notes"]), "as many of each as were mined"

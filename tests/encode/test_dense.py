@@ -1,6 +1,5 @@
 """The packaged model, and finding models."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,8 @@ from tiny_published import make_jina_v3
 from tiny_qwen2 import make_qwen2, reference
 
 from ccheck.core import models
-from ccheck.core.errors import InvalidData, MissingExtra
-from ccheck.core.install import install_command
+from ccheck.core.errors import InvalidData
 from ccheck.core.models import canonical_name, find_model
-from ccheck.core.runtime import Runtime
 from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -49,13 +46,6 @@ def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest
     monkeypatch.setitem(models.PACKAGED, DEFAULT_MODEL, forged)
     with pytest.raises(InvalidData, match="not the published model"):
         find_model(DEFAULT_MODEL)
-
-
-def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    load_embedder(DEFAULT_MODEL, Runtime())  # numpy runs it
-    with pytest.raises(MissingExtra, match=f"v1.5-int8 on cuda needs .*: {re.escape(install_command('models'))}"):
-        load_embedder(DEFAULT_MODEL, on_cpu(device="cuda"))
 
 
 TEXTS = ["the ice melts in summer", "sea level", "the sea rises since 1900 and the ice melts"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore, rows
-from scripted_llm import Said, error, say, scripted, user_text
+from scripted_llm import Said, data_of, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder, encoders_of
 
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
@@ -51,18 +51,12 @@ class TinySparse:
         return SparseVector(ids, (ids.astype(np.float32) + 1) / 7)
 
 
-def paper_of(request: dict[str, Any]) -> dict[str, str]:
-    """The paper as the model reads it: the JSON of its line."""
-    line = next(line for line in user_text(request).splitlines() if line.startswith("Paper: "))
-    return json.loads(line.removeprefix("Paper: "))
-
-
 def wants_posts(request: dict[str, Any]) -> bool:
     return "Posts wanted: " in user_text(request)
 
 
 def answer(request: dict[str, Any]) -> Said:
-    title = paper_of(request)["title"]
+    title = data_of(request, "Paper")["title"]
     if not wants_posts(request):
         return say({"summary": f"Summary of {title}."})
     count = int(user_text(request).split("Posts wanted: ")[1].split()[0])
@@ -126,7 +120,7 @@ def test_a_paper_can_not_leave_its_quotation_marks(open_model):
     with scripted(answer) as server:
         AdditionalWriter(open_model(server.url), STAGE).write([paper])
         for request in server.requests:
-            read = paper_of(request)
+            read = data_of(request, "Paper")
             assert (read["title"], read["text"]) == (paper.title, paper.text[:LONGEST])
             assert sum(line.startswith("Paper: ") for line in user_text(request).splitlines()) == 1
             assert "<|im" not in user_text(request) and HOSTILE[:3] not in request["messages"][0]["content"]
@@ -192,7 +186,8 @@ def test_what_can_not_be_written_is_rejected_and_done_the_next_time(open_model, 
     broken = threading.Event()
 
     def mostly(request: dict[str, Any]) -> Said:
-        return say({"nothing": 1}) if broken.is_set() and paper_of(request)["title"] == "Title 1" else answer(request)
+        bad = broken.is_set() and data_of(request, "Paper")["title"] == "Title 1"
+        return say({"nothing": 1}) if bad else answer(request)
 
     broken.set()
     path, store = jsonl(tmp_path / "a.jsonl", *rows(3)), MemoryStore()
@@ -206,7 +201,7 @@ def test_what_can_not_be_written_is_rejected_and_done_the_next_time(open_model, 
         server.requests.clear()
         report = ingest([path], store, encoders, options)
         assert (report.added, report.unchanged, report.rejected) == (1, 2, 0)
-        assert {paper_of(request)["title"] for request in server.requests} == {"Title 1"}
+        assert {data_of(request, "Paper")["title"] for request in server.requests} == {"Title 1"}
 
 
 @pytest.mark.parametrize("batch", [2, 200])
@@ -230,7 +225,7 @@ def test_a_server_that_is_gone_stops_after_storing_what_is_done(open_model, tmp_
     store, status = MemoryStore(), 503 if answered else 401
 
     def gone(request: dict[str, Any]) -> Said:
-        return answer(request) if int(paper_of(request)["title"].split()[1]) < answered else error(status, "no")
+        return answer(request) if int(data_of(request, "Paper")["title"].split()[1]) < answered else error(status, "no")
 
     with scripted(gone) as server:
         encoders = Encoders(additional=AdditionalWriter(open_model(server.url, llm_concurrency=1), STAGE))
@@ -244,7 +239,7 @@ def test_an_interrupt_while_writing_keeps_the_answers(open_model, tmp_path, opti
     path, store, asked = jsonl(tmp_path / "a.jsonl", *rows(4)), MemoryStore(), threading.Event()
 
     def slow(request: dict[str, Any]) -> Said:
-        if paper_of(request)["title"] == "Title 3" and not asked.is_set():
+        if data_of(request, "Paper")["title"] == "Title 3" and not asked.is_set():
             asked.set()
             os.kill(os.getpid(), signal.SIGINT)
             return Said(hang=30)
@@ -258,7 +253,7 @@ def test_an_interrupt_while_writing_keeps_the_answers(open_model, tmp_path, opti
         assert before == 7
         ingest([path], store, encoders, options)
         # What was answered is not asked again; a question that was under way can come twice.
-        assert {paper_of(request)["title"] for request in server.requests[before:]} == {"Title 3"}
+        assert {data_of(request, "Paper")["title"] for request in server.requests[before:]} == {"Title 3"}
         assert set(store.entries) == {"0", "1", "2", "3"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from averitec_rows import PREDICTIONS, ROWS, words_shared
 from cli_runs import ccheck
 from needs import absent
-from scripted_llm import KEY, Said, say, scripted, user_text
+from scripted_llm import Said, say, scripted, user_text
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.question import Citation, QuestionAnswer
@@ -136,9 +136,7 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(files, monkeypatch,
 
     monkeypatch.setattr("ccheck.lab.measure.averitec.open_meteor", lambda: words_shared)
     monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with scripted(answer) as judge:
-        monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
+    with scripted(answer, user=monkeypatch):
         files[1].write_text(json.dumps([*PREDICTIONS, PREDICTIONS[0] | {"claim_id": "x"}]))
         ran = ccheck("evaluate", files[1], "--averitec", files[0], "--ev2r", "m", "--json", "--quiet")
     (line,) = ran.objects

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import statistics
 
 import ir_measures
@@ -83,9 +84,8 @@ def test_names_claims_without_hits_and_equal_scores():
     ],
 )
 def test_names_that_are_none(name, said):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=re.escape(said)):
         measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["nDCG@10", name])
-    assert said in str(caught.value)
     with pytest.raises(UsageError, match="no metric is named"):
         check_metrics([])
 
@@ -104,9 +104,8 @@ def test_names_that_are_none(name, said):
 )
 def test_what_has_nothing_to_measure(qrels, metric, said):
     run = {"q": {"d": 1.0, "e": 0.5}}
-    with pytest.raises(InvalidData) as caught:
+    with pytest.raises(InvalidData, match=re.escape(said)):
         measure(run, qrels, [metric])
-    assert said in str(caught.value)
     assert measure(run, {"q": {"d": 1, "e": 0}}, ["Bpref"]).mean == {"Bpref": 1.0}
     assert measure(run, {"q": {"d": 0}}, ["Judged@1"]).mean == {"Judged@1": 1.0}
 

@@ -2,12 +2,11 @@
 
 import dataclasses
 import itertools
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
-from scripted_llm import Said, error, say, scripted, user_text
+from scripted_llm import Said, data_of, error, say, scripted, user_text
 
 import ccheck
 from ccheck.core.analysis import as_sentence, two_claims, wording_of
@@ -32,14 +31,8 @@ def kind_of(request: dict[str, Any]) -> str:
     return next(kind for kind in ("rewritten", "sentences", "papers") if f'"{kind}": ' in system)
 
 
-def claim_of(request: dict[str, Any]) -> str:
-    """The claim as the model reads it: the JSON string of its line."""
-    line = next(line for line in user_text(request).splitlines() if line.startswith("Claim: "))
-    return json.loads(line.removeprefix("Claim: "))
-
-
 def answer(request: dict[str, Any]) -> Said:
-    claim, kind = claim_of(request), kind_of(request)
+    claim, kind = data_of(request, "Claim"), kind_of(request)
     if kind != "papers":
         return say({kind: f"{kind} of {claim}"})
     count = int(user_text(request).split("Papers wanted: ")[1].split()[0])
@@ -50,7 +43,7 @@ def test_each_kind_that_is_wanted_is_asked_once_and_no_other(open_model):
     with scripted(answer) as server:
         llm = open_model(server.url)
         found = rewrite(["a", "b"], ALL, RewritingStage(papers=2), llm)
-        asked = Counter((claim_of(request), kind_of(request)) for request in server.requests)
+        asked = Counter((data_of(request, "Claim"), kind_of(request)) for request in server.requests)
         assert asked == Counter(itertools.product("ab", ("rewritten", "sentences", "papers")))
         first = found[0]
         assert first.texts == {
@@ -67,7 +60,7 @@ def test_each_kind_that_is_wanted_is_asked_once_and_no_other(open_model):
 
 def test_what_fails_is_the_error_of_that_claim(open_model):
     def mostly(request: dict[str, Any]) -> Said:
-        if claim_of(request) == "bad" and kind_of(request) == "sentences":
+        if data_of(request, "Claim") == "bad" and kind_of(request) == "sentences":
             return say({"sentences": "  "})
         return answer(request)
 
@@ -107,7 +100,7 @@ def test_a_claim_can_not_leave_its_quotation_marks(open_model):
         rewrite(["plain"], ALL, RewritingStage(), open_model(server.url))
         for request in server.requests:
             hostile = clean[kind_of(request)]
-            assert claim_of(hostile) == HOSTILE
+            assert data_of(hostile, "Claim") == HOSTILE
             # The claim changes one line of the user's message and nothing else.
             assert hostile["messages"][0] == request["messages"][0]
             ours, theirs = user_text(hostile).splitlines(), user_text(request).splitlines()

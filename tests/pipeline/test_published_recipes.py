@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from article_files import JATS
 from averitec_rows import ROWS, words_shared
-from cli_runs import ccheck, jsonl, table
+from cli_runs import ccheck, jsonl, table, works
 from question_llm import kind_of, passages_of, questioned
-from scripted_llm import KEY, Said, say, scripted, user_text
+from scripted_llm import Said, say, scripted, user_text
 
 from ccheck.core.recipe import load_recipe, models_used
 from ccheck.demo import CLAIMS, CORPUS
@@ -119,9 +119,7 @@ def answer(request: dict[str, Any]) -> Said:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    with scripted(answer) as made:
-        monkeypatch.setenv("OPENAI_BASE_URL", made.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(answer, user=monkeypatch) as made:
         monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
         monkeypatch.setenv("CCHECK_DEVICE", "cpu")
         yield made
@@ -134,11 +132,8 @@ def replacing(recipe: str, models: dict[str, Path]) -> list[str]:
 
 
 def run(recipe: str, store: str, corpus: Path, replace: list[str], *more: str) -> dict[str, Any]:
-    ingested = ccheck("ingest", corpus, "--store", store, "--recipe", recipe, *replace)
-    assert ingested.code == 0, ingested.err
-    ran = ccheck("query", CLAIM, "--store", store, "--recipe", recipe, *replace, "--json", *more)
-    assert ran.code == 0, ran.err
-    (result,) = ran.objects
+    ingested = works("ingest", corpus, "--store", store, "--recipe", recipe, *replace)
+    (result,) = works("query", CLAIM, "--store", store, "--recipe", recipe, *replace, "--json", *more).objects
     assert result["recipe"] == recipe
     for pair in replace[1::2]:
         old, _, new = pair.partition("=")
@@ -152,9 +147,7 @@ def measured(recipe: str, number: str, files: dict[str, object], *more: object) 
     name, _, ablation = recipe.partition(":")
     made = tables_of(name)[number]
     words = [str(files.get(word, word)) for word in shlex.split(made.command_for(recipe))]
-    ran = ccheck(*words[1:], *more, "--json", "--quiet")
-    assert ran.code == 0, ran.err
-    (found,) = ran.objects
+    (found,) = works(*words[1:], *more, "--json", "--quiet").objects
     rows = [row["row"] for row in found["published"] if row["table"] == number]
     own = {row: one for row, one in made.rows.items() if one.command is None and one.recipe is None}
     assert rows == [row for row, one in own.items() if (one.ablation or "") == ablation]
@@ -246,8 +239,7 @@ def test_averitec_questions(server, monkeypatch, store, models, tmp_path):
     replace = replacing(recipe, models)
     with questioned(Veracity=lambda text: {"reasoning": "So they say.", "label": "Refuted"}) as llm:
         monkeypatch.setenv("OPENAI_BASE_URL", llm.url)
-        ingested = ccheck("ingest", pages, "--store", store, "--recipe", recipe, *replace)
-        assert ingested.code == 0, ingested.err
+        works("ingest", pages, "--store", store, "--recipe", recipe, *replace)
         scores = measured(recipe, "2", {"CLAIMS": tmp_path / "dev.json"}, "--store", store, *replace)
     assert scores["accuracy"] == pytest.approx(1 / 3) and scores["QA-METEOR"] > 0
     monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "0")

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from cli_runs import BM25, ccheck
+from cli_runs import BM25, ccheck, works
 from elastic_indices import documents_of as found
 from elastic_indices import ids, make, node_store, put, put_all  # noqa: F401 (a fixture)
 from elasticsearch_nodes import delete_indices
@@ -390,8 +390,7 @@ def test_what_in_place_added_names_its_model_and_is_not_metadata(client, elastic
     properties = {"title": {"type": "text"}, "abstract": {"type": "text"}}
     make(client, elasticsearch_index, properties)
     put(client, elasticsearch_index, "1", {"title": "Sea", "abstract": TEXTS[1]})
-    ran = ccheck("index", "enrich", f"{elasticsearch_url}/{elasticsearch_index}", "--in-place", "--yes")
-    assert ran.code == 0, ran.err
+    works("index", "enrich", f"{elasticsearch_url}/{elasticsearch_index}", "--in-place", "--yes")
     ran = ccheck("query", "oceans", "--store", f"{elasticsearch_url}/{elasticsearch_index}", "--json")
     (answer,) = ran.objects
     assert "dense" in answer["evidence"][0]["ranks"] and answer["evidence"][0]["metadata"] == {}, ran.err

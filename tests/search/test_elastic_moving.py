@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from cli_runs import ccheck, jsonl
+from cli_runs import ccheck, jsonl, works
 from elastic_indices import entry, ids, vector_of
 from elastic_indices import filled as indexed
 from elastic_stub import mapping
@@ -234,8 +234,7 @@ def test_the_commands(filled, tmp_path):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "sea level"})
     ran = ccheck("index", "migrate", "--store", filled.name, "--index-type", "flat", "--claims", claims)
     assert ran.code == 0 and "100% in common" in ran.err and f"{filled.index}-000002, with {DOCUMENTS}" in ran.err
-    ran = ccheck("index", "delete", "--store", f"{filled.name}-000001", "--yes")
-    assert ran.code == 0
+    works("index", "delete", "--store", f"{filled.name}-000001", "--yes")
     ran = ccheck("index", "revert", "--store", filled.name)
     assert ran.code == 4 and "no index is left" in ran.err
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 from certificates import Certificate
-from cli_runs import BM25, Ran, ccheck, jsonl
+from cli_runs import BM25, Ran, ccheck, jsonl, works
 from elasticsearch_nodes import START_SECONDS, Node, new_node
 from searching import answer_all
 
@@ -125,18 +125,13 @@ def papers(server: Secured, acting: Acting, tmp_path: Path) -> Iterator[Path]:
     """The file behind the store papers, which an administrator made and an enricher filled."""
     file = jsonl(tmp_path / "papers.jsonl", SEA, ICE, TEA)
     acting("administrator")
-    done(ccheck("index", "create", *STORE, *BM25))
+    works("index", "create", *STORE, *BM25)
     acting("enricher")
-    done(ccheck("ingest", file, *STORE, "--no-dense"))
+    works("ingest", file, *STORE, "--no-dense")
     acting("reader")
     yield file
     for line in server.http.get("/_cat/indices/papers-*", params={"h": "index"}).text.split():
         server.http.delete(f"/{line}").raise_for_status()
-
-
-def done(ran: Ran) -> Ran:
-    assert ran.code == 0, ran
-    return ran
 
 
 def denied(ran: Ran, action: str) -> None:
@@ -162,11 +157,11 @@ def privileges(index: str = "papers") -> tuple[bool, str]:
 
 def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, server: Secured) -> None:
     server.http.put("/_security/role/ccheck-reader", json=role("reader", "papers")).raise_for_status()
-    (result,) = done(ccheck(*SEARCH)).objects
+    (result,) = works(*SEARCH).objects
     assert [one["doc_id"] for one in result["evidence"]] == ["sea", "ice"]
-    assert "20 cm" in done(ccheck("index", "show", "sea", *STORE)).out
-    assert "3" in done(ccheck("index", "info", *STORE)).out
-    assert [one["_id"] for one in done(ccheck("index", "export", *STORE)).objects] == ["sea", "ice", "tea"]
+    assert "20 cm" in works("index", "show", "sea", *STORE).out
+    assert "3" in works("index", "info", *STORE).out
+    assert [one["_id"] for one in works("index", "export", *STORE).objects] == ["sea", "ice", "tea"]
     denied(ccheck("index", "info", "--store", "elasticsearch:papers-000001"), "admin/get")
     denied(ccheck("ingest", papers, *STORE, "--no-dense"), "monitor/settings/get")
     denied(ccheck("index", "remove", "sea", *STORE, "--yes"), "monitor/settings/get")
@@ -179,12 +174,12 @@ def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, s
 
 def test_an_enricher_writes_and_removes_no_index(papers: Path, acting: Acting, server: Secured) -> None:
     acting("enricher")
-    assert "1 document removed" in done(ccheck("index", "remove", "tea", *STORE, "--yes")).err
-    assert "1 added" in done(ccheck("ingest", papers, *STORE, "--no-dense")).err
-    assert "3 updated" in done(ccheck("ingest", papers, *STORE)).err  # with vectors: the mapping grows
+    assert "1 document removed" in works("index", "remove", "tea", *STORE, "--yes").err
+    assert "1 added" in works("ingest", papers, *STORE, "--no-dense").err
+    assert "3 updated" in works("ingest", papers, *STORE).err  # with vectors: the mapping grows
     assert found() == ["sea", "ice"]
     acting("reader")  # may not search the point in time that the server's rrf opens
-    (result,) = done(ccheck("query", "sea level has risen", "--json", *STORE)).objects
+    (result,) = works("query", "sea level has risen", "--json", *STORE).objects
     assert result["fused_by"] == "ccheck" and result["evidence"][0]["doc_id"] == "sea", result
     acting("enricher")
     denied(ccheck("index", "delete", *STORE, "--yes"), "admin/delete")
@@ -200,15 +195,15 @@ def test_an_enricher_writes_and_removes_no_index(papers: Path, acting: Acting, s
 
 def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acting) -> None:
     acting("administrator")
-    done(ccheck("index", "migrate", *STORE, "--shards", "2"))
-    assert "papers-000002  in use" in done(ccheck("index", "list", *STORE)).out
-    done(ccheck("index", "revert", *STORE))
+    works("index", "migrate", *STORE, "--shards", "2")
+    assert "papers-000002  in use" in works("index", "list", *STORE).out
+    works("index", "revert", *STORE)
     assert found() == ["sea", "ice"]
     assert privileges() == (True, "can search; can write to the store; can create, migrate or delete indices")
     findings = {part: said for part, _, said in diagnose(connection_from(resolve().settings), "papers")}
     assert findings["licence"].startswith("trial") and "green" in findings["cluster"]
-    done(ccheck("index", "delete", "--store", "elasticsearch:papers-000002", "--yes"))
-    done(ccheck("index", "delete", *STORE, "--yes"))
+    works("index", "delete", "--store", "elasticsearch:papers-000002", "--yes")
+    works("index", "delete", *STORE, "--yes")
     acting("reader")
     ran = ccheck("index", "info", *STORE)
     assert ran.code == 4 and "papers" in ran.err
@@ -226,16 +221,16 @@ def test_a_companion_is_made_and_searched(server: Secured, acting: Acting) -> No
     ran = ccheck("index", "enrich", *theirs)
     assert ran.code == 6 and "denies access" in ran.err
     acting("enricher", "articles")
-    assert "2 made" in done(ccheck("index", "enrich", *theirs)).err
+    assert "2 made" in works("index", "enrich", *theirs).err
     acting("reader", "articles")
-    assert "companion-articles: 2 documents" in done(ccheck("index", "info", *theirs)).out
+    assert "companion-articles: 2 documents" in works("index", "info", *theirs).out
     assert found("articles") == ["sea", "ice"]
     acting({"privileges": ["read", "view_index_metadata"]}, "articles")  # their index alone
-    assert "companion" not in done(ccheck("index", "info", *theirs)).out
+    assert "companion" not in works("index", "info", *theirs).out
     assert found("articles") == ["sea", "ice"]
     acting("enricher", "articles")
-    done(ccheck("index", "enrich", *theirs, "--undo", "--yes"))
-    assert "2 made" in done(ccheck("index", "enrich", *theirs, "--in-place", "--yes")).err
+    works("index", "enrich", *theirs, "--undo", "--yes")
+    assert "2 made" in works("index", "enrich", *theirs, "--in-place", "--yes").err
 
 
 def test_keys_that_do_not_fit(papers: Path, acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:

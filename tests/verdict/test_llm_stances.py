@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_llm import Said, error, say, scripted, user_text
+from scripted_llm import Said, data_of, error, say, scripted, user_text
 
 from ccheck.articles.embedding import ELEMENT, ELEMENTS, PASSAGES
 from ccheck.core.errors import InvalidData
@@ -19,7 +19,7 @@ from ccheck.lab.measure import averitec
 from ccheck.llm.model import LanguageModel
 from ccheck.llm.prompts import load_prompt
 from ccheck.pipeline import rewriting
-from ccheck.rerank.listwise import PLACEHOLDERS, load_examples
+from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.verdict import questions
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.llm import PROMPTS, LlmStances
@@ -71,12 +71,6 @@ def examples(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(lines) + "\n\n")
     return path
-
-
-def data_of(request: dict[str, Any], key: str) -> Any:
-    """The JSON that stands after `Key: ` in a question."""
-    (line,) = re.findall(rf"^{key}: (.*)$", user_text(request), re.MULTILINE)
-    return json.loads(line)
 
 
 def shown(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -274,13 +268,6 @@ def test_a_batch_without_a_digit_for_each_pair_is_no_answer(judge):
     (judged,) = judge([say({"answers": [1]})], case(document(1), document(2)), strategy="batch", prompts="paper")
     assert [one.label for one in judged.stances] == [None, None] and "1 digits" in str(judged.stances[0].error)
     assert len(judge.requests) == 2, "asked once more"
-
-
-def test_the_examples_of_the_listwise_reranker_have_evidence_and_what_leaves_it_open():
-    examples = load_examples(EXAMPLES)
-    assert len(examples) == 6
-    for pairs in examples:
-        assert [pair.label == "NOT_ENOUGH_INFO" for pair in pairs].count(False) == 2 and len(pairs) == 3
 
 
 def test_expand_searches_for_the_corrected_post_and_its_abstract(open_model):

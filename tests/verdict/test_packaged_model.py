@@ -38,9 +38,12 @@ SEA = Document("sea", "", "Global mean sea level rose by 20 cm between 1900 and 
 FISH = Document("fish", "", "Cod live in cold water and eat small fish.")
 
 
+def case(claim: str, *documents: Document) -> Case:
+    return Case(Claim(claim), tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate(documents, 1)))
+
+
 def judged(claim: str, *documents: Document):
-    evidence = tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate(documents, 1))
-    (answer,) = PackagedStances(Runtime())([Case(Claim(claim), evidence)])
+    (answer,) = PackagedStances(Runtime())([case(claim, *documents)])
     return answer.stances
 
 
@@ -289,10 +292,6 @@ class Supports(PairStances):
         return [Stance("SUPPORTS", 0.9)] * len(pairs)
 
 
-def case(claim: str, *documents: Document) -> Case:
-    return Case(Claim(claim), tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate(documents, 1)))
-
-
 def test_only_english_pairs_are_judged():
     cases = [case("Vaccines cause autism.", GERMAN, ENGLISH), case("Impfungen verursachen Autismus", GERMAN, ENGLISH)]
     mixed, foreign = Supports()(cases)
@@ -314,13 +313,12 @@ def test_a_german_claim_is_not_judged_and_its_retrieval_is_said_to_be_weak(paper
 
 def test_a_language_model_judges_what_the_estimate_of_relevance_would_not(papers, monkeypatch):
     """Whoever sets up a judge wants it asked; a recipe can still set the gate."""
-    for name, value in (("OPENAI_API_KEY", KEY), ("NO_PROXY", "127.0.0.1"), ("CCHECK_LLM_MODEL", "m")):
+    for name, value in (("NO_PROXY", "127.0.0.1"), ("CCHECK_LLM_MODEL", "m")):
         monkeypatch.setenv(name, value)
     claim = "Kiwi birds and walnut shells play the violin in Denver"
     arguments = ("query", claim, "--store", papers, *BM25, "-k", "2", "--json")
     reply = {"rationale": "It is about something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.8}
-    with scripted(lambda request: say(reply)) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with scripted([say(reply)], user=monkeypatch) as server:
         (answer,) = ccheck(*arguments).objects
         assert server.requests and answer["relevance"] < 0.2 and answer["verdict"]["method"].startswith("llm:m")
     (packaged,) = ccheck(*arguments, "--stance", "packaged").objects

@@ -42,7 +42,6 @@ def test_the_text_comes_before_the_title():
         ("sea level fell fast", "Sea level fell fast", "not in the paper"),
         ("a b c", "a b", "not in the paper"),
         ("sea level", "The sea level rose.", "too short"),
-        ("level", "The sea level rose.", "too short"),
     ],
 )
 def test_what_is_not_there_or_shows_nothing_is_refused(quote, text, said):
@@ -65,7 +64,6 @@ def test_a_quote_has_three_words_or_is_all_there_is():
         ("effective in all adult", "It is effective in all adults."),
         ("it was effective in cafe", "it was effective in cafe\u0301s"),
         ("the model is able to do", "the model is able to don't"),
-        ("we say that it can", "we say that it can't"),
         ("t be shown to rise", "It can't be shown to rise"),
         ("5 mm per year", "It rose by 1.5 mm per year"),
         ("it rose by 1", "it rose by 1.5 mm per year"),
@@ -152,7 +150,6 @@ def test_a_negation_before_a_quote_belongs_to_it(text, word):
         "A knot effective in all adults.",
         "notably effective in all adults",
         "The note: effective in all adults",
-        "very effective in all adults",
         "It is the very, very, very, very, very effective in all adults",
     ],
 )
