@@ -313,8 +313,8 @@ def measure_shipped(parts: Mapping[str, Part], masks: Mapping[str, Any], folder:
     rows = [*map(json.loads, NEAR_MISSES.read_text(encoding="utf-8").splitlines())]
     made_up = judge.read([(row["claim"], Document("", "", row["text"])) for row in rows])
     sides = [stance.label == row["label"] for stance, row in zip(made_up, rows, strict=True) if stance.decides]
-    every = [one for kind in ("in field", "measured only") for one in figures[kind].values()]
-    pairs, count, right = (sum(one[key] for one in every) for key in ("pairs", "decided", "decided_right"))
+    elsewhere = figures["measured only"].values()
+    pairs, count, right = (sum(one[key] for one in elsewhere) for key in ("pairs", "decided", "decided_right"))
     shown = {"decided": round(count / pairs, 3), "right": round(right / count, 2)}
     learned = parts[WRITTEN].of(masks[WRITTEN][1])
     figures["made"] |= shown | {

@@ -68,7 +68,8 @@ by the model that ships, on other claims, documents, trials and subjects of data
 by it, on COVID-Fact, and on [claims as people make them](../../benchmarks/written_test.jsonl), {checked} about invented
 abstracts and {demo} about the demo's papers, written without knowledge of the others. The temperature was fitted on the
 claims in field. From which confidence an answer decides was chosen on all of these but the {later} written after that,
-about 50 invented abstracts and 60 of SciFact and of trials that no other claim is about; and on {made_up[pairs]:,}
+about 50 invented abstracts and 60 of SciFact and of trials that no other claim is about (what is only leant to was
+chosen with these in view too); and on {made_up[pairs]:,}
 [claims that were written to mislead](../../tests/verdict/near-misses.jsonl): of the {made_up[decided]} of these that it
 decides, {made_up[right]} are right. Of Climate-FEVER in field, a quarter of the evidence sentences were learned from
 with other claims.

@@ -386,7 +386,8 @@ _ABOUT_A_CLAIM = re.compile(
     r"\b(?:myths?|hoax|fake|false|falsely|untrue|wrong|wrongly|incorrect|misconceptions?|debunk\w*|disprov\w*|refut\w*"
     r"|reject(?:s|ed)?|den(?:y|ies|ied)|doubt\w*|contradict\w*|whether|either|idea|notion|rumou?rs?"
     r"|(?:not|\w+n['’]t|never|hardly) (?:\w+ly )?(?:true|right|correct|the case)|no (?:truth|proof|evidence)"
-    r"|no(?:body| one) has (?:show|prove)\w+|(?:think|believ|claim|say|argu|assum|alleg)(?:s|es?|ed|ing)?)\b|^if\b",
+    r"|no(?:body| one) has (?:show|prove)\w+|contrary to"
+    r"|(?:think|believ|claim|say|argu|assum|alleg)(?:s|es?|ed|ing)?)\b|^if\b|\bnot so\W*$",
     re.IGNORECASE,
 )
 _AND = re.compile(r"(?:,|;)?\s+(?:and|but|while|whereas)\s+|;\s+", re.IGNORECASE)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core.analysis import (
+    REFERS,
     as_sentence,
     clean,
     is_about_a_claim,
     names_only,
     sentence_spans,
     term_set,
+    two_claims,
 )
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
@@ -59,7 +61,6 @@ _ERROR = re.compile(
 )
 _LIMIT = re.compile(r"\b(?:\w*n['’]t|not|cannot) (?:necessarily )?(?:mean|imply|prove|rule out)\b")
 """Says how far a finding reaches, and not that what follows is not so."""
-ABOUT_A_CLAIM = "the claim is about another claim, which you can check alone"
 UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
@@ -77,7 +78,7 @@ class PackagedWeights(BaseModel):
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
     verdict; `alike` from which it does where a sentence is like the claim, and is not seen to state or deny it; and
     `reworded` from which it does where an abstract says it in other words, so that no shared word can have misled it.
-    On claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
+    Of kinds of claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,8 +106,8 @@ class PackagedStances(PairStances):
         self._folder, self._weights = folder, read_weights(folder)
         self._vocabulary = runtime.find(DEFAULT_MODEL)
         self.name = (
-            f"{NAME}: a lead to read, not a finding (on unseen claims it decided "
-            f"{self._weights.decided:.1%} of the pairs, and {self._weights.right:.0%} of these right)"
+            f"{NAME}: a lead to read, not a finding (of claims unlike its training data it decided "
+            f"{self._weights.decided:.1%}, and {self._weights.right:.0%} of these right)"
         )
 
     def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
@@ -129,7 +130,7 @@ class PackagedStances(PairStances):
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
                 # A sentence with the claim's words on something else, or on what may be, does not support the claim.
-                supports = read.missing > (2 if why == ABOUT_A_CLAIM else 1) or (
+                supports = read.missing > (2 if why and why == unfit(claim) else 1) or (
                     may_support(read) and why in ("", UNSAID)
                 )
                 if stance.label == "REFUTES" and gives_its_numbers(claim, some):
@@ -148,21 +149,20 @@ class PackagedStances(PairStances):
         least = levels[stance.label]
         if (stance.confidence or 0) < (PLAIN if read.missing <= 1 else least):
             return ""
+        if why := unfit(claim):
+            return why
         # Roles are read only of the few documents whose stance is sure.
         sentences, every = what_was_found(document, some, claim), compared(claim, some)
         found = compared(claim, sentences)._replace(missing=read.missing)
-        supports, talk, names = stance.label == "SUPPORTS", is_about_a_claim(claim), names_only(claim)
+        supports = stance.label == "SUPPORTS"
         limited = not supports and any(_LIMIT.search(one) and compared(claim, [one]).missing <= 1 for one in some)
         given = not supports and gives_its_numbers(claim, some)
-        if not (talk or names):
-            plain = said if supports else any(contradicts(claim, one) for one in sentences)
-            plain = plain and found.stated == supports and not (found.apart or found.unsure)
-            otherwise = supports and not found.stated and says_otherwise(claim, every)
-            if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given or limited)):
-                return None
+        otherwise = supports and not found.stated and says_otherwise(claim, every)
+        plain = said if supports else any(contradicts(claim, one) for one in sentences)
+        plain = plain and found.stated == supports and not (found.apart or found.unsure)
+        if plain or (decides(stance, found, least, self._weights.alike) and not (otherwise or given or limited)):
+            return None
         reasons = {
-            ABOUT_A_CLAIM: talk,
-            "the claim seems to state nothing": names,
             "no sentence says that it was found": not sentences,
             "a sentence states the claim": not supports and every.stated,
             "a sentence gives the claim's numbers": given,
@@ -298,6 +298,16 @@ def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared
         return read  # the roles of its sentences are not needed
     said = [one for one, role, _ in _with_roles(document, sentences) if role not in ("background", "aim")]
     return read._replace(opposed=not may_support(compared(claim, said)))
+
+
+def unfit(claim: str) -> str | None:
+    """Why no paper decides a claim, whatever it says; None if one can."""
+    _, second = two_claims(claim) or ("", "")
+    if is_about_a_claim(claim):
+        return "the claim is about another claim, which you can check alone"
+    if REFERS.search(second):
+        return "the claim makes two, which you can check alone"
+    return "the claim seems to state nothing" if names_only(claim) else None
 
 
 def says_otherwise(claim: str, read: Compared) -> bool:

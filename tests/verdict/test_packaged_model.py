@@ -88,14 +88,19 @@ def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
     made = PackagedStances(Runtime())
     made.__dict__["_reader"] = lambda pairs: np.tile(np.array([9.0, -9.0, -9.0], np.float32), (len(pairs), 1))
     told = [f"{one} that tea had no effect on weight." for one in ("It is a myth", "People claimed", "It isn't true")]
-    other = "Tea had an effect on weight.", "Tea had not been measured.", "Weight"
+    other = (
+        "Tea had an effect on weight.",
+        "Tea had not been measured.",
+        "Weight",
+        "Tea had no effect on weight and rats had it.",
+    )
     claims = ("Tea had no effect on weight.", *told, *other)
     believed = f"It is believed that tea has been measured. {TRIAL}"
-    texts = (*[TRIAL] * 4, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed, TRIAL)
+    texts = (*[TRIAL] * 4, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed, TRIAL, TRIAL)
     stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
-    assert [stance.decides for stance in stances] == [True, *[False] * 6]
+    assert [stance.decides for stance in stances] == [True, *[False] * 7]
     why = ["", *["is about another claim"] * 3, "a sentence says this of something else", "no sentence says that"]
-    why += ["seems to state nothing"]
+    why += ["seems to state nothing", "makes two"]
     assert [stance.label == "SUPPORTS" for stance in stances] == [not one for one in why]
     assert all(one in (stance.rationale or "") for stance, one in zip(stances, why, strict=True))
 
