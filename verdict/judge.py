@@ -225,7 +225,7 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     Its confidence is between 0 and 1. If no document could be judged, or too few, the label is None; `error` says
     why, and also of a verdict that was made without some of the documents.
     """
-    judged = [piece for piece in evidence if piece.stance is not None]
+    judged = _judged(evidence)
     read = [piece for piece in judged if piece.stance and piece.stance.label is not None]
     if not read:
         return _counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
@@ -240,7 +240,15 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
     reason = _reason(label, supports, refutes)
-    return _counted(Verdict(label, confidence, _rationale(judged, read, label), method, reason=reason), evidence)
+    said = _rationale(judged, read, label)
+    unread = sum(piece.stance is not None for piece in evidence) - len(judged)
+    said += f"; {_papers(unread)} not read" if unread else ""
+    return _counted(Verdict(label, confidence, said, method, reason=reason), evidence)
+
+
+def _judged(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """What was given to the judge; papers too far from the claim were not."""
+    return [piece for piece in evidence if piece.stance is not None and piece.stance.read]
 
 
 def of_parts(parts: Sequence[Part], whole: Verdict) -> Verdict:
@@ -314,7 +322,7 @@ def _reason(label: Label, supports: float, refutes: float) -> Reason | None:
 
 def _counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:
     """A verdict that was made of what could be judged, with what could not: counted, named, and weighed by rule 5."""
-    judged = [piece for piece in evidence if piece.stance is not None]
+    judged = _judged(evidence)
     failed = [piece for piece in judged if piece.stance and piece.stance.label is None]
     verdict = replace(verdict, judged=len(judged) - len(failed), failed=len(failed))
     if not failed:

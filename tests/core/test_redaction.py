@@ -114,7 +114,7 @@ def written(folder: Path) -> str:
 def test_a_reranking_server_that_says_what_it_was_sent(papers, tmp_path):
     """A URL with a password and a token, and a key, by every command that asks a reranker or names it."""
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": CLAIM})
-    qrels = jsonl(tmp_path / "qrels.tsv", "1 0 vaccines-autism 1")
+    qrels = jsonl(tmp_path / "qrels.tsv", "1 0 madsen-2002 1")
     out = tmp_path / "out"
     out.mkdir()
     for answer in (ranking, refusing):

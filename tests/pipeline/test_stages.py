@@ -220,7 +220,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
 @pytest.fixture
 def measured(papers: Path, tmp_path: Path) -> tuple[object, ...]:
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": CLAIM})
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tvaccines-autism\t1\n")
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tmadsen-2002\t1\n")
     return "--claims", claims, "--qrels", tmp_path / "qrels.tsv", "--store", papers
 
 
