@@ -48,14 +48,22 @@ def stance_in_words(stance: Stance) -> str:
     """What a document says of the claim; empty if that could not be determined."""
     if not stance.read:
         return "not read"
+    if _is_unclear(stance):
+        return "unclear"
     return (LEANING if stance.leans else STANCES)[stance.label] if stance.label else ""
 
 
 def confidence_in_words(stance: Stance) -> str:
-    """How sure a judge is, with a word unless the stance only leans; empty if it does not say, or did not read."""
-    if stance.confidence is None or not stance.read:
+    """How sure a judge is, with a word unless the stance only leans; empty if it does not say, can't tell, or did not
+    read."""
+    if stance.confidence is None or not stance.read or _is_unclear(stance):
         return ""
     return f"confidence {stance.confidence:.2f}" + ("" if stance.leans else f", {sure(stance.confidence)}")
+
+
+def _is_unclear(stance: Stance) -> bool:
+    """Whether a judge takes no side, and thinks it less than likely that the document takes none."""
+    return stance.label == "NOT_ENOUGH_INFO" and stance.confidence is not None and stance.confidence < 0.5
 
 
 def in_words(sentence: Sentence) -> str:

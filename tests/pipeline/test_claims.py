@@ -12,7 +12,7 @@ import ccheck
 from ccheck.core.analysis import as_sentence, two_claims, wording_of
 from ccheck.core.answers import result_of
 from ccheck.core.stages import Bm25, Dense, QueryText, RewritingStage
-from ccheck.core.types import Document, Hit, Part, Verdict
+from ccheck.core.types import Document, Hit, Part, Stance, Verdict
 from ccheck.core.words import confidence_in_words, stance_in_words
 from ccheck.demo import CORPUS
 from ccheck.llm.types import InvalidReply, Refused
@@ -266,6 +266,8 @@ def test_what_lies_much_farther_than_the_nearest_is_not_read_by_the_packaged_mod
             first, *others = [one.stance for one in checker.check("Sea level has risen by 20 cm since 1900.").evidence]
         assert first != NOT_READ and (NOT_READ in others) == (recipe == "default")
     assert (stance_in_words(NOT_READ), confidence_in_words(NOT_READ)) == ("not read", "")
+    unclear = Stance("NOT_ENOUGH_INFO", 0.1)
+    assert (stance_in_words(unclear), confidence_in_words(unclear)) == ("unclear", "")
 
 
 @pytest.mark.parametrize(("chance", "asked"), [(0.23, True), (0.21, False)])
