@@ -95,6 +95,10 @@ _TOLD = re.compile(
     r"|demonstrate[sd]?|reveal(?:s|ed)?|conclude[sd]?|report(?:s|ed)?|indicate[sd]?|suggest(?:s|ed)?|confirm(?:s|ed)?"
     r"|estimate[sd]?) (?:here )?(?:that|an?|no)\b"
     r"|\b(?:rose|increased|declined|decreased|fell|grew|dropped) (?:\w+ ){0,6}?(?:by|from) (?:\w+ ){0,3}?\d"
+    r"|\b(?:rose|increased|declined|decreased|fell|grew|dropped|lost|gained|prevented|averted|saved) (?:on average )?"
+    r"(?:an? |\w+ )?(?:about |some |roughly |nearly |only |almost |over )?\d"
+    r"|\b(?:hazard|odds|risk|rate|incidence)s? ratios? (?:\w+ ){0,3}?(?:was|were|of) \d"
+    r"|\b(?:conclude[sd]?|calculated) that\b|\b(?:was|were) (?:\w+ly )?(?:linked|related) to\b"
     r"|\b(?:was|were) (?:\w+ly )?(?:higher|lower|greater|larger|smaller|less|more|fewer|longer|shorter|better|worse"
     r"|associated|correlated|similar|reduced|increased|decreased)\b"
     r"|\b(?:no|not) (?:\w+ ){0,2}(?:differ(?:ence)?|effect|association)\b",
