@@ -130,9 +130,8 @@ class PackagedStances(PairStances):
             why = self._why_open(stance, claim, document, some, read, said)
             if why is not None:
                 # A sentence with the claim's words on something else, or on what may be, does not support the claim.
-                supports = read.missing > (2 if why and why == unfit(claim) else 1) or (
-                    may_support(read) and why in ("", UNSAID)
-                )
+                others = read.missing > (2 if why and why == unfit(claim) else 1) and not read.contrary
+                supports = others or (may_support(read) and why in ("", UNSAID))
                 if stance.label == "REFUTES" and gives_its_numbers(claim, some):
                     row = _unrefuted(row)
                 stance = likeliest(row, self._weights.threshold, supports=supports)

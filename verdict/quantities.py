@@ -78,7 +78,7 @@ _INTERVAL = re.compile(
     re.IGNORECASE,
 )
 """A confidence interval or a p value, whose numbers are not the finding; the time of a clock, or a ratio."""
-_RANGE = re.compile(r"\s?(?:to|and|or|[-–,])\s?(?=\d)")
+_RANGE = re.compile(rf"\s?(?:to|and|or|[-–,])\s?(?=\d|(?:{'|'.join(SMALL)})\b)")
 """`40 to 50 %`: both have the unit."""
 _MEASURED = re.compile(r"\b(?:by|of|to|from|than|at|was|is|were|are|mean|average|median|between(?: \S+ and)?)|[=±]")
 """What stands before one number. Without it or a unit, `3,5` may be a list, as in `groups 3,5`, and no decimal."""

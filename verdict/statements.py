@@ -63,6 +63,8 @@ class Compared(NamedTuple):
     """One has another word in the place of the claim's, and none states the claim."""
     unsure: bool
     """One says what may be, or goes together, where the claim says what is, or is the cause; none states the claim."""
+    contrary: bool
+    """In one a number or a direction differs."""
 
 
 def compared(claim: str, sentences: Sequence[str]) -> Compared:
@@ -86,6 +88,7 @@ def compared(claim: str, sentences: Sequence[str]) -> Compared:
         denied,
         not stated and any(one.kind == "word" and one.sentence for some in found for one in some),
         not stated and "certainty" in told,
+        not {"number", "direction"}.isdisjoint(told),
     )
 
 
