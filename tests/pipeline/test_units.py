@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from cli_runs import ccheck
 from runtimes import Kept
 
 from ccheck import Checker, Claim, Stance
@@ -64,6 +65,7 @@ def test_units_that_can_not_be_cut_here_are_refused_before_there_is_a_store(tmp_
         with pytest.raises(MissingExtra, match="pages"):
             checker.ingest(DOCUMENTS)
         assert checker.store.info() is None
+    assert "[pages]" in ccheck("recipes", "check", tmp_path / "units.toml").err
 
 
 def test_a_hit_is_a_unit_of_a_document_or_a_parent(checker: Checker, tmp_path: Path) -> None:
