@@ -93,6 +93,8 @@ def ingest(
 
     if replace and recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
+    if model == "none":
+        raise UsageError("--model names an embedding model. To compute no embeddings, use --no-dense")
     reading = _reading(format_, encoding)
     found = find_sources(sources, reading)  # what is not there says so before a model is loaded
     if rejects is not None:

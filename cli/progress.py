@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.text import per_second
@@ -97,14 +98,18 @@ def _counted(done: int, total: int | None, unit: str | None) -> str:
 
 
 def _lines(doing: str, unit: str | None) -> Update:
-    """Says how far the work is, at most once in `EVERY` seconds."""
-    last = time.monotonic()
+    """Says how far the work is and how long the rest may take, at most once in `EVERY` seconds."""
+    began = last = time.monotonic()
+    before = 0
 
     def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= EVERY:
+        nonlocal began, last, before
+        now = time.monotonic()
+        began, before = now if done < before else began, done
+        if now - last >= EVERY:
             last = now
-            share = f"{done / total:.0%}, " if total else ""
+            left = f"{timedelta(seconds=round((now - began) * (total - done) / done))} left, " if done and total else ""
+            share = f"{done / total:.0%}, {left}" if total else ""
             notice(f"{name or doing}: {share}{_counted(done, total, unit)}{facts}".rstrip(" ,:"))
 
     return update

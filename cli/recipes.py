@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.errors import NotFound
+from ..core.errors import MissingExtra, NotFound
 from ..core.redaction import redact
 from ..core.text import counted, without_controls
 from . import opt
@@ -17,10 +17,6 @@ from .common import print_answer, replacements, resolved_from, settings_from
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
     from ..core.settings import Settings
-
-
-LANGUAGE_MODEL = "language model"
-"""The kind of a model that a server has."""
 
 
 @click.group()
@@ -72,20 +68,24 @@ def _lacking(recipe: Recipe, settings: Settings) -> tuple[list[str], list[str]]:
     from ..core.settings import Settings as Defaults
     from ..core.stages import Dense
     from ..encode.dense import DEFAULT_MODEL, MINILM
+    from ..ingest.passages import refuse_uncut
 
-    served = settings.llm_api_key is not None
-    served = served or settings.llm_base_url != Defaults.model_fields["llm_base_url"].default
+    served = settings.llm_api_key is not None or settings.llm_base_url != Defaults.model_fields["llm_base_url"].default
     needed: dict[str, bool] = {}
     for stage in recipe.stages():
         for model, kind in stage.uses():
             if model is None and kind == "embedding":
                 model = settings.embedding_model or (DEFAULT_MODEL if isinstance(stage, Dense) else MINILM)
-            if model is not None and not (served if kind == LANGUAGE_MODEL else _folder(model, kind)):
+            if model is not None and not (served if kind == "language model" else _folder(model, kind)):
                 needed[model] = needed.get(model, False) or getattr(stage, "required", True)
     lacking = [model for model, need in needed.items() if need]
     asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
-    if asks and not served and not lacking:
-        lacking.append("a language model (--llm)")
+    if asks and not served:
+        lacking.append("a server of language models (OPENAI_BASE_URL, OPENAI_API_KEY)")
+    try:
+        refuse_uncut(units.cut for units in recipe.ingest.units.values())
+    except MissingExtra as error:
+        lacking.append(str(error))
     return lacking, [model for model, need in needed.items() if not need]
 
 
@@ -113,7 +113,7 @@ def show(name: str = opt.argument("NAME")) -> None:
 def check(
     name: str = opt.argument("NAME"), *, replace: tuple[str, ...] = opt.replace, as_json: bool = opt.as_json
 ) -> None:
-    """Check a recipe and its ablations, and list its models.
+    """Check a recipe and its ablations, and list its models and stages.
 
     \b
     ccheck recipes check mine.toml
@@ -121,40 +121,46 @@ def check(
     ccheck recipes check climatecheck-hybrid --replace gpt-4.1=qwen3
 
     For a published system, also says where ccheck differs. --json has the resolved recipe with all its values. Contacts
-    neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
+    neither the hub nor the servers of language models. If the recipe can't run here, the exit code is 4.
     """
     from ..core.adjust import printed, resolved
-    from ..core.errors import MissingExtra
     from ..core.recipe import load_recipe, models_used, recipe_names, ways_to_get
     from ..core.stages import ModelStage
+    from ..core.table import toml
     from ..rerank.open import AUTO, choose_model
+    from ..verdict.calibration import load_calibration
 
     settings = settings_from()
     recipe = resolved(settings, recipe=load_recipe(name, replacements(replace)))
     for ablation in recipe.ablations if recipe.ablation is None else ():
         load_recipe(f"{name}:{ablation}")  # raises what keeps it from running
+    if recipe.verdict.calibration is not None:
+        load_calibration(recipe.verdict.calibration)
     models: dict[str, str] = {}
-    missing = False
+    lacking, missed = _lacking(recipe, settings)
     for model, kind in models_used(recipe).items():
-        where = "on the configured server" if kind == LANGUAGE_MODEL else _folder(model, kind)
-        missing = missing or where is None
-        models[model] = f"{kind}, {where or f'not installed: {ways_to_get(recipe, model)}'}"
+        asked = kind == "language model"
+        where = "on the configured server" if asked else _folder(model, kind)
+        if model in (*lacking, *missed):
+            where = f"not {'served' if asked else 'installed'}: {ways_to_get(recipe, model)}"
+        models[model] = f"{kind}, {where}"
     for stage in recipe.rerankers.values():
         if isinstance(stage, ModelStage) and stage.model == AUTO:
             part = AUTO if stage.required else f"{AUTO} (optional)"
             try:
                 models[part] = f"reranker, {choose_model(settings)}"
             except (NotFound, MissingExtra) as error:
-                missing = missing or stage.required
+                lacking += [AUTO] if stage.required else []
                 models[part] = f"reranker, not available here: {error}"
-    data = {"recipe": recipe.name, "usable": not missing, "models": models, **printed(recipe)}
-    data["decisions"] = recipe.decisions
+    stages = printed(recipe)
+    data = {"recipe": recipe.name, "usable": not lacking, "models": models, **stages, "decisions": recipe.decisions}
     mine = recipe.source is None and name.partition(":")[0] not in recipe_names()
     fields = {"recipe": f"{name}. {'Your own' if mine else _standing(recipe)}.", **models}
+    fields |= {f"[{table}]": toml(keys) for table, keys in stages.items() if keys}
     fields |= {f"decision {number}": said for number, said in enumerate(recipe.decisions, 1)}
     print_answer(as_json, data, fields)
-    if missing:
-        raise NotFound("some models of the recipe are not installed")
+    if lacking:
+        raise NotFound(f"the recipe {name} lacks {', '.join(lacking)}")
 
 
 for command in (list_, show, check):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from .errors import UsageError
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import Settings
 from .stages import ModelStage, QuestionsStage, Stage, VerdictStage
+from .text import did_you_mean
 
 S = TypeVar("S", bound=Stage)
 
@@ -125,5 +126,8 @@ def _verdict(recipe: Recipe, changes: Changes) -> VerdictStage:
     method = changes.verdict or (named[0] if len(named) == 1 else recipe.verdict.method)
     if len(named) > 1 and changes.verdict is None and method not in named:
         raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
+    if method not in (known := get_args(VerdictStage.model_fields["method"].annotation)):
+        hint = did_you_mean(str(method), known, f"known: {', '.join(known)}")
+        raise UsageError(f"verdict is {method!r}: {hint}")
     model = models.get(method) or recipe.verdict.model
     return VerdictStage.model_validate({**recipe.verdict.model_dump(), "method": method, "model": model})

@@ -45,7 +45,6 @@ _FILE_KEYS = ("calibration", "model", "models", "expressions")
 """The keys of stages that name files or folders, looked for beside the recipe first. A model's name is none where there
 is nothing of that name."""
 
-
 _FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 
 
@@ -121,7 +120,8 @@ class Recipe(Stage):
 
     @model_validator(mode="before")
     @classmethod
-    def _takes_out_what_is_there(cls, data: Any) -> Any:
+    def _stages_by_their_names(cls, data: Any) -> Any:
+        """A stage without `kind` has the kind that its name says; a reranker with another name and a `model` is one."""
         for stages in ("retrievers", "rerankers"):
             tables = data.get(stages) if isinstance(data, dict) else None
             known: dict[str, Any] = tables if isinstance(tables, dict) else {}
@@ -129,6 +129,9 @@ class Recipe(Stage):
                 if value is False:
                     hint = did_you_mean(key, [one for one in known if known[one] is not False], "leave the line out")
                     raise ValueError(f"{stages}.{key} = false: there is no {key} to take out: {hint}")
+                if isinstance(value, dict):
+                    model = key not in ("ensemble", "late", "listwise") and ("model" in value or key == "rerank")
+                    value.setdefault("kind", "model" if model and stages == "rerankers" else key)
         return data
 
     @model_validator(mode="after")
@@ -204,8 +207,8 @@ def recipe_text(name: str) -> str:
         extended = base if base in recipe_names() else str(Path(base).resolve())
         about: dict[str, Any] = {"name": recipe.name, "extends": ":".join(filter(None, (extended, "+".join(others))))}
         about |= {"ablation": recipe.ablation, "description": recipe.description}
-        tables = recipe.ablations[last].changes
-        return "".join(f"{key} = {toml(value)}\n" for key, value in (about | tables).items())
+        about |= recipe.ablations[last].changes
+        return "".join(f"{key} = {toml(value)}\n" for key, value in about.items())
     if name in recipe_names():
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
@@ -229,7 +232,7 @@ def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
     `NAME:ABLATION` is the recipe with one of its ablations laid over it, `NAME:ONE+OTHER` with several.
     Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
     """
-    data = _with_kinds(_tables(name))
+    data = _tables(name)
     data["name"] = data.get("name") or Path(name).stem
     try:
         recipe = Recipe.model_validate(data)
@@ -349,7 +352,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         else:
             place[last] = value
     try:
-        return Recipe.model_validate(_with_kinds(data))
+        return Recipe.model_validate(data)
     except ValidationError as error:
         made = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
         raise UsageError(f"the recipe {recipe.name} with {made}: {'; '.join(_explain(error))}") from error
@@ -411,17 +414,6 @@ def _extended(name: str, data: Mapping[str, Any]) -> str | None:
     if name in recipe_names() or file in recipe_names() or not beside.is_file():
         return base
     return f"{beside}:{'+'.join(ablations)}" if ablations else str(beside)
-
-
-def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
-    """A stage without `kind` has the kind that its name says; a reranker is then a model."""
-    for stages in ("retrievers", "rerankers"):
-        tables = data.get(stages)
-        for key, table in tables.items() if isinstance(tables, dict) else ():
-            if isinstance(table, dict):
-                named = stages == "retrievers" or key in ("ensemble", "late", "listwise")
-                table.setdefault("kind", key if named else "model")
-    return data
 
 
 def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -487,4 +479,8 @@ def _explain(error: ValidationError) -> Iterable[str]:
         if parts[:1] in (["retrievers"], ["rerankers"]):
             del parts[2:3]  # the kind, by which pydantic tells the retrievers apart
         said = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "union_tag_invalid":
+            tag, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"].replace("'", "").split(", ")
+            other = f"known: {', '.join(known)}" + "; one of another name needs a model" * (parts[0] == "rerankers")
+            said = f"unknown kind {tag}: {did_you_mean(tag, known, other)}"
         yield ": ".join(filter(None, (".".join(parts), said)))

@@ -10,6 +10,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from .text import did_you_mean
 
+_QUERY = "filters belong to a query (ccheck query --claims --filter --run)"
+ELSEWHERE = {"filter": _QUERY, "filters": _QUERY, "weights": "each retriever has its own, retrievers.NAME.weight"}
+"""What no table has, with where to say it."""
+
 
 class Table(BaseModel):
     """A table with the keys that it has fields for. The error for an unknown key names the nearest known one."""
@@ -23,7 +27,7 @@ class Table(BaseModel):
         if unknown:
             known = sorted(cls.model_fields)
             hint = did_you_mean(unknown[0], known, f"known: {', '.join(known)}", cutoff=0.4)
-            raise ValueError(f"unknown key {unknown[0]}: {hint}")
+            raise ValueError(f"unknown key {unknown[0]}: {ELSEWHERE.get(unknown[0], hint)}")
         return data
 
 

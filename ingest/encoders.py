@@ -14,7 +14,7 @@ from ..core.layout import Chunking, DenseField, Embedding, Layout, UnitField, na
 from ..core.stages import Analysis
 from ..core.types import Document, Entry, Passage, SparseVector, UnitEntry, Vector
 from ..encode.cache import VectorCache, embedding_cache, encode_once, sparse_cache
-from .passages import Span, cut_passages, cut_units
+from .passages import Span, cut_passages, cut_units, refuse_uncut
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -47,7 +47,8 @@ class Encoders:
     notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for units whose model is not here."""
+        """Raises UsageError for units whose model is not here, MissingExtra for those that can't be cut."""
+        refuse_uncut(units.cut for units in self.units.values())
         served = {name for encoder in self.dense for name in self.units_of(encoder)}
         for name, units in self.units.items():
             if units.embedding is not None and name not in served:

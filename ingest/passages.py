@@ -77,6 +77,12 @@ SEGMENT = 32_768
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
 
+def refuse_uncut(cuts: Iterable[str]) -> None:
+    """Raises MissingExtra if units are to be cut in a way (`UnitField.cut`) that is not installed."""
+    if "chunk" in cuts:
+        require("cutting documents into chunks", "pages", "semantic_text_splitter")
+
+
 def cut_units(text: str, fields: Mapping[str, UnitField]) -> dict[str, list[Unit]]:
     """The units of a document's text, by granularity, in the order of the text.
 
@@ -105,11 +111,7 @@ def _spans(text: str, sentences: Sequence[tuple[int, int]], field: UnitField) ->
 
 
 def _chunks(text: str, characters: int) -> list[tuple[int, int]]:
-    """(start, end) of chunks of at most `characters`, cut at the highest level of meaning that fits.
-
-    Raises MissingExtra without semantic-text-splitter.
-    """
-    require("cutting documents into chunks", "pages", "semantic_text_splitter")
+    """(start, end) of chunks of at most `characters`, cut at the highest level of meaning that fits."""
     from semantic_text_splitter import TextSplitter
 
     splitter = TextSplitter(characters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from more_itertools import chunked
@@ -79,6 +80,7 @@ class Checker(Closing):
         deep: bool = False,
     ) -> None:
         """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
+        _refuse_no_function("judge", judge)
         self._owns_runtime, self._owns_store = isinstance(runtime, Settings), store is None
         self.runtime = Runtime(runtime) if isinstance(runtime, Settings) else runtime
         self.settings = settings = self.runtime.settings
@@ -236,7 +238,8 @@ class Checker(Closing):
         return [] if info is None else [name for name in recipe_names() if fits(load_recipe(name), info)]
 
     def rerank_with(self, function: Score | Reranker) -> None:
-        """Use a program's own reranker in place of the recipe's."""
+        """Use a program's own reranker in place of the recipe's. Raises UsageError."""
+        _refuse_no_function("reranker", function)
         stage = bring(function, self.runtime)
         if problem := name_clash(self.recipe.retrievers, [stage.model]):
             raise UsageError(f"the recipe {self.recipe.name} with the reranker {stage.model}: {problem}")
@@ -348,11 +351,17 @@ class Checker(Closing):
     # --
 
     def close(self) -> None:
+        """Free files and models. Call nothing afterwards: it may fail, or open them again."""
         if self._owns_runtime:
             self.runtime.close()
         self._plan = None
         if self._owns_store:
             self.store.close()
+
+
+def _refuse_no_function(what: str, given: object) -> None:
+    if (given is not None and not callable(given)) or iscoroutinefunction(given):
+        raise UsageError(f"{what} is {given!r:.80}. It must be a function, and not an async one")
 
 
 def filters_of(given: Filters) -> list[Filter]:

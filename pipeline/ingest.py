@@ -1,9 +1,4 @@
-"""What an ingest works with: what a recipe needs in a store, and the encoders that provide it and what the store has.
-
-with Runtime(settings) as runtime, open_store(settings) as store:
-    encoders = open_encoders(runtime, store.info(), recipe_to_ingest(settings, "mine.toml"))
-    report = ingest(["corpus.jsonl"], store, encoders, IngestOptions())
-"""
+"""What an ingest works with: what a recipe needs in a store, and the encoders that make it and what the store has."""
 
 from __future__ import annotations
 

@@ -281,6 +281,8 @@ def _open_rerankers(
             rerankers[name] = stage, open_reranker(stage, runtime)
         except (NotFound, MissingExtra) as error:
             if isinstance(stage, ModelStage) and stage.model == AUTO and len(recipe.rerankers) > 1:
+                if runtime.memory is not None:  # whoever measures must not take it for a reranker
+                    warnings.append(f"without {name}: {error}")
                 continue  # `auto` takes what there is beside the others
             if stage.required or strict:
                 raise with_ways_to_get(error, recipe) from error

@@ -442,7 +442,11 @@ def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
         return state
     started, name = time.perf_counter(), name_of(judge)
     try:
-        stances, verdict = judge(state.claim, state.evidence)
+        said: Any = judge(state.claim, state.evidence)
+        stances, verdict = said if isinstance(said, Sequence) and len(said) == 2 else ((), None)
+        if not isinstance(verdict, Verdict) or not all(isinstance(one, Stance) for one in stances):
+            wanted = "a Stance for each piece of evidence, in a list, and a Verdict"
+            raise InvalidData(f"the judge {name} returned {said!r:.80}. It must return {wanted}")
         if len(stances) != len(state.evidence):
             raise InvalidData(f"the judge {name} gave {len(stances)} stances for {len(state.evidence)} documents")
         state.evidence = tuple(

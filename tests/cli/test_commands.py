@@ -177,7 +177,11 @@ def test_a_recipe_shown_is_one_that_can_be_used_and_one_that_is_none_is_said(tmp
         missing = models_used(load_recipe(name)).keys() - models.PACKAGED.keys()
         assert ccheck("recipes", "check", tmp_path / "mine.toml").code == (4 if missing else 0)
     file = tmp_path / "mine.toml"
-    assert "mine.toml. Your own." in ccheck("recipes", "check", file).out
+    file.write_text('extends = "bm25"\nretrievers.bm25.depth = 7\n')
+    told = ccheck("recipes", "check", file).out
+    assert "mine.toml. Your own." in told and '{bm25 = {kind = "bm25", depth = 7, ' in " ".join(told.split())
+    file.write_text('extends = "bm25"\nverdict.calibration = "none.json"\n')
+    assert "none.json does not exist" in ccheck("recipes", "check", file).err
     file.write_text("[retrievers.bm25]\ndpeth = 1")
     for arguments in (["recipes", "check", file], ["query", "x", "--store", papers, "--recipe", file]):
         ran = ccheck(*arguments)

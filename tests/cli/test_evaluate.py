@@ -89,6 +89,10 @@ def test_a_grid_measures_every_combination_and_nothing_twice(papers, files, tmp_
     assert "fusion.k=60" in shown.out and "against two" in shown.out
     ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--grid", "retrievers.bm25=true,false")
     assert ran.code == 0 and "1 combination left out, because no retriever is left" in ran.err
+    # Where `auto` chooses nothing, the recipe is compared with itself.
+    monkeypatch.setattr("ccheck.core.models.best_device", lambda: "cpu")
+    ran = ccheck("evaluate", "default", *files.options, "--store", papers, "--grid", "rerankers.rerank=true,false")
+    assert ran.err.count("default: without rerank: auto chooses a reranking model only with a GPU") == 1
 
 
 def test_claims_that_fail_and_ids_that_do_not_match_are_named(papers, files, no_server, monkeypatch):

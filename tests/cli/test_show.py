@@ -171,7 +171,7 @@ def test_what_is_said_beside_a_bar_has_its_line_and_no_rate_comes_before_the_fir
             show(Progress("writing", 3, 0, 500, 1000))
         assert any("3 documents" in line for line in terminal.lines)
     # Without a terminal, long work prints a line of progress from time to time.
-    for every, said in ((60, ""), (0, "ccheck: writing: 50%, 3")):
+    for every, said in ((60, ""), (0, "ccheck: writing: 50%, 0:00:00 left, 3")):
         monkeypatch.setattr("ccheck.cli.progress.EVERY", every)
         with ingest_progress() as show:
             show(Progress("writing", 3, 0, 500, 1000))

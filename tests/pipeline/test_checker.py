@@ -126,7 +126,8 @@ def test_what_a_judge_could_not_judge_is_counted(words: Checker) -> None:
 
 GOOD, THREE = Verdict("SUPPORTS"), [Stance("SUPPORTS", 1)] * 3
 ANSWERS: list[tuple[Any, str]] = [
-    (None, "TypeError: cannot unpack"),
+    (None, "the judge <lambda> returned None. It must return a Stance for each piece of evidence"),
+    ((["SUPPORTS"] * 3, GOOD), "It must return a Stance"),
     ((THREE[:1], GOOD), "the judge <lambda> gave 1 stances for 3 documents"),
     (([*THREE[:2], replace(THREE[0], label="SUPPORTED")], GOOD), "the label 'SUPPORTED', not one of SUPPORTS, REFUTES"),
     (([*THREE[:2], Stance("SUPPORTS", float("nan"))], GOOD), "the confidence nan, not a number between 0 and 1"),
@@ -221,6 +222,18 @@ def test_a_judge_and_a_reranker_of_ones_own_are_named_and_what_they_raise_is_sai
             result = checker.check("tea is hot")
         assert [one.document.id for one in result.evidence] == ["a", "b"] and said in result.warnings[0]
         assert result.verdict == Verdict(None, None, None, "failing", "RuntimeError: no power", 0, 2, "not_judged")
+
+
+async def awaited(*given: object) -> Any:
+    """What nobody awaits."""
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"judge": "packaged"}, {"judge": awaited}, {"reranker": 5}, {"reranker": awaited}, {"verdict": "nune"}]
+)
+def test_what_can_not_judge_or_rerank_is_refused_before_any_claim(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{next(iter(wrong))} is "):
+        ccheck.open(tmp_path / "store", **wrong)
 
 
 def test_a_result_as_a_data_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,16 @@
 """A pipeline over units: what is found, read, judged and quoted is a part of a document."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from cli_runs import ccheck
 from runtimes import Kept
 
 from ccheck import Checker, Claim, Stance
-from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.recipe import Recipe, load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
@@ -55,6 +57,15 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
     with opened(tmp_path, recipe(tmp_path)) as checker:
         checker.ingest(str(tmp_path / "papers.jsonl"))
         yield checker
+
+
+def test_units_that_can_not_be_cut_here_are_refused_before_there_is_a_store(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
+    with opened(tmp_path, recipe(tmp_path, '[ingest.units.parts]\ncut = "chunk"')) as checker:
+        with pytest.raises(MissingExtra, match="pages"):
+            checker.ingest(DOCUMENTS)
+        assert checker.store.info() is None
+    assert "[pages]" in ccheck("recipes", "check", tmp_path / "units.toml").err
 
 
 def test_a_hit_is_a_unit_of_a_document_or_a_parent(checker: Checker, tmp_path: Path) -> None:
