@@ -118,8 +118,8 @@ def run(arguments: Sequence[str]) -> int:
     except CcheckError as error:
         notice(str(error))
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        notice("interrupted")
+    except (KeyboardInterrupt, click.Abort) as stop:
+        notice(str(stop) or "interrupted")
         return 130
     except BrokenPipeError:
         return 0  # the reader of standard output has gone (`ccheck ... | head`): nothing to say

@@ -17,7 +17,7 @@ from cachetools import LRUCache, cached
 from .cache import Cache
 from .errors import InvalidData, NotFound
 
-_CONFIGURATION = ("*config*.json", "modules.json", "tokenizer.json", "idf.json", "special_tokens_map.json")
+_CONFIGURATION = ("*config*.json", "model.json", "modules.json", "tokenizer.json", "idf.json", "special_tokens*.json")
 _VOCABULARIES = ("vocab.json", "added_tokens.json", "*.txt", "*.model")
 _SAYS_NOTHING = {"_name_or_path", "name_or_path", "transformers_version", "__version__", "model_card_data"}
 """Keys of configurations that differ between copies of the same model."""

@@ -94,7 +94,7 @@ class Checker(Closing):
 
     def check(self, claim: str | Claim, *, k: int = 10, filters: Filters = ()) -> Result:
         """Check one claim against the `k` documents that bear on it most. Raises CcheckError."""
-        result = next(self.check_many([claim], k=k, filters=filters))
+        result = next(self.check_many([_claim(claim)], k=k, filters=filters))
         if result.error is not None:
             raise result.error
         return result
@@ -381,12 +381,16 @@ def claims_of(given: Iterable[str | Claim]) -> Iterator[Claim]:
     if hasattr(given, "columns"):
         raise UsageError("check_many takes claims, not a data frame. Name its column: check_many(frame['claim'])")
     for number, one in enumerate(given, 1):
-        if isinstance(one, str | Claim):
-            yield Claim(one) if isinstance(one, str) else one
-        elif str(one) in EMPTY_CELLS:
-            yield Claim("", str(number))
-        else:
-            raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(one).__name__} ({one!r:.80})")
+        empty = not isinstance(one, str | Claim) and str(one) in EMPTY_CELLS
+        yield Claim("", str(number)) if empty else _claim(one)
+
+
+def _claim(given: str | Claim) -> Claim:
+    if isinstance(given, str):
+        return Claim(given)
+    if not isinstance(given, Claim):
+        raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(given).__name__} ({given!r:.80})")
+    return given
 
 
 def at_once(verdict: VerdictStage, claims: int) -> int:

@@ -18,9 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core.errors import InvalidData, NotFound, UsageError, misfits
 from ..core.files import write_text
+from ..core.fingerprints import fingerprint
 from ..core.types import Stance
+from .classifier import StanceClassifier
 from .judge import Case, Judged, StanceMethod
 from .labels import STANCES
+from .packaged_model import FOLDER, is_packaged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,35 +37,35 @@ class Calibration(BaseModel):
     """How to get from a method's probabilities to calibrated ones.
 
     `of`: whether it takes the probabilities of all labels or a confidence alone. `method` is the name of the method
-    that it was made for, `pairs` on how many labelled pairs.
+    that it was made for, `identity` its `identity`, `pairs` on how many labelled pairs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     of: Literal["probabilities", "confidence"]
     method: str
+    identity: str
     pairs: int = Field(ge=1)
     temperature: float = Field(gt=0, allow_inf_nan=False)
 
     def apply(self, stance: Stance) -> Stance:
-        """The stance with a calibrated confidence; one without a label or without a confidence as it is."""
-        if stance.label is None:
+        """The stance with a calibrated confidence; one without a label or a confidence, or of what no judge read, as it
+        is. If the confidence falls to one half, it no longer decides: no side is strong with that."""
+        if stance.label is None or stance.confidence is None or not stance.read:
             return stance
         if self.of == "confidence":
-            if stance.confidence is None:
-                return stance
             values = tempered([[1 - stance.confidence, stance.confidence]], self.temperature)
-            return replace(stance, confidence=round(float(values[0, 1]), 6))
-        if stance.probabilities is None:
+            made = replace(stance, confidence=round(float(values[0, 1]), 6))
+        elif stance.probabilities is None:
             raise InvalidData(
                 f"the calibration was made for {self.method}, which gives the probabilities of all labels. This method "
                 "does not. Calibrate it on its own answers"
             )
-        (row,) = tempered([[stance.probabilities.get(label, 0.0) for label in STANCES]], self.temperature)
-        probabilities: dict[str, float] = {
-            label: round(float(value), 6) for label, value in zip(STANCES, row, strict=True)
-        }
-        return replace(stance, confidence=probabilities.get(stance.label), probabilities=probabilities)
+        else:
+            (row,) = tempered([[stance.probabilities.get(label, 0.0) for label in STANCES]], self.temperature)
+            probabilities: dict[str, float] = dict(zip(STANCES, row.round(6).tolist(), strict=True))
+            made = replace(stance, confidence=probabilities.get(stance.label), probabilities=probabilities)
+        return replace(made, decides=made.decides and (made.confidence or 0.0) > 0.5)
 
 
 def save_calibration(calibration: Calibration, file: Path) -> None:
@@ -106,19 +109,19 @@ class Calibrated:
 
 def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:
     """The method with calibrated confidences. Raises UsageError if the calibration is another method's."""
-    # A model's folder can have moved.
-    if _without_place(calibration.method) != _without_place(method.name):
+    if calibration.identity != identity(method):
         raise UsageError(
-            f"the calibration was made for {calibration.method}, not for {method.name}. Calibrate that method, or "
-            "remove the calibration from the recipe"
+            f"the calibration was made for another judge or other weights ({calibration.method}), not for "
+            f"{method.name}. Calibrate that method, or remove the calibration from the recipe"
         )
     return Calibrated(method, calibration, method.name)
 
 
-def _without_place(method: str) -> str:
-    """stance:nli, also of stance:/models/nli."""
-    kind, colon, model = method.partition(":")
-    return f"{kind}{colon}{model.rpartition('/')[2]}"
+def identity(method: StanceMethod) -> str:
+    """A hash of the method's model, wherever it is; of a language model, the method's name."""
+    if is_packaged(method):
+        return fingerprint(FOLDER)
+    return fingerprint(method.path) if isinstance(method, StanceClassifier) else method.name
 
 
 def tempered(values: Sequence[Sequence[float]], temperature: float) -> NDArray[np.float64]:

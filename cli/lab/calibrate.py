@@ -56,7 +56,8 @@ def calibrate(
         save_calibration(report.calibration, Path(output))
     facts = {**report.to_dict(), "output": output}
     said = {name.replace("_", " "): str(value) for name, value in facts.items() if value is not None}
-    print_answer(as_json, facts, said)
-    notice(*seen_in_training(report.calibration.method), *report.doubts)
+    warnings = [*seen_in_training(report.calibration.method), *report.doubts]
+    print_answer(as_json, {**facts, "warnings": warnings}, said)
+    notice(*warnings)
     if report.failed:
         raise Incomplete(f"{report.failed:,} of {len(found.rows):,} pairs were not judged. The first: {report.reason}")

@@ -68,8 +68,8 @@ class Evaluate:
     as_json: bool = opt.as_json
     store: str | None = opt.store
     pairs: str | None = opt.option(
-        "Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or doc_id (a "
-        "document in the store).",
+        "Measure only the recipes' judges, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or "
+        "doc_id (a document in the store).",
         "FILE",
         heading="Judges and questions",
     )
@@ -111,18 +111,16 @@ def evaluate(asked: Evaluate) -> None:
     Results are cached, so an interrupted run continues where it stopped, and another recipe computes only what differs.
     Claims that fail are named and left out of the means, and the exit code is 7.
 
-    With --pairs, nothing is searched: the judge reads each pair. Pairs that it can't judge count as wrong, and the exit
-    code is 7.
+    With --pairs, nothing is searched: the judge of each recipe reads each pair. Pairs that it can't judge count as
+    wrong, and the exit code is 7.
     """
     settings = opt.settings_of(asked)
     if asked.pairs is not None:
-        if len(asked.recipes) > 1:
-            raise UsageError("--pairs measures one judge. Name at most one recipe")
-        if asked.out is not None and asked.ablation is not None:
-            raise UsageError("--out writes the answers of one judge. Leave out --ablation")
         check_outputs([(asked.out, "the answers")], (asked.pairs, *asked.recipes))
         _refuse(asked, "--pairs, which measures a judge without retrieval", "claims")
         names = with_ablations(asked.recipes or (settings_from(**settings).recipe,), asked.ablation)
+        if asked.out is not None and len(names) > 1:
+            raise UsageError("--out writes the answers of one judge. Name one recipe, without --ablation")
         evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names})
         return
     if not asked.recipes:
@@ -345,7 +343,8 @@ def evaluate_pairs(asked: Evaluate, judges: Mapping[str, Settings]) -> None:
             compared = compare_judges(done) if len(done) > 1 else None
             row = one.to_dict() | about(recipe, one.usage, judges[name]) | differences_json(compared, name)
             row["published"] = [known for known in row["published"] if known["metrics"].keys() & one.metrics.keys()]
-            notice(*seen_in_training(one.method))
+            row["warnings"] = seen_in_training(one.method)
+            notice(*row["warnings"])
             failed = one.pairs - one.judged
             said = f"{failed:,} of {counted(one.pairs, 'pair')} could not be judged and count as wrong. "
             yield name, row, [f"{said}The first: {one.reason}"] if failed else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -38,6 +39,7 @@ def train() -> None:
     ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
     ccheck train embedder --preset climatecheck-hybrid --config mine.toml
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a training as Ctrl-C does
 
 
 @dataclass(frozen=True, kw_only=True)

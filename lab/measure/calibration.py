@@ -18,7 +18,7 @@ from ...core.errors import InvalidData, UsageError, require
 from ...core.runtime import Runtime
 from ...core.types import Label, Stance
 from ...verdict import StanceMethod
-from ...verdict.calibration import Calibration, tempered
+from ...verdict.calibration import Calibration, identity, tempered
 from ...verdict.labels import STANCES
 from ...verdict.open import open_method
 from .pairs import StanceRow, judge_rows
@@ -101,15 +101,15 @@ def calibrate(
     if not stances:
         raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
     labels = [pair.label for pair in judged]
-    calibration = fit_calibration(stances, labels, method.name)
-    after = reliability(*cross_fitted(stances, labels, [pair.claim for pair in judged], method.name))
+    calibration = fit_calibration(stances, labels, method)
+    after = reliability(*cross_fitted(stances, labels, [pair.claim for pair in judged], method))
     return CalibrationReport(
         calibration, reliability(stances, labels), after, len(stances), len(pairs) - len(stances), reason
     )
 
 
 def cross_fitted(
-    stances: Sequence[Stance], labels: Sequence[Label], claims: Sequence[str], method: str
+    stances: Sequence[Stance], labels: Sequence[Label], claims: Sequence[str], method: StanceMethod
 ) -> tuple[list[Stance], list[Label]]:
     """Each stance calibrated on pairs of other claims, with its true label.
 
@@ -130,7 +130,7 @@ def cross_fitted(
     return made, truth
 
 
-def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: str) -> Calibration:
+def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: StanceMethod) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
     Raises InvalidData if there are too few, or no temperature fits, as where all are right.
@@ -146,7 +146,7 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
         truth = [STANCES.index(label) for _, label in given]
     else:
         if any(stance.confidence is None for stance, _ in given):
-            raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
+            raise InvalidData(f"nothing to calibrate: {method.name} gives neither probabilities nor confidences")
         values = [[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given]
         truth = [int(stance.label == label) for stance, label in given]
     right = sum(stance.label == label for stance, label in given)
@@ -154,7 +154,7 @@ def fit_calibration(stances: Sequence[Stance], labels: Sequence[Label], method: 
     if right in (0, len(given)) or not LEAST * 1.01 < temperature < MOST / 1.01:
         needed = "Give pairs of every label, some that the judge gets right and some that it gets wrong"
         raise InvalidData(f"{right} of {len(given)} answers are right, and the confidences don't tell which. {needed}")
-    return Calibration(of=of, method=method, pairs=len(given), temperature=temperature)
+    return Calibration(of=of, method=method.name, identity=identity(method), pairs=len(given), temperature=temperature)
 
 
 def _fit_temperature(values: Sequence[Sequence[float]], truth: Sequence[int]) -> float:

@@ -72,6 +72,7 @@ def measure(
     """
     asked = {name: check_metrics([name])[0] for name in metrics}
     _check(run, qrels)
+    qrels = dict(sorted(qrels.items()))  # the same resamples for the same claims, in whatever order they came
     # What is ranked counts, not its scores, which tools round in their own ways.
     ranks = {
         claim: {document: float(-place) for place, document in enumerate(ranked(scores))}

@@ -85,7 +85,7 @@ class PairsMeasured:
 
 def seen_in_training(judge: str) -> list[str]:
     """What figures of the judge with this name must be read with."""
-    seen = f"the {NAME} learned from {LEARNED_FROM}: on their claims, its figures are those of training data"
+    seen = f"the {NAME} learned from {LEARNED_FROM}: if these claims are theirs, its figures are of training data"
     return [seen] if judge.startswith(NAME) else []
 
 
@@ -93,12 +93,17 @@ def answers(pairs: Sequence[StanceRow], measured: PairsMeasured) -> Iterator[dic
     """For each pair, in order, what was said of it: the objects that `ccheck evaluate --pairs --out` writes."""
     cases = [(row.claim, (Document(row.doc_id, row.title, row.text),)) for row in pairs]
     for row, stance, (sentences,) in zip(pairs, measured.stances, choose_sentences(cases, 1), strict=True):
+        # Where a file has no ids, the texts stand for them (`_rows`).
         yield {
+            "id": row.claim_id if row.claim_id != row.claim else None,
             "claim": row.claim,
+            "doc_id": row.doc_id if row.doc_id != f"{row.title}\n{row.text}" else None,
             "label": row.label,
             "answer": stance.label,
             "confidence": stance.confidence,
+            "probabilities": stance.probabilities,
             "decides": decides(stance),
+            "error": stance.error,
             "role": sentences[0].role if sentences else None,
         }
 

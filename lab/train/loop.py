@@ -394,12 +394,17 @@ def work_folder(wanted: Output, settings: str) -> Iterator[Path]:
         saved = work / SETTINGS
         if not saved.is_file():
             write_text(saved, settings)
-        elif saved.read_text(encoding="utf-8") != settings:
+        elif (kept := saved.read_text(encoding="utf-8")) != settings:
+            old, new = (json.loads(one)["options"] for one in (kept, settings))
+            other = [f"{name} was {old.get(name)}" for name, value in new.items() if old.get(name) != value]
             raise UsageError(
-                f"{work} contains a training with other settings or data. Use the same ones, or remove it to start "
-                "again"
+                f"{work} contains a training with other settings or data ({', '.join(other) or 'the data differ'}). "
+                "Use the same ones, or remove it to start again"
             )
-        yield work
+        try:
+            yield work
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt("interrupted. Use --resume to continue from the last checkpoint") from stop
 
 
 def _refuse(output: Path) -> None:

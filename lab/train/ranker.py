@@ -105,7 +105,7 @@ def train_ranker(
         begins = done[0].history[0][2]
         gained = not learner.choosing or any(value > begins for phase in done for _, _, value in phase.history[1:])
         if not gained:
-            notes.append(f"no epoch improved {options.metric} over the base. Use the base")
+            notes.append(f"no epoch improved {options.metric} over the figure before training. Do without this model")
         notes += notes_on(found, metrics[0])
         report = Report(learner.kind, output.folder, options.base, tuple(done), found, tuple(notes))
         learned_from = [

@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from .figures import Report, model_card, stance_counts, stance_figures, stance_v
 from .loop import Output, Phase, Training, checkpointing, classifier_to_train, finish, require_training, work_folder
 from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
-from .split import Split, split_by_claim, split_by_document
+from .split import split_by_claim, split_by_document
 
 if TYPE_CHECKING:
     import torch
@@ -269,7 +270,7 @@ def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
 
 def split_rows(
     rows: Sequence[StanceRow], kind: str, dev_share: float, seed: int
-) -> tuple[list[StanceRow], list[StanceRow], Split]:
+) -> tuple[list[StanceRow], list[StanceRow]]:
     """Rows to learn from and to measure on, of different claims and, by `document`, of different documents.
 
     Raises as `split_by_document`.
@@ -284,7 +285,7 @@ def split_rows(
     how = dev_share, seed, "Label pairs of more claims, name pairs to measure on with --dev, or use --set split=pair"
     split = split_by_document(of, qrels, *how) if by_document else split_by_claim(of, *how)
     train, dev = ({claim.id for claim in part} for part in (split.train_claims, split.dev_claims))
-    return [row for row in rows if row.claim_id in train], [row for row in rows if row.claim_id in dev], split
+    return [row for row in rows if row.claim_id in train], [row for row in rows if row.claim_id in dev]
 
 
 def without_leaks(rows: Sequence[StanceRow], dev: Sequence[StanceRow]) -> list[StanceRow]:
@@ -329,16 +330,12 @@ def stance_data(
     Raises InvalidData if too little is left.
     """
     messages: list[str] = []
-    left = list(rows)
     groups: dict[str, tuple[StanceRow, ...]] = {}
-    held = [*dev, *test]
-    if held:
-        kept = without_leaks(left, held)
-        if len(kept) < len(left):
-            messages.append(
-                f"{len(left) - len(kept):,} pairs are not trained on, because their claim or document is measured on"
-            )
-        left = kept
+    left = kept = without_leaks(rows, [*dev, *test])
+    if len(kept) < len(rows):
+        messages.append(
+            f"{len(rows) - len(kept):,} pairs are not trained on, because their claim or document is measured on"
+        )
     if test:
         groups[UNSEEN] = tuple(test)
     elif dev:
@@ -346,24 +343,24 @@ def stance_data(
     elif options.split == "pair":
         left, dev = stratified(left, options.dev_share, options.seed)
         groups[GIVEN] = tuple(dev)
-        messages.append(
-            f"{len(left):,} pairs to train on, {len(dev):,} to choose the best epoch on, drawn label by label. Their "
-            "claims and documents may be in training"
-        )
+        messages.append("the pairs to choose by are drawn by label. Their claims and documents may be in training")
     else:
-        left, unseen, split = split_rows(left, options.split, options.dev_share, options.seed)
+        left, unseen = split_rows(left, options.split, options.dev_share, options.seed)
         groups[UNSEEN if options.split == "document" else SEEN] = tuple(unseen)
-        messages.append(split.describe())
+        messages.append(f"{len(unseen):,} pairs are measured on, by {options.split}")
         if options.split == "document":
-            left, seen, _ = split_rows(left, "claim", options.dev_share / 2, options.seed)
+            left, seen = split_rows(left, "claim", options.dev_share / 2, options.seed)
             groups[SEEN] = tuple(seen)
             messages.append(f"{len(seen):,} more pairs are measured on, by claim. Their documents may be in training")
     if not dev and options.split == "pair":
         left, dev = stratified(left, options.dev_share, options.seed)
     if not dev:
         share = min(CHOOSE_AT_MOST, max(CHOOSE_SHARE, CHOOSE_AT_LEAST / max(1, len(left))))
-        left, chosen, split = split_rows(left, options.split, share, options.seed + 1)
-        dev = chosen
+        left, dev = split_rows(left, options.split, share, options.seed + 1)
+    used = {*left, *dev, *chain(*groups.values())}
+    lost = sum(row not in used for row in kept)
+    said = f"{len(left):,} pairs to train on, {len(dev):,} to choose the best epoch on"
+    messages.append(f"{said}; {lost:,} left out, because they share documents with others" if lost else said)
     return StanceData(tuple(left), tuple(dev), groups, tuple(messages))
 
 

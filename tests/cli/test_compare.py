@@ -25,7 +25,7 @@ def test_for_a_person():
     assert ["bad", "0.5250", "[0.500,", "0.575]", "20"] in lines
     assert ["good", "0.9750", "[0.925,", "1.000]", "20"] in lines
     row = next(line for line in lines if line[:2] == ["good", "RR@10"])
-    assert row[2] == "+0.4500" and row[5:7] == ["0.0002", "0.0002"] and row[7:] == ["19", "1", "0"]
+    assert row[2] == "+0.4500" and row[5:7] == ["≤0.0002", "≤0.0002"] and row[7:] == ["19", "1", "0"]
     assert "good: the 5 claims that changed most in RR@10" in ran.out
     assert "  -0.5000  1.0000 -> 0.5000  q0  Claim [bold]0[2J\n" in ran.out
     assert "  +0.5000  0.5000 -> 1.0000  q1  Claim [bold]1[2J\n" in ran.out

@@ -255,7 +255,7 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     assert ran.code == 7 and "1 of 5 pairs could not be judged" in ran.err
     assert set(found) == {
         *("pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds", "cost"),
-        *("recipe", "published", "replaced", "labels", "decided"),
+        *("recipe", "published", "replaced", "labels", "decided", "warnings"),
     }
     assert found["cost"] is None, "without prices"
     assert (found["pairs"], found["judged"], found["method"]) == (5, 4, "llm:m (one-step)")
@@ -280,11 +280,11 @@ def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
     written = [json.loads(line) for line in Path("answers.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [one["claim"] for one in written] == [pair["claim"] for pair in PAIRS]
     assert written[1] == {
-        "claim": "the sea rises", "label": "REFUTES", "answer": "REFUTES", "confidence": 0.8, "decides": True,
-        "role": None,
+        "id": None, "claim": "the sea rises", "doc_id": None, "label": "REFUTES", "answer": "REFUTES",
+        "confidence": 0.8, "probabilities": None, "decides": True, "error": None, "role": None,
     }  # fmt: skip
     assert [one["decides"] for one in written] == [True, True, True, False, False]
-    assert (written[4]["answer"], written[4]["confidence"]) == (None, None)
+    assert (written[4]["answer"], written[4]["confidence"]) == (None, None) and written[4]["error"]
     assert ccheck("evaluate", "bm25", "--out", "answers.jsonl").code == 2
 
 

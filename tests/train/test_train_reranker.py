@@ -112,9 +112,9 @@ def test_a_training_that_was_killed_goes_on(tmp_path, base):
     (work / "first" / "checkpoints" / "checkpoint-5").mkdir()
     with pytest.raises(UsageError, match="--resume"):
         train(tmp_path / "killed", chosen)
-    with pytest.raises(UsageError, match="other settings or data"):
+    with pytest.raises(UsageError, match=r"other settings or data \(seed was"):
         train(tmp_path / "killed", chosen.model_copy(update={"seed": 5}), resume=True)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="--resume"):
         train(tmp_path / "killed", chosen, deadly("second", 1, interrupt), resume=True)
     assert (work / "first" / "done.json").is_file()
     report = train(tmp_path / "killed", chosen, resume=True)
@@ -169,7 +169,7 @@ def test_a_second_phase_that_gains_nothing_is_undone(tmp_path, base, monkeypatch
     train(tmp_path / "one", chosen)
     both = train(tmp_path / "both", chosen.model_copy(update={"second_epochs": 1}))
     assert "the phase second brought no gain in nDCG@10 and was undone" in both.notes
-    assert any("Use the base" in note for note in both.notes)
+    assert any("Do without this model" in note for note in both.notes)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "both")]
     assert weights[0] == weights[1]
 

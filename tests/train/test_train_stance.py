@@ -90,7 +90,7 @@ def test_formats(tmp_path):
 
 def test_what_is_measured_on_is_in_no_other_part():
     rows = rows_of()
-    train, dev, _ = split_rows(rows, "document", 0.2, 0)
+    train, dev = split_rows(rows, "document", 0.2, 0)
     assert {row.doc_id for row in train}.isdisjoint(row.doc_id for row in dev)
     assert without_leaks(rows, dev) == train
     data = stance_data(rows, StanceOptions())

@@ -15,6 +15,7 @@ from ccheck.lab.measure.verdicts import reliability
 from ccheck.verdict.calibration import calibrated, load_calibration, save_calibration
 from ccheck.verdict.judge import (
     ASSUMED_CONFIDENCE,
+    FAR,
     HALF_LIFE,
     NO_DOCUMENTS,
     UNREAD,
@@ -313,7 +314,7 @@ def test_an_overconfident_method_is_calibrated_on_pairs_it_has_not_seen(probabil
         stances, labels = overconfident(1500, seed)
         return [s if probabilities else Stance(s.label, s.confidence) for s in stances], labels
 
-    calibration = fit_calibration(*stances_of(0), "stance:x")
+    calibration = fit_calibration(*stances_of(0), Fixed(FAILED))
     assert calibration.of == ("probabilities" if probabilities else "confidence")
     save_calibration(calibration, tmp_path / "c.json")
     loaded = load_calibration(tmp_path / "c.json")
@@ -333,7 +334,7 @@ def test_an_overconfident_method_is_calibrated_on_pairs_it_has_not_seen(probabil
 def test_the_temperature_is_the_true_one():
     for true in (3.0, 0.5):
         stances, labels = overconfident(4000, sharper=true)
-        assert fit_calibration(stances, labels, "stance:x").temperature == pytest.approx(true, rel=0.1)
+        assert fit_calibration(stances, labels, Fixed(FAILED)).temperature == pytest.approx(true, rel=0.1)
 
 
 def test_reliability_by_hand():
@@ -362,7 +363,7 @@ def test_reliability_by_hand():
 )
 def test_what_nothing_can_be_learned_from_is_an_error(stances, labels, message):
     with pytest.raises(InvalidData, match=message):
-        fit_calibration(stances, labels, "stance:x")
+        fit_calibration(stances, labels, Fixed(FAILED))
 
 
 class Fixed:
@@ -380,8 +381,8 @@ class Fixed:
 
 def test_a_calibrated_method_is_a_method_and_failures_stay_what_they_are():
     stances, labels = overconfident(500)
-    calibration = fit_calibration([*stances, FAILED], [*labels, S], "stance:/elsewhere/nli")
-    assert calibration.pairs == 500 and calibration.apply(FAILED) is FAILED
+    calibration = fit_calibration([*stances, FAILED], [*labels, S], Fixed(FAILED))
+    assert calibration.pairs == 500 and calibration.apply(FAILED) is FAILED and calibration.apply(FAR) is FAR
     method = calibrated(Fixed(stances[0]), calibration)
     assert method.name == "stance:/models/nli"
     cases = [Case(Claim("x"), (Evidence(Hit(1, Document("a", "", "x"), 1.0)),)), Case(Claim("y"), ())]
@@ -389,12 +390,16 @@ def test_a_calibrated_method_is_a_method_and_failures_stay_what_they_are():
     assert first.stances == (calibration.apply(stances[0]),) and first.stances[0].confidence < stances[0].confidence
     assert first.usage == Usage(1, 2, 3) and second.stances == ()
     with pytest.raises(UsageError, match=r"was made for .*, not for"):
-        calibrated(Fixed(stances[0]), calibration.model_copy(update={"method": "llm:gpt"}))
+        calibrated(Fixed(stances[0]), calibration.model_copy(update={"identity": "llm:gpt"}))
     with pytest.raises(InvalidData, match="Calibrate it on its own answers"):
         calibration.apply(Stance("SUPPORTS", 0.9))
+    sure = Stance(S, 0.8, probabilities={S: 0.8, R: 0.1, N: 0.1}, decides=True)
+    for temperature, label in ((1.5, S), (20, N)):
+        one = calibration.model_copy(update={"temperature": temperature}).apply(sure)
+        assert (said(one), one.decides) == (label, label == S), "a side needs more than one half"
 
 
-GOOD = {"of": "confidence", "method": "x", "pairs": 50}
+GOOD = {"of": "confidence", "method": "x", "identity": "x", "pairs": 50}
 
 
 @pytest.mark.parametrize(
