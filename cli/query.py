@@ -306,10 +306,11 @@ def _with_least(checked: Checker) -> Recipe:
 def _printer(recipe: Callable[[], Recipe], asked: Asked) -> Callable[[Check, Answered], None]:
     """What prints an answer: as citations, JSON, or for people to read."""
     if asked.format_ is not None:
+        from ..service.record import permalink
         from ..web.citing import Citing
 
-        citing = Citing(asked.format_)
-        return lambda check, one: click.echo(citing.text(one.result, check.corrections), nl=False)
+        citing, settings = Citing(asked.format_), settings_from(**opt.settings_of(asked))
+        return lambda check, one: click.echo(citing.text(one.result, check, permalink(settings, check.id)), nl=False)
     if asked.as_json or asked.claims is not None:
         return lambda _, one: print_json(one.answer)
 

@@ -26,7 +26,7 @@ _CORPORATE = re.compile(
     re.IGNORECASE,
 )
 
-AUTHORS = ("authors", "author", "authors.name", "author.name", "author full names")
+AUTHORS = ("authors", "author", "authors.name", "author.name", "author full names", "first author", "first authors")
 JOURNAL = ("journal", "journal.name", "source title", "publication title", "venue", "container title", "journaltitle")
 YEAR = ("year", "publication year", "pubyear")
 """Names of fields as `folded` writes them, in the order in which they count."""
@@ -109,9 +109,9 @@ def authors_of(value: Value) -> tuple[str, ...]:
     elif " and " in text:
         parts = text.split(" and ")
     else:
-        # `Smith A, Jones B` are two authors, and `Smith, Anna` is one.
+        # `Smith A, Jones B` are two authors, and `Smith, Anna` and `de la Cruz, J. A.` are one.
         names = [part.strip() for part in text.split(",")]
-        parts = names if len(names) > 2 or all(" " in name for name in names) else [text]
+        parts = names if len(names) > 2 or all(re.search(r"\w\w.* | .*\w\w", name) for name in names) else [text]
     return tuple(part.strip().rstrip(",") for part in parts if part.strip())
 
 

@@ -317,11 +317,11 @@ class Service(Closing):
         return self._kept_by().list(wanted or Wanted())
 
     def find(self, id_: str) -> Check:
-        """The recorded check with this id. Raises NotFound."""
+        """The recorded check with this id, without the id that its claim had in a file. Raises NotFound."""
         check = self._kept_by().get([id_]).get(id_)
         if check is None:
             raise missing(id_)
-        return check
+        return _of_claim(check, Claim(check.claim))
 
     def keep_file(self, id_: str, data: Mapping[str, Any]) -> None:
         """Keep what a file of claims asked for, if there is a record; its checks are kept for themselves."""

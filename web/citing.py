@@ -7,87 +7,121 @@ import functools
 import io
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate, on_pages
 from ..core.text import printable
-from ..core.types import Document, Result
-from ..service.types import Correction, standing
+from ..core.types import Document, Evidence, Result, Stance, Verdict
+from ..core.words import OPEN, confidence_in_words, in_words, stance_in_words, sure
+from ..service.types import Check, standing
+from .report import placeless
+from .views import as_read, claim_view, in_short, note, outcome
 
 if TYPE_CHECKING:
     from pylatexenc.latexencode import UnicodeToLatexEncoder
 
-COLUMNS = (
-    *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
-    *("retracted", "stance", "leans", "confidence", "sentences", "pages", "corrected_verdict", "corrected_stance"),
+CLAIM = (
+    *("claim_id", "claim", "verdict", "relevance", "verdict_in_words", "verdict_confidence", "reason", "rationale"),
+    *("judged_by", "problem", "corrected_verdict", "checked", "collection", "address"),
 )
+"""What a row of a table says of its claim, and of a paper beside it."""
+PAPER = (
+    *("rank", "doc_id", "title", "authors", "year", "journal", "doi", "retracted", "stance", "leans", "confidence"),
+    *("sentences", "pages", "differences", "corrected_stance"),
+)
+SIDE = ("paper", "says", "doi", "sentence")
+OF_CLAIMS = (*CLAIM, "papers", *(f"{side}_{name}" for side in ("supporting", "refuting") for name in SIDE))
 FORMULA = tuple("=+-@＝＋－＠")
 """Spreadsheets take a cell that begins with one of these for a formula."""
 
 
 class Citing:
-    """Writes results one after the other. Each paper is cited once in BibTeX."""
+    """Writes results one after the other: as bibtex (each paper once), md, csv (of papers), or claims (CSV, too)."""
 
     def __init__(self, format_: str) -> None:
         self._format, self._cited, self._first = format_, dict[str, str](), True
-        self._corrections: list[Correction] = []
 
-    def text(self, result: Result, corrections: Sequence[Correction] = ()) -> str:
-        """The text that a result adds to the output, with its corrections if the format has a place for them."""
-        self._corrections = standing(corrections)
-        lines = {"bibtex": self._bibtex, "csv": self._csv, "md": self._markdown}[self._format](result)
-        text = "".join(lines)
+    def text(self, result: Result, check: Check, address: str | None = None) -> str:
+        """The text that the result of a check adds to the output. `address`: where people find it, if it is kept."""
+        self._corrections = standing(check.corrections)
+        self._checked = check.created[:16].replace("T", " ") + " UTC" * bool(check.created)
+        self._address = address or "" if check.kept else ""
+        writers = {"bibtex": self._bibtex, "csv": self._csv, "claims": self._claims, "md": self._markdown}
+        text = "".join(writers[self._format](result))
         self._first = False
         return text
 
     def _bibtex(self, result: Result) -> Iterator[str]:
-        for piece in result.by_document:
+        for piece in result.evidence:
             document = piece.document
-            if document.id in self._cited:
+            if document.id in self._cited or (piece.stance is not None and not piece.stance.read):
                 continue
             key = self._cited[document.id] = _key(citation_of(document), set(self._cited.values()))
             yield bibtex(document, key, on_pages(*piece.sentences))
 
     def _csv(self, result: Result) -> Iterator[str]:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        if self._first:
-            writer.writerow(COLUMNS)
-        verdict = (result.verdict.label if result.verdict is not None else None) or ""
-        for piece in result.evidence:
-            cited = citation_of(piece.document)
-            row = (
-                *(result.claim.id or "", result.claim.text, verdict, _number(result.relevance)),
-                *(str(piece.hit.rank), piece.document.id, piece.document.title, "; ".join(cited.authors)),
-                *(cited.year, cited.journal, cited.doi or "", "true" if cited.retracted else ""),
-                (piece.stance.label if piece.stance is not None else None) or "",
-                "true" if piece.stance is not None and piece.stance.leans else "",
-                _number(piece.stance.confidence if piece.stance is not None else None),
-                " ".join(sentence.text for sentence in piece.sentences),
-                on_pages(*piece.sentences),
-                *(self._corrected(None), self._corrected(piece.document.id)),
+        rows, claim = list[Sequence[str]](), self._claim(result)
+        for piece in map(as_read, result.evidence):
+            document, stance, cited = piece.document, piece.stance or Stance(None), citation_of(piece.document)
+            differences = (in_words(replace(one, role=None)) for one in piece.sentences)
+            paper = (
+                *(str(piece.hit.rank), document.id, document.title, "; ".join(cited.authors), cited.year),
+                *(cited.journal, cited.doi or "", "true" * cited.retracted),
+                *((stance.label or "") if stance.read else stance_in_words(stance), "true" * stance.leans),
+                _number(stance.confidence if stance.read else None),
+                *(" ".join(one.text for one in piece.sentences), on_pages(*piece.sentences)),
+                *("; ".join(filter(None, differences)), self._corrected(document.id)),
             )
-            writer.writerow(map(_cell, row))
-        yield out.getvalue()
+            rows.append((*claim, *paper))
+        yield self._rows((*CLAIM, *PAPER), rows or [claim])
+
+    def _claims(self, result: Result) -> Iterator[str]:
+        view = claim_view(result, 1, {})
+        unread = sum(not one["read"] for one in view["documents"])
+        papers = [f"{many} {said}" for _, _, many, said in view["tally"]] + [f"{unread} not read"] * bool(unread)
+        row = [*self._claim(result), "; ".join(papers)]
+        for one in view["strongest"].values():
+            quoted = "".join(each.text for each in one["evidence"].sentences[:1]) if one else ""
+            row += [one["name"], _says(one["evidence"]), one["cited"].doi or "", quoted] if one else [""] * len(SIDE)
+        yield self._rows(OF_CLAIMS, [row])
+
+    def _rows(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+        writer = csv.writer(out := io.StringIO(), lineterminator="\n")
+        writer.writerows([columns] * self._first)
+        writer.writerows([*map(_cell, row), *[""] * (len(columns) - len(row))] for row in rows)
+        return out.getvalue()
+
+    def _claim(self, result: Result) -> tuple[str, ...]:
+        """What `CLAIM` names."""
+        verdict = result.verdict or Verdict(None)
+        return (
+            *(result.claim.id or "", result.claim.text, verdict.label or "", _number(result.relevance)),
+            *(in_short(outcome(result), verdict.confidence), _number(verdict.confidence)),
+            *(OPEN.get(verdict.reason or "", ""), verdict.rationale or ""),
+            *("" if verdict.method == "none" else placeless(verdict.method), str(result.error or verdict.error or "")),
+            *(self._corrected(None), self._checked, placeless(result.store), self._address),
+        )
 
     def _markdown(self, result: Result) -> Iterator[str]:
-        yield ("" if self._first else "\n") + f"## {_md(result.claim.text or result.claim.id or '')}\n\n"
-        verdict = result.verdict
-        if verdict is not None and verdict.label is not None:
-            reason = f": {_md(verdict.rationale)}" if verdict.rationale else ""
-            yield f"**{verdict.label}**{reason}\n\n"
-        elif error := result.error or (verdict and verdict.error):
-            yield f"No verdict: {_md(str(error))}\n\n"
+        claim = dict(zip(CLAIM, map(_md, self._claim(result)), strict=True))
+        yield ("" if self._first else "\n") + f"## Claim: {claim['claim'] or claim['claim_id']}\n\n"
+        shown = None if result.verdict is None else result.verdict.confidence
+        confidence = "" if shown is None else f" (confidence {shown:.2f}, {sure(shown)})"
+        why = "; ".join(filter(None, (claim[name] for name in ("reason", "rationale", "problem"))))
+        yield f"**{claim['verdict_in_words']}**{confidence}{why and f': {why}'}\n\n"
+        yield claim["judged_by"] and f"Judged by {claim['judged_by']}\n\n"
         yield from (f"{one}\n\n" for one in self._said(None))
-        for number, piece in enumerate(result.evidence, 1):
-            stance = piece.stance
-            said = f" {'leans to ' * stance.leans}**{stance.label}**" if stance is not None and stance.label else ""
-            yield f"{number}. {reference(piece.document)}{said}\n"
+        where = self._address and f": <{self._address}>"
+        yield self._checked and f"Checked {claim['checked']} in {claim['collection']}{where}\n\n"
+        for number, piece in enumerate(map(as_read, result.evidence), 1):
+            says = _says(piece)
+            yield f"{number}. {reference(piece.document)}{says and f' – {says}'}\n"
             for sentence in piece.sentences:
-                pages = on_pages(sentence)
-                yield f"   > {_md(sentence.text)}{f' ({pages})' if pages else ''}\n"
+                about = _md(note(sentence))
+                yield f"   > {_md(sentence.text)}{about and f' ({about})'}\n"
             yield from (f"\n   {one}\n" for one in self._said(piece.document.id))
 
     def _corrected(self, doc_id: str | None) -> str:
@@ -102,6 +136,10 @@ class Citing:
                 yield f"Corrected: **{one.label or one.what}**{note} ({by})"
 
 
+def _says(one: Evidence) -> str:
+    return ", ".join(filter(None, (say(one.stance or Stance(None)) for say in (stance_in_words, confidence_in_words))))
+
+
 def reference(document: Document) -> str:
     """A reference in Markdown: `Smith et al. (2019). Title. *Journal*. <https://doi.org/…>`."""
     cited = citation_of(document)
@@ -109,8 +147,7 @@ def reference(document: Document) -> str:
     head = f"{who} ({cited.year}). " if who and cited.year else f"{who or cited.year}. " if who or cited.year else ""
     title = _md(document.title or document.text[:80])
     where = f" *{_md(cited.journal)}*." if cited.journal else ""
-    url = doi_url(cited.doi)
-    link = f" <{url}>" if url else f" ({_md(document.id)})"
+    link = f" <{url}>" if (url := doi_url(cited.doi)) else f" ({_md(document.id)})"
     retracted = "**RETRACTED:** " if cited.retracted else ""
     return f"{head}{retracted}{title}.{where}{link}"
 
@@ -122,8 +159,7 @@ def bibtex(document: Document, key: str, quoted: str = "") -> str:
     from bibtexparser.library import Library
     from bibtexparser.model import Entry, Field
 
-    cited = citation_of(document)
-    data = document.metadata
+    cited, data = citation_of(document), document.metadata
     authors = [_tex(one) for one in cited.authors]
     fields = {
         "title": _tex(document.title or document.text[:80]),

@@ -22,7 +22,7 @@ from more_itertools import chunked
 from starlette.concurrency import run_in_threadpool
 
 from ..core.errors import CcheckError, Incomplete, InvalidData
-from ..core.types import Claim
+from ..core.types import Claim, Label, Reason
 from ..ingest import IngestOptions, Progress, Report
 from ..pipeline.batch import ClaimRecord, unjudged
 from ..service import Check, Event, How, Service
@@ -139,9 +139,9 @@ class Row:
     done: bool = False
     kept: bool = False
     unjudged: str | None = None
-    label: str | None = None
+    label: Label | None = None
     confidence: float | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     error: str | None = None
 
     def set(self, check: Check) -> None:
@@ -151,7 +151,8 @@ class Row:
 
     def to_dict(self, otherwise: str) -> dict[str, Any]:
         status = "failed" if self.error is not None else "done" if self.done else otherwise
-        told = {name: getattr(self, name) for name in ("number", "check", "label", "reason", "error", "unjudged")}
+        names = ("number", "check", "label", "confidence", "reason", "error", "unjudged")
+        told = {name: getattr(self, name) for name in names}
         return {**told, "id": self.record.claim.id, "claim": self.record.claim.text, "status": status}
 
 

@@ -9,19 +9,21 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from more_itertools import chunked
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, StoreChanged, UsageError
 from ..core.recipe import recipe_names
-from ..core.types import Document
+from ..core.types import Document, Verdict
 from ..ingest import numbered
 from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
@@ -30,8 +32,8 @@ from ..service.record import permalink
 from . import pdfs
 from .access import FORM, SESSION, SESSION_SECONDS, Caller, Right, needed
 from .citing import Citing
-from .jobs import STOPPED
-from .page import environment, static_files
+from .jobs import STOPPED, FileJob
+from .page import environment, placeless, static_files
 from .pdf_pages import marked_pages, spans_of
 from .problems import JSON, Problem, disk_told, problem_of
 from .rest import ClaimSent, CorrectionSent, document_found
@@ -153,8 +155,7 @@ async def find(page: Opened, id: str) -> Response:  # noqa: A002
         if check.status == "running":
             raise Problem(409, "the check is not done yet")
         format_, kind = EXPORTS[ending]
-        named = {"Content-Disposition": f'attachment; filename="ccheck-{id_}.{ending}"'}
-        return Response(Citing(format_).text(readable(check), check.corrections), media_type=kind, headers=named)
+        return _download(Citing(format_).text(readable(check), check, _link(page, id_)), kind, f"{id_}.{ending}")
     if ending:
         raise Problem(404, f"a check has no form .{ending}: there are json, {', '.join(EXPORTS)}")
     if check.status == "running":
@@ -186,8 +187,7 @@ async def history(page: Opened) -> Response:
     wanted = Wanted(query["q"] or None, query["label"] or None, LISTED, query["before"] or None)
     found = await page.web.service.checks_async(wanted)
     older = found[-1].created if len(found) == LISTED else None
-    data = [one.to_dict() for one in found]
-    return page.show("history.html", data, checks=found, query=query, older=older)
+    return page.show("history.html", [one.to_dict() for one in found], checks=found, query=query, older=older)
 
 
 # -- files of claims
@@ -208,7 +208,9 @@ async def send(page: Sent) -> Response:
 
 @pages.get("/files/{id}")
 async def table(page: Opened, id: str) -> Response:  # noqa: A002
-    job = await page.web.jobs.find_file(id, page.caller)
+    job = await page.web.jobs.find_file(id.removesuffix(".csv"), page.caller)
+    if id.endswith(".csv"):
+        return _download(await run_in_threadpool(_table, page, job), "text/csv", f"{job.id[-16:]}.csv")
     return page.show("file.html", job.to_dict(), job=job)
 
 
@@ -306,8 +308,7 @@ async def pdf_page(page: Opened, id: str) -> Response:  # noqa: A002
     except (InvalidData, MissingExtra) as error:
         problem = problem_of(error)
     listed = [{name: value for name, value in one.items() if name != "png"} for one in shown]
-    said = None if problem is None else problem.detail
-    data = {"doc_id": found.id, "title": found.title, "error": said, "pages": listed}
+    data = {"doc_id": found.id, "title": found.title, "error": problem and problem.detail, "pages": listed}
     sentences = [found.text[start:end] for start, end in spans]
     given = {"document": found, "pages": shown, "sentences": sentences, "first": found.page_at(spans[0][0])}
     return page.show("pdf_page.html", data, 200 if problem is None else problem.status, problem=problem, **given)
@@ -358,22 +359,41 @@ def _result_page(page: Page, check: Check) -> Response:
     view = claim_view(with_texts(readable(check), page.web.service), 1, {}, check.corrections)
     documents = view["documents"]
     served = {"check": check, "query": query, "choices": choices(documents)}
-    pdf_folder = page.web.served.pdfs
-    with_pdf = [one["evidence"] for one in documents if pdfs.pdf_of(pdf_folder, one["evidence"].document)]
-    served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in with_pdf}}
-    corrects = check.kept and "check" in page.caller.rights
-    served |= {"all": len(documents), "corrects": corrects, "recipe": _other_recipe(page.web, check)}
-    asked = page.request.url.replace(query="", fragment="")
-    asked = asked.replace(scheme="https") if page.web.served.secure else asked
-    link = permalink(page.web.service.checker.settings, check.id) or str(asked)
-    given = view | {"documents": filtered(documents, query)}
-    return page.show("check.html", None, served=served, check=check, link=link, **given)
-
-
-def _other_recipe(web: Web, check: Check) -> str:
-    """The packaged recipe with which a check was made, if it is not the server's own."""
+    shown = [one["evidence"] for one in documents if pdfs.pdf_of(page.web.served.pdfs, one["evidence"].document)]
+    served |= {"pdfs": {one.document.id: list(pdfs.links(one)) for one in shown}, "all": len(documents)}
     name = str(check.settings.get("recipe"))
-    return name if name != web.service.checker.recipe.name and name in recipe_names() else ""
+    other = name if name != page.web.service.checker.recipe.name and name in recipe_names() else ""
+    served |= {"corrects": check.kept and "check" in page.caller.rights, "recipe": other}
+    given = view | {"documents": filtered(documents, query), "link": _link(page, check.id)}
+    return page.show("check.html", None, served=served, check=check, **given)
+
+
+def _link(page: Page, id_: str) -> str:
+    """Where people find a check."""
+    asked = page.request.base_url
+    asked = asked.replace(scheme="https") if page.web.served.secure else asked
+    return permalink(page.web.service.checker.settings, id_) or f"{asked}checks/{id_}"
+
+
+def _download(text: str, kind: str, name: str) -> Response:
+    named = {"Content-Disposition": f'attachment; filename="ccheck-{name}"'}
+    return Response(placeless(text), media_type=kind, headers=named)
+
+
+def _table(page: Page, job: FileJob) -> str:
+    """A file of claims for a spreadsheet, with what is recorded of their checks."""
+    citing, lines = Citing("claims"), list[str]()
+    for rows in chunked(job.rows, 100):
+        kept = [row.check for row in rows if row.check is not None and row.kept]
+        found = page.web.service.found(kept) if kept else {}
+        for row in rows:
+            claim = row.record.claim
+            check = found.get(row.check or "") or Check(id="", claim=claim.text, status="failed", error=row.error)
+            result = replace(readable(check), claim=claim)
+            if not check.id and row.label:  # without a record, the job alone knows the verdict
+                result = replace(result, error=None, verdict=Verdict(row.label, row.confidence, reason=row.reason))
+            lines.append(citing.text(result, check, _link(page, check.id)))
+    return "".join(lines)
 
 
 async def _recent(web: Web) -> list[Check] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -52,8 +52,7 @@ def claim_view(
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
     stances = [one.stance for one in result.evidence if one.stance is not None and one.stance.read]
     tally: Counter[tuple[str | None, bool]] = Counter((one.label, one.leans) for one in stances)
-    counts: Counter[str] = Counter(one.label for one in stances if one.label)
-    documents = [_document(evidence) for evidence in result.evidence]
+    documents = [_document(as_read(evidence)) for evidence in result.evidence]
     return {
         "number": number,
         "outcome": outcome(result),
@@ -64,18 +63,22 @@ def claim_view(
         "warnings": [(text, warned.setdefault(text, number)) for text in result.warnings],
         "documents": documents,
         "tally": [
-            (label, f"{many} {LEANING[label].replace('leans', 'leaning')}" if leans else f"{many} {said}")
+            (label, leans, many, LEANING[label].replace("leans", "leaning") if leans else said)
             for label, said in STANCE_COUNTS.items()
             for leans in (False, True)
             if (many := tally[label, leans])
         ],
-        "counts": {label: counts[label] for label in STANCE_COUNTS if counts[label]},
         "strongest": {side: strongest(documents, side) for side in SIDES},
         "gaps": list(gaps(result)),
         "corrections": {one.doc_id: [each for each in corrections if each.doc_id == one.doc_id] for one in corrections},
         "stages": _stages([one.hit for one in result.evidence]),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
     }
+
+
+def as_read(evidence: Evidence) -> Evidence:
+    """Evidence as it is shown: the sentences of a paper that no judge read are no evidence."""
+    return evidence if evidence.stance is None or evidence.stance.read else replace(evidence, sentences=())
 
 
 def in_short(outcome: str, confidence: float | None) -> str:
@@ -134,8 +137,7 @@ def why_found(hit: Hit) -> str:
 
 def _document(evidence: Evidence) -> dict[str, Any]:
     document, stance = evidence.document, evidence.stance
-    metadata = document.metadata
-    cited = citation_of(document)
+    metadata, cited = document.metadata, citation_of(document)
     doi = metadata.get("doi") or metadata.get("DOI")
     spans = evidence_spans(document, evidence.sentences, "text")
     parts = pieces(document.text, spans, CONTEXT_CHARS)
@@ -145,6 +147,7 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     far = sum(part.end - part.start for part in parts if part.kind == "far")
     return {
         "evidence": evidence,
+        "read": stance is None or stance.read,
         "confidence": confidence_in_words(stance) if stance is not None and stance.label else "",
         "name": document.title or shortened(document.text, 80) or document.id,
         "title": _title(document, evidence),

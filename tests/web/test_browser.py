@@ -112,7 +112,8 @@ def test_all_of_it_works_by_keyboard(look, web: Web):
     page.keyboard.type(CLAIM)  # the box has the focus
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Check"
-    page.keyboard.press("Enter")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Control+Enter")
     page.wait_for_selector("#verdict")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"

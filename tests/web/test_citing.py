@@ -16,8 +16,9 @@ from pylatexenc.latex2text import LatexNodes2Text
 from ccheck.core.citation import citation_of
 from ccheck.core.errors import InvalidData
 from ccheck.core.text import printable
-from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
-from ccheck.web.citing import COLUMNS, Citing, _md
+from ccheck.core.types import Claim, Difference, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.service import Check
+from ccheck.web.citing import CLAIM, PAPER, Citing, _md
 
 TRICKY = (
     *("{", "}", "}}", "\\", "\\{", "{x", "x}, note = {owned", "x},\n@misc{evil, title={y}", '"', "@article{a,", "@é{"),
@@ -44,13 +45,14 @@ def one_paper(title: str = "Sea", claim: str = "a claim", **metadata: Any) -> Re
 def test_markdown_says_why_there_is_no_verdict() -> None:
     unread = replace(one_paper(), claim=Claim("", "7"), verdict=None, error=InvalidData("no _text_"))
     unjudged = replace(one_paper(), verdict=Verdict(None, error="it hung"))
-    assert cited("md", unread).startswith("## 7\n\nNo verdict: no \\_text\\_\n")
-    assert cited("md", unjudged).startswith("## a claim\n\nNo verdict: it hung\n")
+    assert cited("md", unread).startswith("## Claim: 7\n\n**Not checked**: no \\_text\\_\n")
+    assert cited("md", unjudged).startswith("## Claim: a claim\n\n**No verdict**: it hung\n")
+    assert "7,,,,Not checked,,,,,no _text_," in cited("csv", unread)
 
 
 def cited(format_: str, *results: Result) -> str:
-    citing = Citing(format_)
-    return "".join(citing.text(one) for one in results)
+    citing, check = Citing(format_), Check(id="c", claim="", status="done")
+    return "".join(citing.text(one, check) for one in results)
 
 
 @some
@@ -91,9 +93,9 @@ def test_bibtex_keeps_a_group_and_a_doi_whole() -> None:
 @given(texts)
 def test_cells_and_markdown_show_text_as_it_is(text: str) -> None:
     rows = list(csv.reader(io.StringIO(cited("csv", one_paper(text, text, authors=[text], journal=text)))))
-    assert rows[0] == list(COLUMNS) and [len(row) for row in rows] == [len(COLUMNS)] * 2
+    assert rows[0] == [*CLAIM, *PAPER] and [len(row) for row in rows] == [len(rows[0])] * 2
     assert all(cell == printable(cell) and not cell.startswith(tuple("=+-@\t\r＝＋－＠ ")) for cell in rows[1])
-    assert rows[1][6].removeprefix("'") == " ".join(printable(text).split()).removeprefix("'")
+    assert rows[1][len(CLAIM) + 2].removeprefix("'") == " ".join(printable(text).split()).removeprefix("'")
     markdown = cited("md", one_paper(text, text))
     assert markdown.count("\n") == 6 and all(line == printable(line) for line in markdown[:-1].split("\n"))
     wanted = " ".join(printable(text).split())
@@ -113,7 +115,34 @@ def test_cells_and_markdown_show_text_as_it_is(text: str) -> None:
 )
 def test_links_in_markdown_lead_to_the_doi(doi: str, link: str) -> None:
     found = one_paper(doi=doi)
-    assert cited("md", found).splitlines()[4].endswith(f"Sea. {link} **SUPPORTS**")
+    assert cited("md", found).splitlines()[4].endswith(f"Sea. {link} – supports")
     leaning = replace(found, evidence=(replace(found.evidence[0], stance=Stance("SUPPORTS", 0.5, decides=False)),))
-    assert cited("md", leaning).splitlines()[4].endswith(f"Sea. {link} leans to **SUPPORTS**")
+    assert cited("md", leaning).splitlines()[4].endswith(f"Sea. {link} – leans to supporting it, confidence 0.50")
     assert ",SUPPORTS,true,0.5," in cited("csv", leaning) and ",SUPPORTS,,," in cited("csv", found)
+
+
+def test_a_paper_that_was_not_read_is_no_evidence_and_what_protects_a_reader_is_told() -> None:
+    judge, difference = "small model: a lead to read", Difference("number", "3 %", "30 %")
+    verdict = Verdict("NOT_ENOUGH_INFO", 0.07, "it leans", judge, reason="leaning")
+    found = replace(one_paper(first_author="de la Cruz, J. A."), verdict=verdict)
+    (read,) = found.evidence
+    read = replace(read, sentences=(replace(read.sentences[0], role="result", differences=(difference,)),))
+    unread = replace(read.hit, rank=2, document=replace(read.document, id="d2"))
+    found = replace(found, evidence=(read, replace(read, hit=unread, stance=Stance(None, 0.99, read=False))))
+    check = Check(id="c", claim="", status="done", created="2026-11-28T14:23:25+00:00", kept=True)
+    formats = ("md", "csv", "claims", "bibtex")
+    markdown, table, claims, bibtex = (Citing(one).text(found, check, "http://h/c") for one in formats)
+    first, *rest = (line for line in markdown.splitlines() if line)
+    assert first == "## Claim: a claim" and rest[:3] == [
+        "**Not enough information** (confidence 0.07, low): papers lean to one side, too weakly to say; it leans",
+        *(f"Judged by {judge}", "Checked 2026-11-28 14:23 UTC in local:papers: <http://h/c>"),
+    ]
+    assert "(result, differs in a number (claim: 3 %, paper: 30 %))" in rest[4] and rest[5].endswith("not read")
+    row, last = csv.DictReader(io.StringIO(table))
+    told = ("Not enough information", "0.07", judge, "local:papers", "http://h/c", "de la Cruz, J. A.")
+    names = ("verdict_in_words", "verdict_confidence", "judged_by", "collection", "address", "authors")
+    assert tuple(row[name] for name in names) == told and row["differences"].startswith("differs in a number (claim: 3")
+    assert (last["stance"], last["confidence"], last["sentences"]) == ("not read", "", "")
+    (row,) = csv.DictReader(io.StringIO(claims))
+    assert (row["papers"], row["supporting_says"]) == ("1 supporting; 1 not read", "supports")
+    assert [one.key for one in parse_string(bibtex).entries] == ["delacruz"]

@@ -74,7 +74,7 @@ def test_a_check_is_exported_and_found_in_the_history(web):
     assert [row["stance"] for row in rows] == ["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"]
     assert "@article{church2015" in web.browser.get(f"{address}.bib").text
     answer = web.browser.get(f"{address}.md")
-    assert answer.text.startswith("## Sea level") and "attachment" in answer.headers["content-disposition"]
+    assert answer.text.startswith(f"## Claim: {CLAIM}\n\n**C") and "attachment" in answer.headers["content-disposition"]
     assert web.browser.get(f"{address}.exe").status_code == 404
     checked(web, "Coffee is a drink.")
     page = web.page("/history?q=coffee")
@@ -113,6 +113,7 @@ def test_without_a_record_an_answer_is_shown_and_not_kept(serve_web):
     wait_until(lambda: not job.running)
     table = web.page(f"/files/{job.id}").one("tbody")
     assert "Conflicting evidence papers disagree" in table.words and not table.all("a"), "no check that nobody has"
+    assert "Conflicting evidence," in (text := web.browser.get(f"/files/{job.id}.csv").text) and "/checks/" not in text
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,7 @@ def test_a_store_that_hangs_holds_no_page_up(serve_web, monkeypatch):
     go = threading.Event()
     monkeypatch.setattr(web.web.service.checker.store, "count", lambda: go.wait(60) and 3)
     monkeypatch.setattr(web.web.service.record, "list", lambda wanted: (_ for _ in ()).throw(ServerError("gone")))
-    said = web.page("/").words
-    assert "The store does not answer" in said and "Recent checks can't be read now" in said
+    assert "The store does not answer" in (said := web.page("/").words) and "Recent checks can't be read now" in said
     go.set()
 
 
@@ -196,7 +196,7 @@ def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
     said = [one.words for one in page.all("p", class_="correction")]
     assert said[0].startswith("Corrected: supported") and said[1].startswith("Corrected: not relevant")
     assert said[2].startswith("Corrected: the paper refutes – lakes (Eve, ")
-    assert "Conflicting evidence" in page.one("div", id="verdict").words  # the answer stays
+    assert "Conflicting evidence corrected: supported" in web.page("/history").words  # the answer stays
     rows = {row["doc_id"]: row for row in csv.DictReader(io.StringIO(web.browser.get(f"{address}.csv").text))}
     assert (rows["ice"]["corrected_verdict"], rows["ice"]["corrected_stance"]) == ("SUPPORTS", "REFUTES")
     assert "Corrected: **REFUTES**: lakes (Eve, 20" in (text := web.browser.get(f"{address}.md").text)
@@ -231,7 +231,11 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     wait_until(lambda: not job.running)
     assert [web.web.service.find(row.check).settings["k"] for row in job.rows if not row.error] == [1, 1]
     claims = web.browser.get(f"{answer.url.path}.json").json()["claims"]
-    assert [one["status"] for one in claims] == ["done", "failed", "done"]
+    assert [one["status"] for one in claims] == ["done", "failed", "done"] and claims[0]["confidence"] > 0
+    first, mark, last = csv.DictReader(io.StringIO(web.browser.get(f"{answer.url.path}.csv").text))
+    assert first["address"] == f"{web.url}/checks/{job.rows[0].check}" and first["supporting_doi"] == "10.1000/sea"
+    assert (mark["claim_id"], mark["verdict_in_words"]) == ("b", "Not checked") and "only marks" in mark["problem"]
+    assert last["claim_id"] == "c" and checked(web, last["claim"], k="1")[1].one("p", class_="number").words == "Claim"
 
 
 def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_path):
@@ -330,8 +334,7 @@ def test_papers_are_added_with_progress_and_rejects_and_a_full_disk_is_said(serv
     assert "3 papers" in web.page("/papers").words
     refused = web.send("/papers", {}, files=[("file", ("x.bin", "?"))]).url.path
     wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))
-    said = web.page(refused).words
-    assert "It failed. x.bin: " in said and "ccheck-papers-" not in said
+    assert "It failed. x.bin: " in (said := web.page(refused).words) and "ccheck-papers-" not in said
     for name, content, said in (("e.csv", "", "the file is empty"), ("t.csv", "title\nTea", "without an abstract")):
         place = web.send("/papers", {}, files=[("file", (name, content))]).url.path
         wait_until(lambda: not any(job.running for job in web.web.jobs.ingests.values()))

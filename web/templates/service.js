@@ -76,9 +76,14 @@ if (print_) {
   print_.addEventListener("click", () => print());
 }
 
+document.getElementById("claim")?.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
+});
+
 const drop = document.querySelector("[data-drop]");
 if (drop) {
   const files = drop.querySelector("input");
+  drop.querySelector("[hidden]").hidden = false;
   for (const name of ["dragenter", "dragover"]) {
     drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
   }
