@@ -138,7 +138,7 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
         _print_below(console, reason)
     if cited.authors or cited.journal:
         _print_below(console, " · ".join(part for part in (cited.names(), cited.journal) if part), "dim")
-    for sentence in evidence.sentences:
+    for sentence in evidence.sentences if stance.read else ():
         about = printable(", ".join(filter(None, (in_words(sentence), on_pages(sentence)))))
         _print_below(console, _marked(sentence.text, claim).append(f"  [{about}]" if about else "", "dim"))
     for line in _grounding(evidence):

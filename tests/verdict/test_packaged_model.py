@@ -222,7 +222,7 @@ def test_what_a_paper_asked_supports_nothing():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("other-subjects", 1, 0), ("near-misses", 343, 14), ("realistic", 110, 3), ("conclusions", 17, 2)],
+    [("other-subjects", 1, 0), ("near-misses", 343, 14), ("realistic", 110, 3), ("conclusions", 17, 1)],
 )
 def test_what_is_decided_about_other_subjects_is_right(name: str, right: int, wrong: int):
     """Claims about subjects that the model was not made from, each with a passage. A near miss shares most words."""
@@ -266,15 +266,12 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     assert is_packaged(named)
 
 
-@pytest.mark.parametrize(
-    ("claim", "open_"),
-    [("The sea has risen about 20 cm since 1900", True), ("The sea has risen about 40 cm since 1900", False)],
-)
-def test_a_paper_that_gives_the_claims_number_is_not_said_to_refute_it(claim: str, open_: bool):
+@pytest.mark.parametrize(("number", "open_"), [(20, True), (40, False)])
+def test_a_paper_that_gives_the_claims_number_is_not_said_to_refute_it(number: int, open_: bool):
     paper = Document("d", "", "The sea rose by about 1.6 mm a year since 1900, which adds up to a little under 20 cm.")
     model = PackagedStances(Runtime())
     model.__dict__["_reader"] = lambda pairs: np.array([[0.0, 9.0, 0.0]] * len(pairs))
-    (stance,) = model.read([(claim, paper)])
+    (stance,) = model.read([(f"The sea has risen about {number} cm since 1900", paper)])
     assert (stance.label == "REFUTES") is stance.decides is not open_
 
 
