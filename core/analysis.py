@@ -349,7 +349,9 @@ def _languages() -> Any:
 
 # -- texts that make no claim, or two
 
-Wording: TypeAlias = Literal["statement", "yes_no_question", "open_question", "greeting", "command", "opinion"]
+Wording: TypeAlias = Literal[
+    "statement", "yes_no_question", "open_question", "greeting", "command", "opinion", "address"
+]
 _YES_NO = re.compile(
     r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n['’]t)?\b",
     re.IGNORECASE,
@@ -359,6 +361,7 @@ _ASKS = re.compile(
     r"(?:(?:in|on|at|to|for|from|by|with|of)\s)?(?:what|which|who|whom|whose|when|where|why|how)\b", re.IGNORECASE
 )
 _NO_CLAIM: dict[Wording, re.Pattern[str]] = {
+    "address": re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE),
     "greeting": re.compile(
         r"(?:hi|hello|hey|welcome|good (?:morning|afternoon|evening|day)|thanks|thank you|bye|goodbye)\b"
         r"(?:\W+\w+){0,3}\W*",

@@ -216,6 +216,7 @@ _NO_CLAIM: dict[Wording, str] = {
     "greeting": "this is a greeting",
     "command": "this is an instruction",
     "opinion": "this is an opinion or a wish",
+    "address": "this is an address, whose page is not read",
 }
 
 

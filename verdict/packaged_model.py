@@ -65,6 +65,8 @@ UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
 """The confidence from which a side decides where a sentence says the claim and nothing else, or denies it so. Chosen on
 made-up pairs: few of the data sets' sentences are so plain."""
+LONGEST = 100
+"""The words of a claim; no claim of the data sets has more, and what comes later is not read."""
 OTHER_WORDS = 3
 """A sentence that lacks fewer of a claim's words is like the claim."""
 ABSTRACT = 60
@@ -306,6 +308,8 @@ def unfit(claim: str) -> str | None:
         return "the claim is about another claim, which you can check alone"
     if REFERS.search(second):
         return "the claim makes two, which you can check alone"
+    if len(claim.split()) > LONGEST:
+        return "the text is too long to be one claim"
     return "the claim seems to state nothing" if names_only(claim) else None
 
 

@@ -179,9 +179,9 @@ def bibtex(document: Document, key: str, quoted: str = "") -> str:
 
 
 def _key(cited: Citation, taken: set[str]) -> str:
-    """`smith2019`, or with a letter if that is taken."""
+    """`smith2019`, or with a letter if that is taken. The name of a group is cut."""
     family = unicodedata.normalize("NFKD", family_name(cited.authors[0]) if cited.authors else "")
-    name = re.sub(r"[^a-z]", "", family.lower()) or "paper"
+    name = re.sub(r"[^a-z]", "", family.lower())[:30] or "paper"
     key = f"{name}{cited.year}"
     others = (f"{key}{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
     numbered = (f"{key}-{number}" for number in range(2, len(taken) + 3))

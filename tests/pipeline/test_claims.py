@@ -134,7 +134,7 @@ def test_texts_are_on_one_line_and_a_server_that_answers_nobody_is_raised_where_
         ("Please find papers about sea level", "command"),
         ("could you check whether coffee causes cancer?", "command"),
         *(("Check dams reduce erosion.", "statement"), ("We should stop burning coal.", "opinion")),
-        ("We burn more coal than in 1990.", "statement"),
+        *(("We burn more coal than in 1990.", "statement"), ("https://doi.org/10.1/x", "address")),
     ],
 )
 def test_what_a_text_is(text, wording):

@@ -94,13 +94,13 @@ def test_what_is_said_of_a_claim_or_by_others_decides_nothing():
         "Weight",
         "Tea had no effect on weight and rats had it.",
     )
-    claims = ("Tea had no effect on weight.", *told, *other)
+    claims = ("Tea had no effect on weight.", *told, *other, "Tea had no effect on weight, " * 20)
     believed = f"It is believed that tea has been measured. {TRIAL}"
-    texts = (*[TRIAL] * 4, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed, TRIAL, TRIAL)
+    texts = (*[TRIAL] * 4, f"Early studies suggested that tea had an effect on weight. {TRIAL}", believed, *[TRIAL] * 3)
     stances = made.read([(claim, Document("one", "", text)) for claim, text in zip(claims, texts, strict=True)])
-    assert [stance.decides for stance in stances] == [True, *[False] * 7]
+    assert [stance.decides for stance in stances] == [True, *[False] * 8]
     why = ["", *["is about another claim"] * 3, "a sentence says this of something else", "no sentence says that"]
-    why += ["seems to state nothing", "makes two"]
+    why += ["seems to state nothing", "makes two", "too long"]
     assert [stance.label == "SUPPORTS" for stance in stances] == [not one for one in why]
     assert all(one in (stance.rationale or "") for stance, one in zip(stances, why, strict=True))
 
