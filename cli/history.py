@@ -71,10 +71,14 @@ def _list(check: Check) -> None:
     """One line: the id, the time, the verdict, the claim."""
     from rich.text import Text
 
+    from ..service.types import standing
+
     label = check.label or ("failed" if check.error else "no verdict")
     confidence = check.verdict.get("confidence")
     sure = "" if confidence is None else f" ({confidence:.2f})"
-    corrected = f"  [{counted(len(check.corrections), 'correction')}]" if check.corrections else ""
+    count = f"  [{counted(len(check.corrections), 'correction')}]" if check.corrections else ""
+    verdicts = [one for one in standing(check.corrections) if one.doc_id is None]
+    corrected = f"  [corrected: {verdicts[-1].label or verdicts[-1].what}]" if verdicts else count
     head = f"{printable(check.id)}  {printable(check.created[:16])}  "
     line = Text.assemble((f"{label}{sure}", "bold"), f"  {printable(check.claim[:CLAIM_CHARS])}", (corrected, "yellow"))
     print_hanging(stdout(), Text(head, "dim"), line, len(head))

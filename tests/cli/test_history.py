@@ -64,7 +64,7 @@ def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(own_papers, tmp
     report = tmp_path / "asked.html"
     assert "wrong verdict (REFUTES)" in query(own_papers, CLAIM, "--report", str(report)).out
     assert report.read_text(encoding="utf-8").count("Corrected:") == 2
-    assert "[2 corrections]" in ccheck("history", "--corrected", "--store", own_papers).out
+    assert "[corrected: REFUTES]" in ccheck("history", "--corrected", "--store", own_papers).out
     ran = ccheck("history", "--pairs", "--store", own_papers)
     (tmp_path / "pairs.jsonl").write_text(ran.out)
     (row,) = read_rows(tmp_path / "pairs.jsonl").rows
