@@ -164,7 +164,7 @@ def test_an_answer_says_on_which_page_it_stands(tmp_path: Path) -> None:
     assert (found["page"], found.get("last_page", found["page"])) == layout.pages[140] and found["page"] > 1
     said = f"p. {found['page']}"
     assert said in ccheck("query", claim, "--store", store, *BM25, "--verdict", "none").out
-    for format_, wanted in (("bibtex", f"Quoted: {said} of the file"), ("csv", f",{said}"), ("md", f"({said})")):
+    for format_, wanted in (("bibtex", f"Quoted: {said} of the file"), ("csv", f",{said}"), ("md", f"{said})")):
         assert wanted in ccheck("query", claim, "--store", store, *BM25, "--verdict", "none", "--format", format_).out
     # What is exported is ingested again with its pages.
     assert ccheck("index", "export", tmp_path / "all.jsonl", "--store", store).code == 0
