@@ -67,17 +67,18 @@ _TURNS = re.compile(
     r"|(?:caus|trigger|activat|regulat|kill|infect|follow|preced|attack|affect|influenc|predict|exceed|outperform|replac)ed"
 )
 """What can't be turned round: that A causes B, or is more than B, is not that B causes A."""
+REACH = "mean", "imply", "prove", "rule out"
+"""What is denied by who says how far a finding reaches, and not that something is so."""
+_REACHES = {"necessarily", *(one.split()[0] for one in REACH)}
 _UNSURE = re.compile(
     r"\b(?:may|might|could|would|should|will|[Ii]f|[Uu]nless|[Hh]ad (?=.{0,80} would)|[Ee]xcept|[Pp]ossible|but not"
-    r"|retracted|(?:not|cannot) (?:mean|imply|prove|rule out|necessarily)|[Oo]f (?:those|the \w+) (?:who|that|which)"
+    rf"|retracted|(?:not|cannot) (?:{'|'.join(REACH)}|necessarily)|[Oo]f (?:those|the \w+) (?:who|that|which)"
     r"|until (?=\d{4})|at \w+ (?:above|below|over|under|beyond) (?=\d)"
     r"|(?:[Aa]ll|[Ee]very|[Ee]ach|[Aa]ny) (?:\w+ ){0,3}(?:but|except|save|apart from)"
     r"|[Oo]nly (?=(?:if|when|where|in|among|for|at|one|some|few)\b))\b"
 )
 """What says that something may be, is to come, or holds in part. In capitals, May is a month."""
 _CAUSES = re.compile(r"caus(?:es?|ed|ing)|leads?|led|due")
-_INFERS = re.compile(r"mean|imply|prove|rule|necessarily")
-"""What is denied by who says how far a finding reaches, and not that something is so."""
 _LINKED = re.compile(r"(?:associat|correlat|link)(?:es?|ed|ions?|s)?|relat(?:ed|ions?|ionships?)")
 _EFFECT = re.compile(
     r"affect|effect|associat|alter|chang|influenc|link|eviden|benefi|differ|show|f[io]u?nd|help|sign|indicat"
@@ -160,9 +161,7 @@ def parsed(text: str) -> Parsed:
             said = f"{no} {word}".strip()
             ways += [(stem, 0 if no else signs[place], said) for stem in _about(words, stems, place)]
         following = words[place + 1 : place + _NEAR]
-        if denies[place] and not (
-            {"whether", "if"}.intersection(following) or any(map(_INFERS.fullmatch, following[:1]))
-        ):
+        if denies[place] and _REACHES.isdisjoint(following[:1]) and {"whether", "if"}.isdisjoint(following):
             after = frozenset(stem for stem in _after(words, stems, place) if stem)
             denied.append((after, word))
     content = frozenset(stem for stem in stems if stem and not stem[0].isdigit() and stem not in SMALL)

@@ -27,7 +27,7 @@ from ..core.analysis import (
 from ..core.errors import InvalidData
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Role, Stance
-from .differences import differences
+from .differences import REACH, differences
 from .evidence import nearest_in_words
 from .judge import NO_TEXT, PairStances, StanceMethod, likeliest
 from .labels import STANCES
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ..encode.numpy_bert import CrossEncoder
 
 PACKAGED = "packaged"
+"""The name by which `--stance` knows this model."""
 NAME = "packaged stance model"
 LEARNED_FROM = "SciFact, Climate-FEVER, FEVER, PubMedQA, CliniFact and Evidence Inference"
-"""The name by which `--stance` knows this model."""
 FOLDER = Path(__file__).parent / "packaged"
 READER = "reader.safetensors"
 NEAREST = 5
@@ -59,7 +59,7 @@ _ERROR = re.compile(
     r"\b(?:false|untrue|wrong|art[ei]facts?|errors?|mistakes?|repeated|replicated|no support|exchanged|retracted)\b"
     r"|(?:That|We (?:saw|observed|reported) (?:this|it))\b.{0,40}\b(?:at least|only|single)\b"
 )
-_LIMIT = re.compile(r"\b(?:\w*n['’]t|not|cannot) (?:necessarily )?(?:mean|imply|prove|rule out)\b")
+_LIMIT = re.compile(rf"\b(?:\w*n['’]t|not|cannot) (?:necessarily )?(?:{'|'.join(REACH)})\b")
 """Says how far a finding reaches, and not that what follows is not so."""
 UNSAID = "no sentence is seen to state or deny the claim"
 PLAIN = 0.5
@@ -80,7 +80,7 @@ class PackagedWeights(BaseModel):
     `threshold` is the probability below which neither side is named, `decisive` that from which a side decides a
     verdict; `alike` from which it does where a sentence is like the claim, and is not seen to state or deny it; and
     `reworded` from which it does where an abstract says it in other words, so that no shared word can have misled it.
-    Of kinds of claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
+    On sets of claims that it did not learn from, it decided the share `decided` of the pairs, and `right` of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,8 +108,8 @@ class PackagedStances(PairStances):
         self._folder, self._weights = folder, read_weights(folder)
         self._vocabulary = runtime.find(DEFAULT_MODEL)
         self.name = (
-            f"{NAME}: a lead to read, not a finding (of claims unlike its training data it decided "
-            f"{self._weights.decided:.1%}, and {self._weights.right:.0%} of these right)"
+            f"{NAME}: a lead to read, not a finding (on sets of claims that it did not learn from, it "
+            f"decided {self._weights.decided:.1%}, and {self._weights.right:.0%} of these right)"
         )
 
     def read(self, pairs: Sequence[tuple[str, Document]]) -> list[Stance]:
@@ -228,7 +228,7 @@ def probabilities(outputs: NDArray[np.floating[Any]], weights: PackagedWeights) 
 
 
 def _unrefuted(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The probabilities where a paper says the claim, or gives its numbers: that is no refutation."""
+    """The probabilities without REFUTES: a paper that says the claim, or gives its numbers, does not refute it."""
     rest = row * [label != "REFUTES" for label in STANCES]
     made: NDArray[np.float64] = rest / (rest.sum() or 1)
     return made
@@ -301,6 +301,7 @@ def stands(claim: str, document: Document, sentences: Sequence[str]) -> Compared
     return read._replace(opposed=not may_support(compared(claim, said)))
 
 
+@functools.lru_cache(maxsize=256)
 def unfit(claim: str) -> str | None:
     """Why no paper decides a claim, whatever it says; None if one can."""
     _, second = two_claims(claim) or ("", "")
