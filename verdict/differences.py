@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from ..core.analysis import clean, terms, terms_of_word
+from ..core.text import one_spelling
 from ..core.types import Difference
 from .quantities import LARGE, SMALL, UNIT, agrees_with_any, quantities
 
@@ -150,7 +151,7 @@ def parsed(text: str) -> Parsed:
     signs = [sign_of(word) for word in words]
     denies = [bool(_DENIAL.fullmatch(word)) for word in words]
     stems = tuple(
-        "" if sign or denied or GENERAL.fullmatch(word) else next(iter(terms_of_word(word)), "")
+        "" if sign or denied or GENERAL.fullmatch(word) else next(iter(terms_of_word(one_spelling(word))), "")
         for word, sign, denied in zip(words, signs, denies, strict=True)
     )
     ways: list[tuple[str, int, str]] = []

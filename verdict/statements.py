@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.analysis import clean, term_set, terms, terms_of_word
+from ..core.text import one_spelling
 from .differences import GENERAL, TOKEN, YEAR, differences, parsed, sign_of, turned, turns
 from .quantities import MOST
 
@@ -100,6 +101,7 @@ def repeats(claim: str, sentence: str) -> bool:
 
 def _plain(text: str) -> str:
     """A text with one word for those that mean the same."""
+    text = one_spelling(text)
     for words, word in _ALIKE:
         text = words.sub(word, text)
     return text

@@ -228,6 +228,7 @@ def test_what_statistics_say_is_read_in_words(sentence: str, says: str) -> None:
         ("5 % of men and 7 % of boys", "7 % of boys had IL-6 and CD-8 and 5 % of men"),
         ("Smoking causes cancer within 20 ms", "Cancer is caused by smoking within 0.02 seconds."),
         ("Aspirin increases deaths", "Statins reduced the cholesterol of patients."),
+        ("Zinc helps children with diarrhea", "Zinc helps children with diarrhoea in the fibre centre."),
         ("Aspirin prevents 23,400 strokes", "Strokes were less frequent with aspirin: 10,000 to 30,000, or 23,400."),
     ],
 )
