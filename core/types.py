@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
 Role: TypeAlias = Literal["background", "aim", "method", "result", "conclusion", "outlook"]
 """What a sentence does in its paper."""
-Reason: TypeAlias = Literal["no_claim", "nothing_bears", "left_open", "leaning", "disagreement", "not_judged"]
-"""Why a verdict takes no side."""
+Reason: TypeAlias = Literal[
+    "disagreement", "leans_to_support", "leans_to_refute", "left_open", "nothing_bears", "no_claim", "not_judged"
+]
+"""Why a verdict takes no side, what says most about the claim first."""
 StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 FusedBy: TypeAlias = Literal["server", "ccheck"]
 """Who joined the rankings of several retrievers: the store's server, or ccheck. None: there was nothing to join."""
@@ -345,7 +347,6 @@ class Verdict:
     parts: tuple[Part, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {**(_fields(self) or {}), "parts": [_fields(one) for one in self.parts]}
 
 

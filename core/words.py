@@ -21,7 +21,8 @@ OPEN = {
     "no_claim": "this is no claim",
     "nothing_bears": "nothing here bears on it",
     "left_open": "papers bear on it and leave it open",
-    "leaning": "papers lean to one side, too weakly to say",
+    "leans_to_support": "papers lean to supporting it, too weakly to say",
+    "leans_to_refute": "papers lean to refuting it, too weakly to say",
     "disagreement": "papers disagree",
     "not_judged": "nobody could judge it",
 }

@@ -24,7 +24,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 from ..core.analysis import MADE_FOR, Wording, foreign_language
 from ..core.errors import CcheckError
@@ -209,8 +209,7 @@ def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> t
 
 # -- the verdict
 
-_REASONS: tuple[Reason, ...] = ("disagreement", "leaning", "left_open", "nothing_bears", "no_claim", "not_judged")
-"""Why a verdict takes no side, what says most about the claim first."""
+_REASONS: tuple[Reason, ...] = get_args(Reason)
 _NO_CLAIM: dict[Wording, str] = {
     "open_question": "this question is not answered by yes or no",
     "greeting": "this is a greeting",
@@ -315,10 +314,11 @@ def _reason(label: Label, supports: float, refutes: float) -> Reason | None:
     """Why a verdict takes no side, from the probabilities of both sides, guesses included."""
     if label in _VERBS:
         return None
-    weaker, stronger = sorted((supports, refutes))
-    if stronger == 0:
+    if supports == refutes == 0:
         return "left_open"
-    return "leaning" if label != "CONFLICTING" and 2 * weaker < stronger else "disagreement"
+    if label == "CONFLICTING" or supports / 2 <= refutes <= 2 * supports:
+        return "disagreement"
+    return "leans_to_support" if supports > refutes else "leans_to_refute"
 
 
 def _counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:

@@ -209,8 +209,8 @@ def test_a_sentence_is_refuted_with_one_of_its_claims(parts, label, confidence):
 
 
 def test_a_sentence_is_open_for_what_says_most_about_one_of_its_claims():
-    far, leans, open_ = (Part("it", "NOT_ENOUGH_INFO", 0.3, reason=one) for one in ("nothing_bears", "leaning", None))
-    for parts, reason in ((far, far), "nothing_bears"), ((far, leans), "leaning"), ((far, open_), "left_open"):
+    far, leans, gap = (Part("it", "NOT_ENOUGH_INFO", 0, reason=a) for a in ("nothing_bears", "leans_to_refute", None))
+    for parts, reason in ((far, far), "nothing_bears"), ((far, leans), "leans_to_refute"), ((far, gap), "left_open"):
         assert of_parts(parts, nothing_bears(0.1, 3)).reason == reason
 
 

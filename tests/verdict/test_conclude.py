@@ -46,8 +46,8 @@ def said(*stances: Stance) -> str | None:
     ("stances", "reason"),
     [
         ([(N, 0.9), (N, 0.6)], "left_open"),
-        ([(S, 0.6), (N, 0.9)], "leaning"),
-        ([(R, 0.6), (S, 0.2)], "leaning"),
+        ([(S, 0.6), (N, 0.9)], "leans_to_support"),
+        ([(R, 0.6), (S, 0.2)], "leans_to_refute"),
         ([(S, 0.6), (R, 0.6)], "disagreement"),
         ([(S, 0.9), (R, 0.9)], "disagreement"),
         ([(S, 0.9), (R, 0.4)], None),

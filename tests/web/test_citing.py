@@ -123,7 +123,7 @@ def test_links_in_markdown_lead_to_the_doi(doi: str, link: str) -> None:
 
 def test_a_paper_that_was_not_read_is_no_evidence_and_what_protects_a_reader_is_told() -> None:
     judge, difference = "small model: a lead to read", Difference("number", "3 %", "30 %")
-    verdict = Verdict("NOT_ENOUGH_INFO", 0.07, "it leans", judge, reason="leaning")
+    verdict = Verdict("NOT_ENOUGH_INFO", 0.07, "it leans", judge, reason="leans_to_support")
     found = replace(one_paper(first_author="de la Cruz, J. A."), verdict=verdict)
     (read,) = found.evidence
     read = replace(read, sentences=(replace(read.sentences[0], role="result", differences=(difference,)),))
@@ -134,7 +134,7 @@ def test_a_paper_that_was_not_read_is_no_evidence_and_what_protects_a_reader_is_
     markdown, table, claims, bibtex = (Citing(one).text(found, check, "http://h/c") for one in formats)
     first, *rest = (line for line in markdown.splitlines() if line)
     assert first == "## Claim: a claim" and rest[:3] == [
-        "**Not enough information** (confidence 0.07, low): papers lean to one side, too weakly to say; it leans",
+        "**Not enough information** (confidence 0.07, low): papers lean to supporting it, too weakly to say; it leans",
         *(f"Judged by {judge}", "Checked 2026-11-28 14:23 UTC in local:papers: <http://h/c>"),
     ]
     assert "(result, differs in a number (claim: 3 %, paper: 30 %))" in rest[4] and rest[5].endswith("not read")
