@@ -83,6 +83,14 @@ _SAID = re.compile(
     re.IGNORECASE,
 )
 """What others say, or nobody knows."""
+_ANSWERED = re.compile(
+    r"(?=.*\b(?:our|these|this|present|current|we|results?|data|findings|evidence|trials?|analys[ei]s)\b)"
+    r".*\b(?:support|confirm|contradict|refut|reject|disprov|challeng|question|counter|strengthen|reinforc"
+    r"|(?:in)?consistent with|argu\w* against|lend|cast doubt|evidence (?:for|against))\w*"
+    r"|.*\bnot (?:be )?(?:supported|confirmed|upheld|borne out|replicated)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a paper found about what others say."""
 _OUTLOOK = re.compile(
     r"\b(?:further|future|more|additional|larger|long-term)(?: \w+){0,4} (?:stud(?:y|ies)|research|trials?|work"
     r"|investigations?|evaluation)\b.{0,300}\b(?:need|requir|warrant|should|necessary|will|must|recommend)"
@@ -187,7 +195,7 @@ def _by_phrase(sentence: str) -> frozenset[Role] | None:
         return frozenset(("aim",))
     if _OUTLOOK.search(sentence):
         return frozenset(("outlook",))
-    if _SAID.search(sentence):
+    if _SAID.search(sentence) and not _ANSWERED.match(sentence):
         return frozenset(("background",))
     return FOUND if _TOLD.search(sentence) and not _EARLIER.search(sentence) else None
 

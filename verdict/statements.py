@@ -19,7 +19,8 @@ _OWN = re.compile(r"\W*(?:the|an?|their|his|her|its|our|they|it|he|she|we|this|t
 """How a clause with a subject of its own begins."""
 _INSTEAD = re.compile(
     r"\b(?:unlike|in contrast (?:to|with)|rather than|instead of|as opposed to|whether|before \w+ing that"
-    r"|(?:say|tell)s? (?:little|nothing))\b[^,;.]*|\b(?:contrary to|(?:provided|assuming) that)\b[^;.]*"
+    r"|(?:say|tell)s? (?:little|nothing)|(?:idea|notion|belief|myth|claim|assumption|rumou?r)s? that)\b[^,;.]*"
+    r"|\b(?:contrary to|(?:provided|assuming) that)\b[^;.]*"
     r"|\b(?:(?:which|who|that) )?(?:\w+ ){0,3}?(?:(?:is|are|was|were|has been|have been|be|widely|often|been) )+"
     r"(?:said|believed|thought|assumed|claimed|supposed|expected|alleged|reported) to\b[^,;.]*",
     re.IGNORECASE,

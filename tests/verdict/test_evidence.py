@@ -282,7 +282,7 @@ def test_headings_tell_the_roles_of_what_follows(heading: str) -> None:
         ("They found that coffee causes no cancer.", "result"),
         ("Cancer rose on average by about 1.6 cases a year.", "result"),
         ("We recently found that coffee causes no cancer.", None),
-        ("METHODS The dose was reduced.", "method"),
+        ("METHODS The dose was reduced. CONCLUSION The idea that it kills was not upheld.", "method conclusion"),
         ("Coffee causes no cancer.", None),
         # In an abstract its order helps; a heading of two sections leaves the choice.
         (" ".join(ABSTRACT), "background aim method method result result conclusion outlook"),
