@@ -72,6 +72,6 @@ def in_words(sentence: Sentence) -> str:
     said: list[str] = [sentence.role] if sentence.role else []
     for one in sentence.differences:
         both = ", ".join(f"{who}: {what}" for who, what in (("claim", one.claim), ("paper", one.sentence)) if what)
-        kind = {"order": "the order", "certainty": "certainty"}.get(one.kind, f"a {one.kind}")
+        kind = {"order": "the order", "certainty": "certainty or scope"}.get(one.kind, f"a {one.kind}")
         said.append(f"differs in {kind} ({both})")
     return ", ".join(said)

@@ -245,7 +245,7 @@ def _certainty(
         if not mine.content.isdisjoint(terms(one.string[max(0, one.start() - 60) : one.end() + 60]))
     )
     if not claimed and (one := next(about, None)):
-        yield Difference("certainty", "", one[0])
+        yield Difference("certainty", "", one[0].strip())
     elif cause and linked and not given.denied and not any(map(_CAUSES.fullmatch, given.words)):
         yield Difference("certainty", cause, linked)
 
