@@ -298,7 +298,7 @@ class Jobs:
         else:
             problem = problem_of(became)
             job.check = replace(job.check, status="failed", error=problem.detail, problem=problem.type)
-            job.add(Event("error", problem.to_dict()))
+            job.add(Event("error", {"check": job.id, **problem.to_dict()}))
         if not job.check.kept:
             _add(self.lost, job)
 
