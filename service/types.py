@@ -111,6 +111,16 @@ class Check:
         object.__setattr__(self, "text", None)  # `kept_check` sets it: what is made otherwise differs from the record
 
     @property
+    def standing(self) -> list[Correction]:
+        """The corrections that were not withdrawn."""
+        return standing(self.corrections)
+
+    @property
+    def corrected(self) -> Correction | None:
+        """The last correction of the verdict that stands."""
+        return next((one for one in self.standing[::-1] if one.doc_id is None), None)
+
+    @property
     def verdict(self) -> Mapping[str, Any]:
         """The verdict in `result`; nothing without one."""
         verdict: Mapping[str, Any] = (self.result or {}).get("verdict") or {}
