@@ -71,14 +71,11 @@ def _list(check: Check) -> None:
     """One line: the id, the time, the verdict, the claim."""
     from rich.text import Text
 
-    from ..service.types import standing
-
     label = check.label or ("failed" if check.error else "no verdict")
     confidence = check.verdict.get("confidence")
     sure = "" if confidence is None else f" ({confidence:.2f})"
-    count = f"  [{counted(len(check.corrections), 'correction')}]" if check.corrections else ""
-    verdicts = [one for one in standing(check.corrections) if one.doc_id is None]
-    corrected = f"  [corrected: {verdicts[-1].label or verdicts[-1].what}]" if verdicts else count
+    count = f"  [{counted(len(check.standing), 'correction')}]" if check.standing else ""
+    corrected = f"  [corrected: {check.corrected.label or check.corrected.what}]" if check.corrected else count
     head = f"{printable(check.id)}  {printable(check.created[:16])}  "
     line = Text.assemble((f"{label}{sure}", "bold"), f"  {printable(check.claim[:CLAIM_CHARS])}", (corrected, "yellow"))
     print_hanging(stdout(), Text(head, "dim"), line, len(head))
@@ -123,7 +120,7 @@ def correct(
     document: str | None = opt.option("Document that was misread, by its id.", "DOC"),
     stance: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"] | None = opt.option("What that document says."),
     not_relevant: bool = opt.option("That document does not bear on the claim."),
-    withdraw: bool = opt.option("Withdraw the corrections of the verdict, or of that document."),
+    withdraw: bool = opt.option("Withdraw your corrections of the verdict, or of that document."),
     note: str | None = opt.option("Why.", "TEXT"),
     user: str | None = opt.option("Who says so.  [default: your user name]", "NAME"),
     store: str | None = _store,

@@ -23,7 +23,7 @@ def built(answer: Mapping[str, Any]) -> Result:
     return Result(
         Claim(**answer["claim"]),
         tuple(map(_evidence, answer["evidence"])),
-        None if verdict is None else _verdict(verdict),
+        None if verdict is None else verdict_of(verdict),
         answer["recipe"],
         answer["store"],
         tuple(answer.get("warnings", ())),
@@ -37,7 +37,8 @@ def built(answer: Mapping[str, Any]) -> Result:
     )
 
 
-def _verdict(one: Mapping[str, Any]) -> Verdict:
+def verdict_of(one: Mapping[str, Any]) -> Verdict:
+    """The verdict of an answer."""
     parts = (Part(**{**part, "doc_ids": tuple(part["doc_ids"])}) for part in one.get("parts", ()))
     return Verdict(**{**one, "parts": tuple(parts)})
 

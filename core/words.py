@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .types import Sentence, Stance
+from .types import Sentence, Stance, Verdict
 
 STANCES = {
     "SUPPORTS": "supports",
@@ -36,6 +36,13 @@ VERDICTS = {
     "ERROR": ("!", "Not checked"),
 }
 """The symbol and the words of each outcome, in the order in which they are counted."""
+
+
+def why(verdict: Verdict) -> str:
+    """Why a verdict takes no side, or which of a sentence's claims refute it: `1 of 2 claims refuted: "it falls"`."""
+    refuted = [f'"{one.claim}"' for one in verdict.parts if one.label == verdict.label == "REFUTES"]
+    told = f"{len(refuted)} of {len(verdict.parts)} claims refuted: {'; '.join(refuted)}" if refuted else ""
+    return OPEN.get(verdict.reason or "", told)
 
 
 def sure(confidence: float) -> str:

@@ -38,7 +38,7 @@ from .readers import read_sources
 from .records import FULL_TEXTS, Record, Reject, reject_of
 from .seen import Seen
 from .shapes import papers
-from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, numbered, stem
+from .sources import RECORDS, REJECTS_SUFFIX, STDIN, Given, Source, find_sources, numbered
 
 BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
@@ -447,13 +447,13 @@ class RejectFile(Closing):
     are any."""
 
     def __init__(self, sources: Sequence[Source], path: Path | None = None) -> None:
-        """`path`, or by default NAME.rejects.jsonl next to the only file that is read, else ccheck.rejects.jsonl here.
+        """`path`, or by default FILE.rejects.jsonl next to the only file that is read, else ccheck.rejects.jsonl here.
         Raises UsageError if `path` is one of the files that are read, or can't be written.
         """
         self._reads = [source.path for source in sources]
         only = self._reads[0] if len(sources) == 1 else None
         here = Path(f"ccheck{REJECTS_SUFFIX}")
-        beside = only.with_name(stem(only) + REJECTS_SUFFIX) if only is not None and only.is_file() else here
+        beside = only.with_name(only.name + REJECTS_SUFFIX) if only is not None and only.is_file() else here
         self._places = list(dict.fromkeys([beside, Path(beside.name)]))  # the usual ones, until one can be written
         if path is not None:
             self._places = [check_output(path, REJECTS, self._reads)]

@@ -17,7 +17,7 @@ from ..core.recipe import Recipe, load_recipe, name_clash, recipe_names
 from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import ListwiseStage, VerdictStage
-from ..core.types import Claim, Part, Result
+from ..core.types import Claim, Evidence, Part, Result
 from ..rerank import Reranker
 from ..rerank.open import bring
 from ..rerank.several import Score
@@ -271,7 +271,8 @@ class Checker(Closing):
         verdict = result.verdict
         assert verdict is not None
         side = {verdict.label, "CONFLICTING"} - {"NOT_ENOUGH_INFO"}
-        ids = [one.document.id for one in result.by_document if one.stance is not None and one.stance.label in side]
+        best = sorted(result.by_document, key=Evidence.strength, reverse=True)
+        ids = [one.document.id for one in best if one.stance and one.stance.label in side and not one.stance.leans]
         why = verdict.rationale or verdict.error
         return Part(text, verdict.label, verdict.confidence, why, tuple(ids), verdict.reason)
 

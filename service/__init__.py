@@ -10,12 +10,12 @@ No HTTP, no HTML. All methods may be called from any thread.
 
 from typing import TYPE_CHECKING, Any
 
-from .types import Check, Correction, Description, Event, How, Wanted, standing
+from .types import Check, Correction, Description, Event, How, Wanted
 
 if TYPE_CHECKING:
     from .service import Service, open_service
 
-__all__ = ["Check", "Correction", "Description", "Event", "How", "Service", "Wanted", "open_service", "standing"]
+__all__ = ["Check", "Correction", "Description", "Event", "How", "Service", "Wanted", "open_service"]
 
 
 def __getattr__(name: str) -> Any:

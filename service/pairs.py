@@ -31,7 +31,7 @@ def labelled_pairs(
     """Corrections as labelled pairs, as `ccheck evaluate --pairs` and `ccheck train stance` read them.
 
     There is one for each claim and document that people gave a label, if the document is still as they saw it. The last
-    correction counts, whichever check of the claim it is of, and none if that withdraws. "not relevant" is
+    correction that stands counts, whichever check of the claim it is of. "not relevant" is
     NOT_ENOUGH_INFO. At the end `notify` is told what was left out and why, and how often people disagree.
     """
     page = Wanted(limit=PAGE, corrected=True)

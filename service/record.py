@@ -24,7 +24,7 @@ from ..core.errors import Incomplete, InvalidData, NotFound, ServerError, UsageE
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
 from ..core.text import did_you_mean, json_line
-from .types import Check, Correction, Wanted, check_from, refuse_unknown_label, standing
+from .types import Check, Correction, Wanted, check_from, refuse_unknown_label
 
 if TYPE_CHECKING:
     from .record_elastic import ElasticRecord
@@ -117,9 +117,10 @@ def refuse_unfit(correction: Correction, check: Check) -> None:
             raise UsageError("a verdict is corrected without a document: use wrong stance for one")
         return
     if correction.what == "withdrawn":
-        if correction.doc_id not in [one.doc_id for one in standing(check.corrections)]:
+        if (correction.doc_id, correction.user) not in [(one.doc_id, one.user) for one in check.standing]:
             of = "its verdict" if correction.doc_id is None else repr(correction.doc_id)
-            raise UsageError(f"the check {check.id} has no correction of {of} that could be withdrawn")
+            by = correction.user or "somebody without a name"
+            raise UsageError(f"the check {check.id} has no correction of {of} by {by} that could be withdrawn")
         if correction.label is not None:
             raise UsageError("a correction is withdrawn without a label")
         return
@@ -186,6 +187,9 @@ class FileRecord(Closing):
             values += [wanted.before, wanted.before, wanted.after]
         if wanted.corrected:
             where.append("id IN (SELECT id FROM corrections)")
+        if wanted.ids is not None:
+            where.append("id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(wanted.ids)))
         query = f"SELECT id, data FROM checks WHERE {' AND '.join(where)} ORDER BY created DESC, id LIMIT ?"  # noqa: S608
 
         def read(database: sqlite3.Connection) -> list[Check]:

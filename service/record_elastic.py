@@ -90,6 +90,8 @@ class ElasticRecord:
             conditions.append({"term": {"verdict": wanted.label}})
         if wanted.corrected:
             conditions.append({"term": {"corrected": True}})
+        if wanted.ids is not None:
+            conditions.append({"ids": {"values": list(wanted.ids)}})
         if wanted.before is not None:
             then = [{"term": {"@timestamp": wanted.before}}, {"range": {"id": {"gt": wanted.after}}}]
             earlier = {"range": {"@timestamp": {"lt": wanted.before}}}

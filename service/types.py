@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["done", "running", "failed"]
 What: TypeAlias = Literal["wrong verdict", "wrong stance", "not relevant", "withdrawn"]
 """What somebody found wrong: the verdict, what one document was said to say, or that the document is there at all.
-`withdrawn`: the earlier corrections of the verdict, or of the document, count no more."""
+`withdrawn`: what the same user said before of the verdict, or of the document, counts no more."""
 EventKind: TypeAlias = Literal["queries", "hits", "reranked", "sentences", "stance", "verdict", "done", "error"]
 
 
@@ -71,11 +71,11 @@ class Correction:
 
 
 def standing(corrections: Iterable[Correction]) -> list[Correction]:
-    """Those that were not withdrawn."""
+    """Those that who made them did not withdraw."""
     found: list[Correction] = []
     for one in corrections:
         if one.what == "withdrawn":
-            found = [other for other in found if other.doc_id != one.doc_id]
+            found = [each for each in found if (each.doc_id, each.user) != (one.doc_id, one.user)]
         else:
             found.append(one)
     return found
@@ -109,6 +109,16 @@ class Check:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", None)  # `kept_check` sets it: what is made otherwise differs from the record
+
+    @property
+    def standing(self) -> list[Correction]:
+        """The corrections that were not withdrawn."""
+        return standing(self.corrections)
+
+    @property
+    def corrected(self) -> Correction | None:
+        """The last correction of the verdict that stands."""
+        return next((one for one in self.standing[::-1] if one.doc_id is None), None)
 
     @property
     def verdict(self) -> Mapping[str, Any]:
@@ -154,7 +164,8 @@ class Wanted:
     """Which checks to list, the newest first.
 
     Those whose claim has all words of `search`, in any order and case, with this `label`, made before the time `before`
-    (ISO 8601), or then and with an id greater than `after`. `corrected`: only those with corrections.
+    (ISO 8601), or then and with an id greater than `after`. `corrected`: only those with corrections, and of these
+    `ids`.
     """
 
     search: str | None = None
@@ -163,6 +174,7 @@ class Wanted:
     before: str | None = None
     after: str = "~"
     corrected: bool = False
+    ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError if `label` is none, or `before` not a time: that would find all checks, or none."""

@@ -9,16 +9,17 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate, on_pages
 from ..core.text import printable
-from ..core.types import Document, Evidence, Result, Stance, Verdict
-from ..core.words import OPEN, confidence_in_words, in_words, stance_in_words, sure
-from ..service.types import Check, standing
+from ..core.types import Document, Evidence, Result, Sentence, Stance, Verdict
+from ..core.words import confidence_in_words, in_words, stance_in_words, sure, why
+from ..service.types import Check
 from .report import placeless
-from .views import as_read, claim_view, in_short, note, outcome
+from .views import as_shown, claim_view, in_short, note, outcome, says
 
 if TYPE_CHECKING:
     from pylatexenc.latexencode import UnicodeToLatexEncoder
@@ -30,7 +31,7 @@ CLAIM = (
 """What a row of a table says of its claim, and of a paper beside it."""
 PAPER = (
     *("rank", "doc_id", "title", "authors", "year", "journal", "doi", "retracted", "stance", "leans", "confidence"),
-    *("sentences", "pages", "differences", "corrected_stance"),
+    *("part", "sentences", "pages", "differences", "corrected_stance"),
 )
 SIDE = ("paper", "says", "doi", "sentence")
 OF_CLAIMS = (*CLAIM, "papers", *(f"{side}_{name}" for side in ("supporting", "refuting") for name in SIDE))
@@ -46,7 +47,7 @@ class Citing:
 
     def text(self, result: Result, check: Check, address: str | None = None) -> str:
         """The text that the result of a check adds to the output. `address`: where people find it, if it is kept."""
-        self._corrections = standing(check.corrections)
+        self._corrections = check.standing
         self._checked = check.created[:16].replace("T", " ") + " UTC" * bool(check.created)
         self._address = address or "" if check.kept else ""
         writers = {"bibtex": self._bibtex, "csv": self._csv, "claims": self._claims, "md": self._markdown}
@@ -64,15 +65,15 @@ class Citing:
 
     def _csv(self, result: Result) -> Iterator[str]:
         rows, claim = list[Sequence[str]](), self._claim(result)
-        for piece in map(as_read, result.evidence):
+        for piece, part in as_shown(result):
             document, stance, cited = piece.document, piece.stance or Stance(None), citation_of(piece.document)
             differences = (in_words(replace(one, role=None)) for one in piece.sentences)
             paper = (
                 *(str(piece.hit.rank), document.id, document.title, "; ".join(cited.authors), cited.year),
                 *(cited.journal, cited.doi or "", "true" * cited.retracted),
                 *((stance.label or "") if stance.read else stance_in_words(stance), "true" * stance.leans),
-                _number(stance.confidence if stance.read else None),
-                *(" ".join(one.text for one in piece.sentences), on_pages(*piece.sentences)),
+                *(_number(stance.confidence if stance.read else None), part),
+                *(_quotation(piece.sentences), on_pages(*piece.sentences)),
                 *("; ".join(filter(None, differences)), self._corrected(document.id)),
             )
             rows.append((*claim, *paper))
@@ -85,7 +86,8 @@ class Citing:
         row = [*self._claim(result), "; ".join(papers)]
         for one in view["strongest"].values():
             quoted = "".join(each.text for each in one["evidence"].sentences[:1]) if one else ""
-            row += [one["name"], _says(one["evidence"]), one["cited"].doi or "", quoted] if one else [""] * len(SIDE)
+            said = _says(one["evidence"], one["part"]) if one else ""
+            row += [one["name"], said, one["cited"].doi or "", quoted] if one else [""] * len(SIDE)
         yield self._rows(OF_CLAIMS, [row])
 
     def _rows(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -100,7 +102,7 @@ class Citing:
         return (
             *(result.claim.id or "", result.claim.text, verdict.label or "", _number(result.relevance)),
             *(in_short(outcome(result), verdict.confidence), _number(verdict.confidence)),
-            *(OPEN.get(verdict.reason or "", ""), verdict.rationale or ""),
+            *(why(verdict), verdict.rationale or ""),
             *("" if verdict.method == "none" else placeless(verdict.method), str(result.error or verdict.error or "")),
             *(self._corrected(None), self._checked, placeless(result.store), self._address),
         )
@@ -110,15 +112,15 @@ class Citing:
         yield ("" if self._first else "\n") + f"## Claim: {claim['claim'] or claim['claim_id']}\n\n"
         shown = None if result.verdict is None else result.verdict.confidence
         confidence = "" if shown is None else f" (confidence {shown:.2f}, {sure(shown)})"
-        why = "; ".join(filter(None, (claim[name] for name in ("reason", "rationale", "problem"))))
-        yield f"**{claim['verdict_in_words']}**{confidence}{why and f': {why}'}\n\n"
+        about = "; ".join(filter(None, (claim[name] for name in ("reason", "rationale", "problem"))))
+        yield f"**{claim['verdict_in_words']}**{confidence}{about and f': {about}'}\n\n"
         yield claim["judged_by"] and f"Judged by {claim['judged_by']}\n\n"
         yield from (f"{one}\n\n" for one in self._said(None))
         where = self._address and f": <{self._address}>"
         yield self._checked and f"Checked {claim['checked']} in {claim['collection']}{where}\n\n"
-        for number, piece in enumerate(map(as_read, result.evidence), 1):
-            says = _says(piece)
-            yield f"{number}. {reference(piece.document)}{says and f' – {says}'}\n"
+        for number, (piece, part) in enumerate(as_shown(result), 1):
+            said = _md(_says(piece, part))
+            yield f"{number}. {reference(piece.document)}{said and f' – {said}'}\n"
             for sentence in piece.sentences:
                 about = _md(note(sentence))
                 yield f"   > {_md(sentence.text)}{about and f' ({about})'}\n"
@@ -136,8 +138,16 @@ class Citing:
                 yield f"Corrected: **{one.label or one.what}**{note} ({by})"
 
 
-def _says(one: Evidence) -> str:
-    return ", ".join(filter(None, (say(one.stance or Stance(None)) for say in (stance_in_words, confidence_in_words))))
+def _says(one: Evidence, part: str) -> str:
+    return ", ".join(filter(None, (says(one, part), confidence_in_words(one.stance or Stance(None)))))
+
+
+def _quotation(sentences: Iterable[Sentence]) -> str:
+    """Sentences in the order of the paper, with an ellipsis where something stands between them."""
+    ordered = sorted(sentences, key=lambda one: (one.field == "text", one.start))
+    near = (one.field == after.field and after.start - one.end < 3 for one, after in pairwise(ordered))
+    gaps = ["", *(" " if it else " … " for it in near)]
+    return "".join(gap + one.text for gap, one in zip(gaps, ordered, strict=False))
 
 
 def reference(document: Document) -> str:

@@ -21,13 +21,16 @@ from cachetools import FIFOCache
 from more_itertools import chunked
 from starlette.concurrency import run_in_threadpool
 
+from ..core.answers import verdict_of
 from ..core.errors import CcheckError, Incomplete, InvalidData
-from ..core.types import Claim, Label, Reason
+from ..core.types import Claim, Verdict
+from ..core.words import why
 from ..ingest import IngestOptions, Progress, Report
 from ..pipeline.batch import ClaimRecord, unjudged
-from ..service import Check, Event, How, Service
+from ..service import Check, Correction, Event, How, Service
 from . import pdfs as keeping
 from .access import Caller, Limited
+from .page import told
 from .problems import Problem, problem_of, sse
 from .sent import rejects_in
 
@@ -40,6 +43,7 @@ FILES_AT_ONCE = 4
 COUNTS = ("read", "added", "updated", "unchanged", "repeated", "rejected", "without_text")
 """What is told of an ingest."""
 STOPPED, UNADDED = "the check was stopped", "papers being added were not finished: send them again"
+NOT_YET = Verdict(None)
 log = logging.getLogger(__name__)
 
 
@@ -139,21 +143,20 @@ class Row:
     done: bool = False
     kept: bool = False
     unjudged: str | None = None
-    label: Label | None = None
-    confidence: float | None = None
-    reason: Reason | None = None
+    verdict: Verdict = NOT_YET
     error: str | None = None
 
     def set(self, check: Check) -> None:
         self.done, self.kept, self.unjudged = True, check.kept, unjudged(check.result or {})
-        self.label, self.confidence, self.reason = (check.verdict.get(one) for one in ("label", "confidence", "reason"))
-        self.error = check.error or (self.unjudged if self.label is None else None)
+        self.verdict = verdict_of(told(check.verdict)) if check.verdict else NOT_YET
+        self.error = check.error or (self.unjudged if self.verdict.label is None else None)
 
-    def to_dict(self, otherwise: str) -> dict[str, Any]:
+    def to_dict(self, otherwise: str, corrected: Correction | None) -> dict[str, Any]:
         status = "failed" if self.error is not None else "done" if self.done else otherwise
-        names = ("number", "check", "label", "confidence", "reason", "error", "unjudged")
-        told = {name: getattr(self, name) for name in names}
-        return {**told, "id": self.record.claim.id, "claim": self.record.claim.text, "status": status}
+        said = {name: getattr(self, name) for name in ("number", "check", "error", "unjudged")}
+        said |= {name: getattr(self.verdict, name) for name in ("label", "confidence", "reason", "method")}
+        said |= {"why": why(self.verdict), "corrected": corrected and corrected.to_dict()}
+        return {**said, "id": self.record.claim.id, "claim": self.record.claim.text, "status": status}
 
 
 class FileJob(Job):
@@ -180,11 +183,13 @@ class FileJob(Job):
         rows = [row for row in self.rows if row.record.problem is None]
         return [row for row in rows if row.error or row.unjudged or not row.done]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, corrected: Mapping[str, Correction | None]) -> dict[str, Any]:
+        """`corrected` has the corrections of verdicts, by the ids of checks."""
         said = {"id": self.id, "name": self.name, "running": self.running, "done": self.done}
         error = None if self.error is None else str(self.error)
         otherwise = "waiting" if self.running else "unfinished"
-        return said | {"error": error, "claims": [row.to_dict(otherwise) for row in self.rows]}
+        rows = [row.to_dict(otherwise, corrected.get(row.check or "")) for row in self.rows]
+        return said | {"error": error, "claims": rows}
 
     def kept(self) -> dict[str, Any]:
         """JSON values to make it of again, in `Jobs._restored`."""
@@ -298,7 +303,7 @@ class Jobs:
         else:
             problem = problem_of(became)
             job.check = replace(job.check, status="failed", error=problem.detail, problem=problem.type)
-            job.add(Event("error", problem.to_dict()))
+            job.add(Event("error", {"check": job.id, **problem.to_dict()}))
         if not job.check.kept:
             _add(self.lost, job)
 

@@ -23,8 +23,8 @@ from starlette.routing import Route
 from .. import __version__
 from ..core.citation import citation_of
 from ..core.errors import CcheckError
-from ..core.types import Evidence
-from ..service import Correction, How, standing
+from ..core.types import Evidence, Part
+from ..service import Correction, How
 from ..service.record import permalink
 from .access import RIGHTS, Caller, Right, needed
 from .page import placeless, plainly
@@ -68,7 +68,8 @@ class Paper(BaseModel):
 
 
 class CheckedClaim(BaseModel):
-    """A verdict with its evidence, best first. `method` is what judged, `permalink` where people find this check (null
+    """A verdict with its evidence, best first. `parts` are the claims of a sentence that makes two, each checked alone,
+    while the papers' stances are on both. `method` is what judged, `permalink` where people find this check (null
     if the server was not told its address). `gaps` has what was not found, `warnings` what people corrected."""
 
     id: str
@@ -80,6 +81,7 @@ class CheckedClaim(BaseModel):
     reason: str | None
     rationale: str | None
     error: str | None
+    parts: list[Part]
     papers: list[Paper]
     gaps: list[str]
     warnings: list[str]
@@ -161,9 +163,10 @@ def make_server(web: Web) -> MCPServer:
             permalink=permalink(web.service.checker.settings, check.id),
             claim=check.claim,
             verdict=check.label,
+            parts=[] if result.verdict is None else list(result.verdict.parts),
             papers=list(map(_paper, result.evidence)),
             gaps=list(gaps(result)),
-            warnings=[*result.warnings, *map(_correction, standing(check.corrections))],
+            warnings=[*result.warnings, *map(_correction, check.standing)],
             tokens=check.tokens,
         )
 

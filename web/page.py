@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.redaction import without_secrets
 from ..core.text import counted, printable, shortened
-from ..core.words import LEANING, OPEN, VERDICTS, stance_in_words, sure
-from .views import SAID, in_short
+from ..core.words import LEANING, OPEN, VERDICTS, sure, why
+from .views import SAID, in_short, judges
 
 if TYPE_CHECKING:
     import jinja2
@@ -112,7 +112,7 @@ def environment() -> jinja2.Environment:
     )
     style, script = packaged("page.css", "report.css"), packaged("report.js")
     made.filters["plainly"] = lambda said: plainly(str(said))
-    made.filters["shortened"] = shortened
+    made.filters |= {"shortened": shortened, "judges": judges, "why": why}
     made.filters["sentence"] = lambda said: re.sub(r"^[a-z]+(?=[ ,:']|$)", lambda word: word[0].capitalize(), said)
     made.globals |= {
         "style": Markup(style),  # noqa: S704 - packaged with ccheck
@@ -122,7 +122,6 @@ def environment() -> jinja2.Environment:
         "verdicts": VERDICTS,
         "stances": SAID,
         "leaning": LEANING,
-        "stance_in_words": stance_in_words,
         "open": OPEN,
         "sure": sure,
         "in_short": in_short,

@@ -23,7 +23,7 @@ from starlette.datastructures import FormData, UploadFile
 from ..core.citation import citation_of, doi_url
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, StoreChanged, UsageError
 from ..core.recipe import recipe_names
-from ..core.types import Document, Verdict
+from ..core.types import Document
 from ..ingest import numbered
 from ..ingest.documents import FILE_HASH
 from ..pipeline.run import MAX_CLAIM_CHARS
@@ -211,7 +211,10 @@ async def table(page: Opened, id: str) -> Response:  # noqa: A002
     job = await page.web.jobs.find_file(id.removesuffix(".csv"), page.caller)
     if id.endswith(".csv"):
         return _download(await run_in_threadpool(_table, page, job), "text/csv", f"{job.id[-16:]}.csv")
-    return page.show("file.html", job.to_dict(), job=job)
+    ids = [row.check for row in job.rows if row.check is not None and row.kept]
+    wanted = Wanted(corrected=True, ids=ids, limit=min(len(ids), 10_000))
+    corrected = {one.id: one.corrected for one in (await page.web.service.checks_async(wanted) if ids else ())}
+    return page.show("file.html", job.to_dict(corrected), job=job, corrected=corrected)
 
 
 @pages.post("/files/{id}/{what}")
@@ -390,8 +393,8 @@ def _table(page: Page, job: FileJob) -> str:
             claim = row.record.claim
             check = found.get(row.check or "") or Check(id="", claim=claim.text, status="failed", error=row.error)
             result = replace(readable(check), claim=claim)
-            if not check.id and row.label:  # without a record, the job alone knows the verdict
-                result = replace(result, error=None, verdict=Verdict(row.label, row.confidence, reason=row.reason))
+            if not check.id and row.verdict.label:  # without a record, the job alone knows the verdict
+                result = replace(result, error=None, verdict=row.verdict)
             lines.append(citing.text(result, check, _link(page, check.id)))
     return "".join(lines)
 

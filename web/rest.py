@@ -237,7 +237,8 @@ async def events(
     request: Request,
     last_event_id: Annotated[str | None, Header(max_length=10)] = None,
 ) -> StreamingResponse:
-    """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`."""
+    """What happens while a check runs (server-sent events), from the beginning or after `Last-Event-ID`. Of one that
+    has ended, only the last event is certain to be there."""
     after = int(last_event_id) + 1 if last_event_id is not None and last_event_id.isdecimal() else 0
     check, job = await web.find_own(id, request), web.jobs.find(id)
     stream = _ended(check) if job is None else job.stream(after, web.jobs.closing)
@@ -313,7 +314,7 @@ async def metrics(web: Shared, _: Reader) -> Response:
 
 
 async def _ended(check: Check) -> AsyncIterator[bytes]:
-    yield sse(0, Event("error" if check.status == "failed" else "done", check.to_dict()))
+    yield sse(0, Event("error" if check.status == "failed" else "done", {"check": check.id, **check.to_dict()}))
 
 
 async def _many(web: Web, records: Sequence[ClaimRecord], asked: Caller, how: HowToCheck) -> AsyncIterator[str]:

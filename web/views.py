@@ -12,7 +12,8 @@ from ..core.analysis import sentence_spans
 from ..core.citation import citation_of, doi_url, on_pages, stands_in
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
-from ..core.words import LEANING, STANCES, VERDICTS, confidence_in_words, in_words
+from ..core.types import Stance, Verdict
+from ..core.words import LEANING, STANCES, VERDICTS, confidence_in_words, in_words, stance_in_words
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
@@ -50,9 +51,9 @@ def claim_view(
     result: Result, number: int, warned: dict[str, int], corrections: Sequence[Correction] = ()
 ) -> dict[str, Any]:
     """A claim's section. `warned` has the number of the claim that has a warning in full, and gets new ones."""
-    stances = [one.stance for one in result.evidence if one.stance is not None and one.stance.read]
+    documents = [_document(*one) for one in as_shown(result)]
+    stances = [one["evidence"].stance for one in documents if one["evidence"].stance is not None and one["read"]]
     tally: Counter[tuple[str | None, bool]] = Counter((one.label, one.leans) for one in stances)
-    documents = [_document(as_read(evidence)) for evidence in result.evidence]
     return {
         "number": number,
         "outcome": outcome(result),
@@ -76,15 +77,37 @@ def claim_view(
     }
 
 
-def as_read(evidence: Evidence) -> Evidence:
-    """Evidence as it is shown: the sentences of a paper that no judge read are no evidence."""
-    return evidence if evidence.stance is None or evidence.stance.read else replace(evidence, sentences=())
+def as_shown(result: Result) -> Iterator[tuple[Evidence, str]]:
+    """Evidence as it is shown, each with the part of the claim that its stance is on, if that is not the whole claim.
+
+    A paper that takes the side of a part has its label, and the first of them its confidence, which is not known of the
+    others. The sentences of a paper that no judge read are no evidence.
+    """
+    verdict = result.verdict or Verdict(None)
+    parts = sorted(verdict.parts, key=lambda part: part.label != verdict.label)
+    for one in result.evidence:
+        part = next((part for part in parts if one.document.id in part.doc_ids), None)
+        if part is not None:
+            sure = part.confidence if one.document.id == part.doc_ids[0] else None
+            yield replace(one, stance=Stance(part.label, sure, decides=True)), part.claim
+        else:
+            yield (one if one.stance is None or one.stance.read else replace(one, sentences=())), ""
+
+
+def says(evidence: Evidence, part: str) -> str:
+    """What a paper says of the claim, or of a part of it: `refutes "it falls"`."""
+    return stance_in_words(evidence.stance or Stance(None)) + (part and f' "{part}"')
 
 
 def in_short(outcome: str, confidence: float | None) -> str:
     """The verdict in words: `Weakly supported` if it takes a side that is more probably wrong than right."""
     said = VERDICTS[outcome][1]
     return f"Weakly {said.lower()}" if outcome in SIDES and confidence is not None and confidence < WEAK else said
+
+
+def judges(methods: Iterable[str]) -> list[str]:
+    """What judged, of the methods of verdicts, each once. Where nobody judged, the verdict's reason says so."""
+    return list(dict.fromkeys(one for one in methods if one not in ("", "none", "relevance", "wording")))
 
 
 def outcome(result: Result) -> str:
@@ -95,20 +118,25 @@ def outcome(result: Result) -> str:
 
 
 def strongest(documents: Sequence[Mapping[str, Any]], side: str) -> Mapping[str, Any] | None:
-    """The strongest document whose stance takes this side; the first of equal ones. `documents` are in the order of
-    their ranks."""
+    """The strongest document whose stance takes this side, on a part of the claim before the whole; the first of equal
+    ones. `documents` are in the order of their ranks."""
     taken = [one for one in documents if one["evidence"].stance is not None and one["evidence"].stance.label == side]
-    return max(taken, key=lambda one: one["evidence"].strength(), default=None)
+    return max(taken, key=lambda one: (one["part"] != "", one["evidence"].strength()), default=None)
 
 
 def gaps(result: Result) -> Iterator[str]:
     """What was not found or not judged, in sentences."""
-    judged = {one.stance.label for one in result.evidence if one.stance is not None and one.stance.label}
+    parts = () if result.verdict is None else result.verdict.parts
+    judged = {one.stance.label for one, _ in as_shown(result) if one.stance is not None and one.stance.label}
     if judged:
+        sides = judged.union(part.label for part in parts)
         for side, said in zip(SIDES, ("supports", "refutes"), strict=True):
-            # The parts of a claim, each checked alone, can have papers that the whole has not.
-            if not judged & {side, "CONFLICTING"} and outcome(result) != side:
+            if not sides & {side, "CONFLICTING"}:
                 yield f"No paper that was read {said} the claim."
+    for part in parts:
+        # Each was checked alone, and can have papers that the whole has not.
+        if elsewhere := [one for one in part.doc_ids if one not in {piece.document.id for piece in result.evidence}]:
+            yield f'What decides "{part.claim}" is not among the papers shown: {", ".join(elsewhere)}.'
     failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
     for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):
         yield f"{counted(many, 'paper')} could not be judged: {error}"
@@ -135,7 +163,7 @@ def why_found(hit: Hit) -> str:
     return said
 
 
-def _document(evidence: Evidence) -> dict[str, Any]:
+def _document(evidence: Evidence, part: str) -> dict[str, Any]:
     document, stance = evidence.document, evidence.stance
     metadata, cited = document.metadata, citation_of(document)
     doi = metadata.get("doi") or metadata.get("DOI")
@@ -147,6 +175,8 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     far = sum(part.end - part.start for part in parts if part.kind == "far")
     return {
         "evidence": evidence,
+        "part": part,
+        "says": says(evidence, part),
         "read": stance is None or stance.read,
         "confidence": confidence_in_words(stance) if stance is not None and stance.label else "",
         "name": document.title or shortened(document.text, 80) or document.id,

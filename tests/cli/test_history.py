@@ -74,7 +74,7 @@ def test_a_correction_is_shown_with_the_check_and_becomes_a_pair(own_papers, tmp
         assert ccheck("history", "--pairs", more, "--store", own_papers).code == 2
     ccheck("index", "remove", document, "--yes", "--store", own_papers)
     assert "1 whose document is gone" in ccheck("history", "--pairs", "--store", own_papers).err
-    assert ccheck("correct", id_, "--withdraw", "--document", document, "--store", own_papers).code == 0
+    assert ccheck("correct", id_, "--withdraw", "--document", document, *said[-2:], "--store", own_papers).code == 0
     assert ccheck("history", "--pairs", "--store", own_papers).out == ""
     measured = ccheck("evaluate", "--pairs", tmp_path / "pairs.jsonl", "--json")
     assert measured.objects[0]["pairs"] == measured.objects[0]["decided"]["refuted"] == 1

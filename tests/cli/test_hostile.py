@@ -43,10 +43,10 @@ def test_a_link_in_the_place_of_the_rejects_is_not_followed(tmp_path, monkeypatc
     mine = tmp_path / "mine.txt"
     mine.write_text("my work")
     corpus = jsonl(tmp_path / "theirs" / "corpus.jsonl", *PAPERS, {"_id": "x", "text": ""})
-    (tmp_path / "theirs" / "corpus.rejects.jsonl").symlink_to(mine)
+    (tmp_path / "theirs" / "corpus.jsonl.rejects.jsonl").symlink_to(mine)
     ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "store")
     assert ran.code == 7 and mine.read_text() == "my work" and "symbolic link" in ran.err
-    assert "empty text" in (tmp_path / "corpus.rejects.jsonl").read_text()  # in the folder where the user is
+    assert "empty text" in (tmp_path / "corpus.jsonl.rejects.jsonl").read_text()  # in the folder where the user is
 
 
 @pytest.mark.parametrize("option", ["--run", "--report"])

@@ -44,8 +44,8 @@ def test_a_first_and_a_second_time(tmp_path):
 def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     ran = ccheck("ingest", mixed, "--no-dense", "--json")
     assert ran.code == 7 and ran.objects[0]["added"] == 3 and ran.objects[0]["rejected"] == 4
-    assert "4 records could not be used. " in ran.err and "mixed.rejects.jsonl lists them" in ran.err
-    rejects = [json.loads(line) for line in (tmp_path / "mixed.rejects.jsonl").read_text().splitlines()]
+    assert "4 records could not be used. " in ran.err and "mixed.jsonl.rejects.jsonl lists them" in ran.err
+    rejects = [json.loads(line) for line in (tmp_path / "mixed.jsonl.rejects.jsonl").read_text().splitlines()]
     assert [reject["line"] for reject in rejects] == [4, 5, 6, 7]
     assert all(reason in reject["reason"] for reject, (_, reason) in zip(rejects, BAD, strict=True))
     assert found("local:papers", "sea level") == ["1"] and found("local:papers", "numbers") == ["4"]

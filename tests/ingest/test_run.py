@@ -131,7 +131,7 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     report = ingest([path], store := MemoryStore())
     assert counts(report) == {"added": 3, "repeated": 2, "rejected": 6}
     assert (report.without_id, report.dates_unread, report.exit_code) == (1, 1, 7)
-    assert report.rejects == tmp_path / "corpus.rejects.jsonl"
+    assert report.rejects == tmp_path / "corpus.jsonl.rejects.jsonl"
     rejects = rejects_in(report.rejects)
     assert [list(reject) for reject in rejects] == [["file", "line", "reason", "record"]] * 6
     assert {reject["file"] for reject in rejects} == {str(path)}
@@ -165,16 +165,16 @@ def test_where_rejects_go_and_where_they_can_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="this command reads that file"):
         ingest([path], MemoryStore(), options=IngestOptions(rejects=Path(path)))
     # a single file in a folder is a single file
-    assert ingest([str(tmp_path)], MemoryStore()).rejects == tmp_path / "corpus.rejects.jsonl"
-    (tmp_path / "corpus.rejects.jsonl").unlink()
-    (tmp_path / "corpus.rejects.jsonl").mkdir()
+    assert ingest([str(tmp_path)], MemoryStore()).rejects == tmp_path / "corpus.jsonl.rejects.jsonl"
+    (tmp_path / "corpus.jsonl.rejects.jsonl").unlink()
+    (tmp_path / "corpus.jsonl.rejects.jsonl").mkdir()
     report = ingest([path], MemoryStore())
-    assert report.rejects == Path("corpus.rejects.jsonl") and len(rejects_in(report.rejects)) == 1
-    assert "it must be the name of a file" in report.notices[0] and "corpus.rejects.jsonl instead" in report.notices[1]
+    assert report.rejects == Path("corpus.jsonl.rejects.jsonl") and len(rejects_in(report.rejects)) == 1
+    assert "it must be the name of a file" in report.notices[0] and "jsonl.rejects.jsonl instead" in report.notices[1]
     with pytest.raises(UsageError, match="it must be the name of a file"):
-        ingest([path], MemoryStore(), options=IngestOptions(rejects=tmp_path / "corpus.rejects.jsonl"))
-    Path("corpus.rejects.jsonl").unlink()
-    Path("corpus.rejects.jsonl").mkdir()
+        ingest([path], MemoryStore(), options=IngestOptions(rejects=tmp_path / "corpus.jsonl.rejects.jsonl"))
+    Path("corpus.jsonl.rejects.jsonl").unlink()
+    Path("corpus.jsonl.rejects.jsonl").mkdir()
     report = ingest([path], MemoryStore())
     assert counts(report) == {"added": 2, "rejected": 1} and report.rejects is None and len(report.notices) == 3
 

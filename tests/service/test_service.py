@@ -17,7 +17,7 @@ from ccheck.core.settings import Settings
 from ccheck.core.types import Claim
 from ccheck.pipeline.batch import ClaimRecord
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.service import Correction, Event, Service, open_service, standing
+from ccheck.service import Correction, Event, Service, open_service
 from ccheck.service.record import Wanted
 from ccheck.service.record_elastic import ElasticRecord
 from ccheck.web.shown import readable, with_texts
@@ -124,9 +124,15 @@ def test_corrections_stay_beside_the_answer(service: Service) -> None:
     assert [(pair["doc_id"], pair["label"], pair["text"]) for pair in service.pairs(notices.append)] == labels
     said = "labelled differently by different people: 1. The last label counts"
     assert notices == ["left out: 1 whose correction is of a verdict, and not of a paper", said]
-    service.correct(Correction(check.id, "withdrawn", "ice"))
-    assert [pair["doc_id"] for pair in service.pairs()] == ["sea"]
-    assert [one.doc_id for one in standing(service.find(check.id).corrections)] == ["sea", None, "sea"]
+    with pytest.raises(UsageError, match="'ice' by somebody without a name"):
+        service.correct(Correction(check.id, "withdrawn", "ice"))
+    service.correct(Correction(check.id, "withdrawn", "ice", user="bob"))
+    service.correct(Correction(check.id, "withdrawn", "sea"))  # ann's stands
+    assert [(pair["doc_id"], pair["label"]) for pair in service.pairs()] == [("sea", "SUPPORTS")]
+    corrected = service.find(check.id)
+    assert [one.doc_id for one in corrected.standing] == ["sea", None] and corrected.corrected == corrected.standing[1]
+    wanted = [Wanted(corrected=True, ids=ids) for ids in ([check.id, "x"], ["x"], [])]
+    assert [len(service.checks(one)) for one in wanted] == [1, 0, 0]
 
 
 def test_of_several_checks_of_a_claim_the_last_correction_is_the_pair(service: Service) -> None:

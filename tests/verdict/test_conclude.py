@@ -189,7 +189,7 @@ def test_the_page_and_the_reason_name_the_same_paper_as_the_strongest(stances, n
     pieces = evidence(*stances)
     verdict = conclude(pieces, "stance:x")
     assert verdict.rationale.endswith(f"strongest: {name} (2011)")
-    assert strongest([{"evidence": piece} for piece in pieces], R)["evidence"].document.title == name
+    assert strongest([{"evidence": piece, "part": ""} for piece in pieces], R)["evidence"].document.title == name
 
 
 @pytest.mark.parametrize("failed", [1, 2, 3, 5])

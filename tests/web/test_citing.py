@@ -16,7 +16,7 @@ from pylatexenc.latex2text import LatexNodes2Text
 from ccheck.core.citation import citation_of
 from ccheck.core.errors import InvalidData
 from ccheck.core.text import printable
-from ccheck.core.types import Claim, Difference, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.core.types import Claim, Difference, Document, Evidence, Hit, Part, Result, Sentence, Stance, Verdict
 from ccheck.service import Check
 from ccheck.web.citing import CLAIM, PAPER, Citing, _md
 
@@ -146,3 +146,16 @@ def test_a_paper_that_was_not_read_is_no_evidence_and_what_protects_a_reader_is_
     (row,) = csv.DictReader(io.StringIO(claims))
     assert (row["papers"], row["supporting_says"]) == ("1 supporting; 1 not read", "supports")
     assert [one.key for one in parse_string(bibtex).entries] == ["delacruz"]
+
+
+def test_a_part_of_a_claim_is_cited_with_the_paper_that_decides_it_and_sentences_in_the_order_of_the_paper() -> None:
+    parts = (Part("it falls", "REFUTES", 0.9, None, ("d1",)), Part("it _rose_", "NOT_ENOUGH_INFO", 0.9))
+    found = replace(one_paper(), verdict=Verdict("REFUTES", 0.9, parts=parts))
+    places = ("C.", "text", 30), ("A.", "text", 0), ("T", "title", 0), ("B.", "text", 3)
+    sentences = tuple(Sentence(text, field, at, at + 2, 0.5) for text, field, at in places)  # type: ignore[arg-type]
+    found = replace(found, evidence=(replace(found.evidence[0], sentences=sentences),))
+    (paper,), (claim,) = (csv.DictReader(io.StringIO(cited(one, found))) for one in ("csv", "claims"))
+    assert [paper[name] for name in ("stance", "confidence", "part")] == ["REFUTES", "0.9", "it falls"]
+    assert paper["sentences"] == "T … A. B. … C." and claim["reason"] == '1 of 2 claims refuted: "it falls"'
+    assert (claim["supporting_says"], claim["refuting_says"]) == ("", 'refutes "it falls", confidence 0.90, high')
+    assert ' – refutes "it falls", confidence 0.90, high\n' in cited("md", found)

@@ -35,10 +35,8 @@ def checked(web: Web, claim: str = CLAIM, **fields: str) -> tuple[str, Element]:
 
 def test_a_claim_is_checked_without_a_script(web):
     address, page = checked(web)
-    assert page.one("h1").words == CLAIM
-    assert "Conflicting evidence" in page.one("div", id="verdict").words
-    tally = [one.words for one in page.one("ul", class_="tally").all("li")]
-    assert tally == ["✓ 1 supporting", "✗ 1 refuting", "○ 1 leaving it open"]
+    assert page.one("h1").words == CLAIM and "Conflicting evidence" in page.one("div", id="verdict").words
+    assert page.one("ul", class_="tally").words == "✓ 1 supporting ✗ 1 refuting ○ 1 leaving it open"
     assert [one.all("a")[0].words for one in page.all("div", class_="side")] == ["Sea level", "Tide gauges"]
     assert "Sea level rose by 20 cm since 1900." in [one.text for one in page.all("mark")]
     assert "https://doi.org/10.1000/sea" in [one.attributes["href"] for one in page.all("a")]
@@ -79,11 +77,10 @@ def test_a_check_is_exported_and_found_in_the_history(web):
     checked(web, "Coffee is a drink.")
     page = web.page("/history?q=coffee")
     assert [one.all("a")[0].words for one in page.one("ol", class_="list").all("li")] == ["Coffee is a drink."]
-    assert "Corrections of verdicts are left out" in page.words
+    assert "Corrections of verdicts are left out" in page.words and "Coffee is a drink." in web.page("/").words
     assert "No check fits" in web.page("/history?q=nothing+of+it").words
     assert all(one["result"] for one in web.browser.get("/history.json?label=CONFLICTING").json())
     assert web.browser.get("/history?label=nope").status_code == 400
-    assert "Coffee is a drink." in web.page("/").words
 
 
 def test_a_check_that_runs_says_so_and_loads_again(serve_web):
@@ -201,11 +198,11 @@ def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
     assert (rows["ice"]["corrected_verdict"], rows["ice"]["corrected_stance"]) == ("SUPPORTS", "REFUTES")
     assert "Corrected: **REFUTES**: lakes (Eve, 20" in (text := web.browser.get(f"{address}.md").text)
     assert [text.count(f"Corrected: **{one}**") for one in ("SUPPORTS", "not relevant")] == [1, 1]
-    for about in ({"doc_id": "ice"}, {}):
+    for about in ({"doc_id": "ice", "user": "Eve"}, {}):
         page = web.page(web.send(f"{address}/corrections", {"what": "withdrawn", **about}).url.path)
         assert web.send(f"{address}/corrections", {"what": "withdrawn", **about}).status_code == 400
-    assert page.words.count("what was said before is withdrawn") == 2 and page.words.count("Withdraw corrections") == 1
-    assert web.browser.get(f"{address}.md").text.count("Corrected") == 1
+    assert page.words.count("their earlier correction is withdrawn") == 2 and page.words.count("Withdraw my") == 1
+    assert web.browser.get(f"{address}.md").text.count("Corrected") == web.page("/history").words.count("1 correction")
     assert web.send(f"{address}/corrections", {"doc_id": "nobody", "label": "REFUTES"}).status_code == 400
     assert web.send(f"{address}/corrections", {"label": "MAYBE"}).status_code == 422
 
@@ -213,8 +210,8 @@ def test_a_correction_takes_two_clicks_and_is_shown(serve_web):
 def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web):
     web = serve_web()
     web.judge.go.clear()
-    lines = [{"_id": "a", "text": CLAIM}, {"_id": "b", "text": "..."}, {"_id": "c", "text": "Ice is cold."}]
-    file = "".join(json.dumps(one) + "\n" for one in lines)
+    lines = {"a": CLAIM, "b": "...", "c": "Ice is cold."}.items()
+    file = "".join(json.dumps({"_id": id_, "text": text}) + "\n" for id_, text in lines)
     answer = web.send("/files", {"k": "1"}, files={"file": ("claims.jsonl", file)})
     page = parse(answer.text)
     assert page.one("div", id="live").attributes["data-refresh"] and "1 of 3 claims done, 1 failed" in page.words
@@ -230,8 +227,11 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     web.send(f"{answer.url.path}/retry", {})
     wait_until(lambda: not job.running)
     assert [web.web.service.find(row.check).settings["k"] for row in job.rows if not row.error] == [1, 1]
+    web.send(f"/checks/{job.rows[0].check}/corrections", {"label": "SUPPORTS"})
     claims = web.browser.get(f"{answer.url.path}.json").json()["claims"]
-    assert [one["status"] for one in claims] == ["done", "failed", "done"] and claims[0]["confidence"] > 0
+    assert [one["status"] for one in claims] == ["done", "failed", "done"] and claims[0]["corrected"]["user"] is None
+    lists = [web.page(one).words.count("Judged by words") for one in (answer.url.path, "/history", "/home")]
+    assert lists == [1] * 3 and "corrected: supported" in web.page(answer.url.path).words
     first, mark, last = csv.DictReader(io.StringIO(web.browser.get(f"{answer.url.path}.csv").text))
     assert first["address"] == f"{web.url}/checks/{job.rows[0].check}" and first["supporting_doi"] == "10.1000/sea"
     assert (mark["claim_id"], mark["verdict_in_words"]) == ("b", "Not checked") and "only marks" in mark["problem"]

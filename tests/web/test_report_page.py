@@ -303,11 +303,17 @@ def test_a_side_with_little_confidence_is_told_apart(tmp_path, label, confidence
     assert shown.one("strong").words == said and ("Read both sides" in shown.words) == said.startswith("Weakly")
 
 
-def test_no_gap_denies_what_the_parts_of_a_claim_have_shown(tmp_path):
-    parts = (Part("Sea level rose", "SUPPORTS", 0.9), Part("ice melts", "SUPPORTS", 0.9))
-    whole = result(piece(ROSE, stance=Stance("NOT_ENOUGH_INFO", 0.9)), verdict=Verdict("SUPPORTS", 0.9, parts=parts))
-    said = page(tmp_path, whole).one("div", class_="gaps").words
-    assert "refutes the claim" in said and "supports the claim" not in said
+def test_a_paper_that_decides_a_part_of_the_claim_is_shown_as_what_decides(tmp_path):
+    open_, leaning = Stance("NOT_ENOUGH_INFO", 0.9), Stance("REFUTES", 0.6, decides=False)
+    found = [piece(ROSE, stance=leaning), piece(ROSE, stance=open_, rank=2, id="d2")]
+    parts = (Part("Sea level rose", "SUPPORTS", 0.8), Part("ice melts", "REFUTES", 0.9, None, ("d2", "far")))
+    html = page(tmp_path, result(*found, verdict=Verdict("REFUTES", 0.9, parts=parts)))
+    side = html.all("div", class_="side")[1].words
+    assert "✗ Strongest objection" in side and 'refutes "ice melts" · confidence 0.90, high' in side
+    assert 'refutes "ice melts"' in html.one("li", id="c1-d2").words
+    assert "✗ 1 refuting ✗ 1 leaning" in html.all("div", class_="verdict")[0].words
+    said = html.one("div", class_="gaps").words
+    assert 'decides "ice melts" is not among the papers shown: far' in said and "supports the claim" not in said
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,8 @@ def test_a_slow_check_is_accepted_and_tells_what_happens(serve_web):
     assert kinds[0] == "queries" and kinds[-2:] == ["verdict", "done"] and {"hits", "stance"} <= set(kinds)
     assert events[-1][1]["id"] == answer.json()["id"]
     assert ("gauge", "REFUTES") in [(data["doc_id"], data["label"]) for kind, data in events if kind == "stance"]
-    assert events_of(web.client.get(f"{place}/events").text)[-1][0] == "done"  # of the record, or still of the job
+    kind, data = events_of(web.client.get(f"{place}/events").text)[-1]
+    assert kind == "done" and data["check"] == data["id"]  # of the record, or still of the job
 
 
 def test_a_stream_that_was_lost_goes_on_where_it_was_and_stays_open_with_nothing_to_say(serve_web, monkeypatch):
@@ -153,7 +154,7 @@ def test_checks_at_once_are_limited_while_others_go_on_and_can_be_stopped(serve_
     assert web.client.delete(place).status_code == 202
     web.judge.go.set()
     events = events_of(web.client.get(f"{place}/events", headers={"Last-Event-ID": "99"}).text)
-    assert events[-1][0] == "error" and "stopped" in json.dumps(events[-1][1])
+    assert events[-1][0] == "error" and "stopped" in events[-1][1]["detail"] and events[-1][1]["check"] in place
 
 
 def test_who_stops_a_check_stops_it_for_nobody_else_and_hides_no_answer(serve_web):
